@@ -1,0 +1,240 @@
+// The link contract: what every link kind (soft, verbs, fake) offers to the layers above.
+//
+// A link is modelled on a reliable connection of an RDMA device. The layers above are templates
+// over it, so that the per-message path is inlined; nothing here is virtual.
+//
+//   Port        the local end: one per progress context. Owns listeners, connections and channels,
+//               polls them, can be slept on. Belongs to one thread.
+//   Connection  one established (or establishing) pipe to a peer, with the control channel.
+//               Belongs to its port's thread.
+//   Channel     an additional pair of rings (a queue pair) under an established connection, for one
+//               producer-consumer pair. Either end may belong to a thread of its own.
+//   Sink        what the layer above hands to progress(): its functions are called, inlined, for
+//               each event.
+//
+// Promises of every link:
+//   * messages are delivered once and in order while both ends live; then on_disconnected() is
+//     called exactly once on each living end, at the latest 100 ms after its next progress call, or
+//     within 100 ms of waking if it sleeps on the descriptor. Everything sent before an orderly
+//     close, or confirmed, is delivered before that;
+//   * every operation in flight completes, with an error if it must, before on_disconnected();
+//   * a sender that would overrun is answered Errc::again at once; nothing is dropped and nothing
+//     waits inside the library. The caller retries after progress;
+//   * what a peer writes is copied, checked and only then used. A peer that breaks the protocol is
+//     disconnected with Reason::protocol_error;
+//   * a message handed to the sink lies in place: it is valid inside the call only, and (on the
+//     soft link) a hostile peer may still change it there.
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <comch/device.hpp>
+#include <comch/error.hpp>
+#include <comch/side.hpp>
+
+namespace comch::link {
+
+// ---- naming an end ---------------------------------------------------------------------------
+
+/// Where a port can be reached by peers of its domain. Opaque, fixed size, goes on the wire.
+struct PortAddress {
+    std::array<std::byte, 16> bytes;
+    friend bool operator==(const PortAddress&, const PortAddress&) = default;
+};
+
+/// A named service: a server's name under one representor. The same name may exist under two.
+struct ServiceName {
+    FunctionId function; ///< the host function whose clients may connect
+    std::string name;    ///< exact, case-sensitive, no NUL
+};
+
+/// What is known about the other end; identity fields were checked, claims were not.
+struct PeerInfo {
+    Side side{};
+    FunctionId function{};          ///< the function the peer opened
+    std::uint64_t process_id = 0;   ///< random, unique per process
+    std::uint64_t pid = 0;          ///< for people; 0 if in an invisible PID namespace
+};
+
+/// Private data either end attaches to connection set-up.
+inline constexpr std::size_t max_private_data = 256;
+
+/// Why a connection ended.
+enum class Reason : std::uint8_t {
+    closed,          ///< the peer closed it in an orderly way
+    peer_died,       ///< the peer's process is gone
+    protocol_error,  ///< the peer sent what no correct peer sends
+    rejected,        ///< the peer's sink refused (before it was established)
+    not_found,       ///< nobody listens there (before it was established)
+    version_mismatch,///< the peer speaks another version (before it was established)
+    device_error,    ///< the local device failed
+};
+[[nodiscard]] std::string_view to_string(Reason reason) noexcept;
+
+/// A request to connect, as the accepting side's sink sees it. Valid inside the call only.
+struct ConnectRequest {
+    PeerInfo peer;
+    std::string_view service;             ///< empty when the port itself was addressed
+    FunctionId service_function{};        ///< meaningful when `service` is not empty
+    std::span<const std::byte> private_data;
+};
+
+/// The sink's answer to a request.
+struct ConnectDecision {
+    Errc code = Errc::ok;                 ///< anything else refuses, and is told to the peer
+    void* user = nullptr;                 ///< Connection::user() from now on
+    std::span<const std::byte> reply{};   ///< private data for the peer, copied; also on refusal
+};
+
+// ---- one-sided operations -----------------------------------------------------------------------
+
+enum Access : std::uint32_t {
+    access_remote_read   = 1u << 0,
+    access_remote_write  = 1u << 1,
+    access_remote_atomic = 1u << 2,
+};
+
+/// Names a registered range of a peer's memory. Plain data; packed by the faces into their keys.
+struct RegionKey {
+    std::uint64_t process_id = 0; ///< owner
+    std::uint64_t region = 0;     ///< unique within the owner, never used again
+    std::uint64_t base = 0;       ///< the owner's virtual address
+    std::uint64_t length = 0;     ///< bytes
+    std::uint32_t access = 0;     ///< Access bits
+    std::uint32_t mappable = 0;   ///< 1: the owner can hand out a descriptor of this memory
+};
+
+enum class AtomicOp : std::uint8_t { add, bit_and, bit_or, bit_xor, swap, compare_swap };
+
+/// One atomic operation on an aligned 4- or 8-byte word of the peer.
+struct AtomicRequest {
+    AtomicOp op;
+    std::uint8_t size;            ///< 4 or 8
+    std::uint64_t operand;        ///< the value, or the new value of a swap
+    std::uint64_t compare = 0;    ///< compare_swap only
+    void* result = nullptr;       ///< where the old value goes (`size` bytes); null: not wanted
+};
+
+// ---- options ---------------------------------------------------------------------------------------
+
+struct PortOptions {
+    /// Shown in counters: "uct", "ofi", "channel".
+    std::string face;
+    /// Messages sent by send_ordered() are handed out in order of arrival over all connections.
+    bool arrival_order = false;
+    /// Connections this port initiates carry messages one way only, away from it (as UCT's do);
+    /// replies to one-sided operations still come back.
+    bool one_way = false;
+};
+
+// ---- limits -------------------------------------------------------------------------------------------
+
+/// What one connection can do; the same for all connections of a link kind on a device.
+struct Limits {
+    std::uint32_t max_inline;    ///< longest message for send() (copied in one go)
+    std::uint32_t max_message;   ///< longest message for send_packed()
+    std::uint32_t max_one_sided_in_flight;
+};
+
+// ---- the contract ----------------------------------------------------------------------------------------
+
+/// What progress() calls. `C` is the connection, `H` the channel type.
+///
+/// A sink may, inside any of these, send on and close any connection (the one at hand included) and
+/// open others. It must not call progress().
+template <class S, class C, class H>
+concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest& request,
+                        std::uint8_t id, const std::byte* data, std::uint32_t length, void* token,
+                        Errc status, Reason reason, std::span<const std::byte> private_data,
+                        std::uint64_t tag) {
+    /// A peer wants to connect to this port or to one of its services.
+    { sink.on_connect_request(connection, request) } -> std::same_as<ConnectDecision>;
+    /// A connection that connect() started is established; the accepting sink's reply data.
+    sink.on_connected(connection, private_data);
+    /// The end of a connection, once; nothing of it is reported afterwards. Only close() remains
+    /// to be called. `private_data` is the refusing sink's reply when reason is `rejected`.
+    sink.on_disconnected(connection, reason, private_data);
+    /// A message, in place. `id` is what the sender gave.
+    sink.on_message(connection, id, data, length);
+    /// A one-sided operation or a flush that was answered in_progress is done.
+    sink.on_complete(connection, token, status);
+    /// The peer opened a channel under this connection.
+    sink.on_channel(connection, tag, std::move(channel));
+};
+
+// Member functions that a link kind must have, stated once for all kinds. (They are checked by the
+// contract tests, core/link/contract_test.hpp, which run over each kind.)
+//
+// struct Link {                             // soft::Link, fake::Link, verbs::Link
+//     using Port = ...; using Connection = ...; using Channel = ...;
+// };
+//
+// class Port {                                                    -- one thread, the owner
+//     static Result<std::unique_ptr<Port>> open(std::shared_ptr<Domain>, const Device&, PortOptions);
+//     ~Port();                         closes everything in an orderly way; no sink is called
+//     PortAddress address() const;
+//     Limits limits() const;
+//     Result<void> listen(const ServiceName&);        in_use: the name is taken on that function
+//     void unlisten(const ServiceName&);              connections live on
+//     Result<Connection*> connect(const PortAddress&, std::span<const std::byte> private_data,
+//                                 void* user);
+//     Result<Connection*> connect(const ServiceName&, std::span<const std::byte> private_data,
+//                                 void* user);
+//           Both return at once; the connection is usable at once (messages are kept in order and
+//           delivered if and when it is accepted); the outcome is on_connected/on_disconnected.
+//           not_found may also be returned directly where it is known at once.
+//     void close(Connection*);         orderly; the pointer is invalid afterwards. What was sent
+//                                      before is still delivered. No sink call for it any more;
+//                                      operations in flight are dropped silently (flush first).
+//     template <Sink S> unsigned progress(S&);        returns the number of events handled
+//     int event_fd() const;            epoll-able; owned by the port; becomes readable when there
+//                                      is something to progress, after arm() answered ok
+//     Errc arm();                      ok: may sleep now; again: something is there, progress first
+// };
+//
+// class Connection {                                              -- the port's thread
+//     void* user() const;  void set_user(void*);
+//     const PeerInfo& peer() const;    process_id is 0 until the peer has answered
+//     bool established() const;
+//     Errc send(std::uint8_t id, std::span<const std::byte>);                 <= max_inline
+//     template <class Fill> Errc send_inline(std::uint8_t id, std::uint32_t length, Fill);
+//           Fill: void(std::byte* to); writes exactly `length` bytes in place   <= max_inline
+//     template <class Pack> Result-like send_packed(std::uint8_t id, std::uint32_t max, Pack);
+//           Pack: std::uint32_t(std::byte* to); writes up to `max` (<= max_message) bytes in
+//           place and returns how many; is not called at all when the answer is `again`.
+//           Answers the length, or a negative Errc: std::int64_t.
+//     Errc send_ordered(std::uint8_t id, std::span<const std::byte>);         <= max_message
+//           as send, and stamped for ports with arrival_order
+//     std::uint64_t sent() const;      messages handed over by send*, so far
+//     std::uint64_t confirmed() const; how many of them the peer has certainly taken out
+//     -- one-sided: ok = done already; in_progress = on_complete(token) follows; again = no room
+//     Errc put(const void* local, std::size_t, const RegionKey&, std::uint64_t remote, void* token);
+//     Errc get(void* local, std::size_t, const RegionKey&, std::uint64_t remote, void* token);
+//     Errc atomic(const AtomicRequest&, const RegionKey&, std::uint64_t remote, void* token);
+//     Errc flush(void* token);         done when every one-sided operation and message before it
+//                                      has taken effect at the peer
+//     Errc fence();                    later operations take effect after earlier ones
+//     Errc check();                    ok, or connection_reset if the peer is known to be gone
+//     Result<Channel> open_channel(std::uint64_t tag);     any thread, while the connection lives
+// };
+//
+// class Channel {                       movable; each end belongs to one thread at a time
+//     Errc send(...), send_inline(...), send_packed(...)   as above, to the other end
+//     std::uint64_t sent(), confirmed()
+//     template <class F> unsigned poll(F on_message, unsigned budget);
+//           F: bool(std::uint8_t id, const std::byte*, std::uint32_t length); false: leave this
+//           message where it is and stop (it is handed out again by the next poll)
+//     int event_fd() const; Errc arm();                     as on the port
+//     Errc check();                                         connection_reset when the peer is gone,
+//                                                           not_connected after an orderly end; what
+//                                                           was sent before is polled first
+// };
+
+} // namespace comch::link

@@ -1,0 +1,160 @@
+// The soft link's shared memory: plain structs, apart from the code that works on them
+// (ring_writer.hpp, ring_reader.hpp, segment.hpp).
+//
+// One segment (a sealed memfd) per channel, made by the initiator and handed over with its first
+// packet. It holds both directions; direction 0 is initiator -> acceptor.
+//
+//   0     SegmentHeader
+//   128   Direction[2]: three control lines each
+//   4096  ring of direction 0: `lines` lines of 64 bytes
+//         ring of direction 1
+//
+// A ring carries records. A record is one line or several consecutive ones: an 8-byte header word,
+// then the payload, contiguous; a record never wraps (a pad record fills the end of the ring).
+// A record of up to 56 payload bytes therefore moves from CPU to CPU in one cache-line transfer.
+//
+// The header word says "I am new" by the lap number in it: the reader at absolute line position p
+// expects tag(p). For this to be sound no stale bytes at a position where the reader will look may
+// equal the tag it expects. Lines that were last written as the *inside* of a longer record hold
+// arbitrary bytes; so before the writer publishes a record it zeroes the word behind it if that line
+// was last used so (RingWriter keeps that knowledge to itself, in private memory). The zero is
+// ordered before the record by the record's release store, and the reader looks there only after
+// its acquire load has seen the record. Tags are never 0.
+//
+// All integers are little-endian.
+#pragma once
+
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+namespace comch::link::soft {
+
+static_assert(std::endian::native == std::endian::little,
+              "the layout is little-endian; a big-endian port needs conversions here");
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
+
+inline constexpr std::uint32_t protocol_version = 1; ///< of everything in this file and wire.hpp
+inline constexpr std::uint32_t line_size = 64;
+inline constexpr std::uint32_t ring_offset = 4096;
+
+/// Written once by the initiator before the segment is handed over; copied and checked once.
+struct SegmentHeader {
+    std::uint64_t magic;
+    std::uint32_t version;
+    std::uint32_t lines; ///< per direction; a power of two
+    std::uint8_t reserved[112];
+};
+inline constexpr std::uint64_t segment_magic = 0x3147455348434d43; // "CMCHSEG1"
+
+/// Control lines of one direction. Each has one writer, except `doorbell`, which the writer of the
+/// ring clears. 128 apart, because adjacent-line prefetchers move lines in pairs.
+struct Direction {
+    /// Written by the ring's reader, read by its writer only when it runs out of credit.
+    struct alignas(128) Consumer {
+        std::atomic<std::uint64_t> lines; ///< lines taken out, ever
+        std::atomic<std::uint64_t> bulk;  ///< bulk-ring bytes taken out, ever
+    } consumer;
+    /// Written by the ring's writer.
+    struct alignas(128) Producer {
+        std::atomic<std::uint32_t> closed;        ///< 1: an orderly end; no record follows
+        std::atomic<std::uint32_t> wants_credit;  ///< 1: ring my doorbell when you return credit
+    } producer;
+    /// Set by the ring's reader before it sleeps; taken back by the writer that rings the bell.
+    struct alignas(128) Doorbell {
+        std::atomic<std::uint32_t> armed;
+    } doorbell;
+};
+
+struct SegmentControl {
+    SegmentHeader header;
+    Direction direction[2];
+};
+
+static_assert(sizeof(SegmentHeader) == 128);
+static_assert(sizeof(Direction) == 384 && offsetof(Direction, producer) == 128 &&
+              offsetof(Direction, doorbell) == 256);
+static_assert(sizeof(SegmentControl) == 128 + 2 * 384 && sizeof(SegmentControl) <= ring_offset);
+static_assert(std::is_standard_layout_v<SegmentControl>);
+
+/// What a record is. The values are on the wire.
+enum class Kind : std::uint8_t {
+    data        = 1,  ///< message, payload inline
+    data_bulk   = 2,  ///< message, payload in the bulk ring: BulkRef
+    pad         = 3,  ///< nothing; fills the ring up to its end
+    bulk_attach = 4,  ///< the bulk ring's memfd is waiting on the socket
+    put         = 5,  ///< OneSided, then data
+    put_bulk    = 6,  ///< OneSided, BulkRef
+    get         = 7,  ///< OneSided
+    get_reply   = 8,  ///< Reply, then data
+    get_reply_bulk = 9,  ///< Reply, BulkRef
+    atomic      = 10, ///< OneSided, Atomic
+    atomic_reply = 11, ///< Reply, old value (8 bytes)
+    error_reply = 12, ///< Reply: operation `op` was refused with `offset` = Errc
+};
+
+/// Flag in the kind byte: the payload of a data record begins with an 8-byte time stamp
+/// (CLOCK_MONOTONIC, ns, taken before publishing).
+inline constexpr std::uint8_t kind_stamped = 0x80;
+
+/// The header word, in the order of its bits: tag 32, length 16, id 8, kind 8.
+struct Header {
+    std::uint32_t tag;
+    std::uint16_t length; ///< payload bytes in the ring
+    std::uint8_t id;      ///< the user's
+    std::uint8_t kind;    ///< Kind | flags
+};
+
+[[nodiscard]] constexpr std::uint64_t pack(Header h) noexcept {
+    return std::uint64_t{h.tag} | std::uint64_t{h.length} << 32 | std::uint64_t{h.id} << 48 |
+           std::uint64_t{h.kind} << 56;
+}
+[[nodiscard]] constexpr Header unpack(std::uint64_t word) noexcept {
+    return {static_cast<std::uint32_t>(word), static_cast<std::uint16_t>(word >> 32),
+            static_cast<std::uint8_t>(word >> 48), static_cast<std::uint8_t>(word >> 56)};
+}
+
+/// The tag expected at absolute line position `position`; the top bit keeps it from being 0.
+[[nodiscard]] constexpr std::uint32_t tag_at(std::uint64_t position, unsigned log2_lines) noexcept {
+    return static_cast<std::uint32_t>(position >> log2_lines) | 0x80000000u;
+}
+
+/// Lines that a record with `length` payload bytes takes.
+[[nodiscard]] constexpr std::uint32_t lines_for(std::uint32_t length) noexcept {
+    return (length + 8 + line_size - 1) / line_size;
+}
+
+/// A payload in the bulk ring. The reader checks that it is where the next one must be.
+struct BulkRef {
+    std::uint32_t offset;
+    std::uint32_t length;
+};
+
+/// A one-sided request.
+struct OneSided {
+    std::uint64_t region;
+    std::uint64_t address; ///< the target's virtual address
+    std::uint64_t length;
+    std::uint64_t op;      ///< the requester's name for it; comes back in the reply
+};
+
+struct Atomic {
+    std::uint64_t operand;
+    std::uint64_t compare;
+    std::uint8_t op;   ///< AtomicOp
+    std::uint8_t size; ///< 4 or 8
+    std::uint8_t reserved[6];
+};
+
+struct Reply {
+    std::uint64_t op;
+    std::uint64_t offset; ///< into the requester's buffer
+};
+
+static_assert(sizeof(BulkRef) == 8 && sizeof(OneSided) == 32 && sizeof(Atomic) == 24 &&
+              sizeof(Reply) == 16);
+
+} // namespace comch::link::soft

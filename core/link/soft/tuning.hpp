@@ -1,0 +1,47 @@
+// Every number of the soft link that trades speed for memory or fairness, with its reason.
+#pragma once
+
+#include <cstdint>
+
+namespace comch::link::soft::tuning {
+
+/// Lines per ring: 16 KiB, so that both rings of a connection and its control page stay below the
+/// 64 KiB that a quiet connection may hold, and a streaming ring stays in L1/L2 on both CPUs.
+inline constexpr std::uint32_t ring_lines = 256;
+
+/// Longest inline record: a quarter of the ring, so that four can be under way.
+inline constexpr std::uint32_t max_inline = ring_lines / 4 * 64 - 8;
+
+/// Bulk ring: small enough to stay in a 1 MiB L2 with room to spare, large enough that both CPUs
+/// copy at the same time.
+inline constexpr std::uint32_t bulk_size = 512 * 1024;
+
+/// Longest message (and bulk chunk): 1/16 of the bulk ring.
+inline constexpr std::uint32_t max_message = 32 * 1024;
+
+/// A message packed in place that turns out this short travels inline after all: one record instead
+/// of a record and a trip to the bulk ring.
+inline constexpr std::uint32_t inline_after_pack = 248;
+
+/// The reader returns credit when it has taken out this part of a ring, or when it finds the ring
+/// empty: the credit line moves once per quarter lap, not once per message.
+inline constexpr std::uint32_t credit_batch_lines = ring_lines / 4;
+
+/// Records handled on one ring before the next ring gets its turn.
+inline constexpr unsigned poll_budget = 16;
+
+/// One-sided operations a requester may have in flight on one connection; the target disconnects a
+/// peer that exceeds it, which bounds the memory that a peer can make it hold.
+inline constexpr std::uint32_t max_one_sided = 128;
+
+/// Progress calls between two looks at sockets and process descriptors (a system call) while the
+/// caller is spinning; slow callers get it at every call once 5 ms have passed. Between 16 calls the clock
+/// is not read at all.
+inline constexpr unsigned clock_check_calls = 16;
+inline constexpr std::uint64_t slow_poll_interval_ns = 20'000;
+
+/// Accepted sockets that have not said hello yet: more are refused, older ones are dropped.
+inline constexpr unsigned max_strangers = 1024;
+inline constexpr std::uint64_t stranger_timeout_ns = 5'000'000'000;
+
+} // namespace comch::link::soft::tuning
