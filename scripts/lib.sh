@@ -1,0 +1,76 @@
+# Shell helpers shared by the scripts in this folder; sourced, never run.
+# shellcheck shell=bash
+
+if [ -n "${BASH_SOURCE[0]:-}" ]; then
+    COMCH_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+fi
+COMCH_STARTED=${SECONDS}
+
+# One progress line, with the seconds since the script started.
+say() { printf '[%4ds] %s\n' "$((SECONDS - COMCH_STARTED))" "$*"; }
+warn() { printf '[%4ds] warning: %s\n' "$((SECONDS - COMCH_STARTED))" "$*" >&2; }
+die() {
+    printf 'error: %s\n' "$*" >&2
+    exit 1
+}
+
+comch_jobs() {
+    local n
+    n=$(nproc 2>/dev/null || echo 2)
+    echo "${COMCH_JOBS:-$n}"
+}
+
+# run_logged TITLE LOGFILE COMMAND...
+# Runs a long command with its output in a file, and shows that it is alive: a line when it starts,
+# one every 15 s with the last thing it said, one when it ends. A failure shows the end of the log.
+COMCH_TICKER=
+stop_ticker() {
+    if [ -n "$COMCH_TICKER" ]; then
+        kill "$COMCH_TICKER" 2>/dev/null
+        wait "$COMCH_TICKER" 2>/dev/null
+        COMCH_TICKER=
+    fi
+    return 0
+}
+run_logged() {
+    local title=$1 log=$2 from=$SECONDS rc=0
+    shift 2
+    mkdir -p "$(dirname "$log")"
+    : >"$log"
+    say "$title ..."
+    (
+        # A pipe that nobody writes to is a sleep that leaves no child behind when it is killed.
+        exec {quiet}<> <(:)
+        while :; do
+            read -rt 15 -u "$quiet" _
+            say "    still at it: $(tail -n 1 "$log" | tr '\r' '\n' | tail -n 1 | cut -c 1-90)"
+        done
+    ) &
+    COMCH_TICKER=$!
+    "$@" >>"$log" 2>&1 </dev/null || rc=$?
+    stop_ticker
+    if [ "$rc" -eq 0 ]; then
+        say "$title: done in $((SECONDS - from)) s"
+    else
+        say "$title: FAILED (exit code $rc) after $((SECONDS - from)) s"
+        printf -- '---- the end of %s\n' "$log"
+        tail -n "${COMCH_LOG_TAIL:-60}" "$log"
+        printf -- '----\n'
+    fi
+    return "$rc"
+}
+trap stop_ticker EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# retry TIMES COMMAND...: for what depends on a network; waits 3, 6, 9 ... s between attempts.
+retry() {
+    local times=$1 attempt=1
+    shift
+    until "$@"; do
+        [ "$attempt" -lt "$times" ] || return 1
+        echo "attempt $attempt of $times failed; trying again in $((attempt * 3)) s" >&2
+        sleep "$((attempt * 3))"
+        attempt=$((attempt + 1))
+    done
+}
