@@ -39,6 +39,8 @@
 #include <comch/error.hpp>
 #include <comch/side.hpp>
 
+#include "core/memory/remote_region.hpp"
+
 namespace comch::link {
 
 // ---- naming an end ---------------------------------------------------------------------------
@@ -94,22 +96,8 @@ struct ConnectDecision {
 };
 
 // ---- one-sided operations -----------------------------------------------------------------------
-
-enum Access : std::uint32_t {
-    access_remote_read   = 1u << 0,
-    access_remote_write  = 1u << 1,
-    access_remote_atomic = 1u << 2,
-};
-
-/// Names a registered range of a peer's memory. Plain data; packed by the faces into their keys.
-struct RegionKey {
-    std::uint64_t process_id = 0; ///< owner
-    std::uint64_t region = 0;     ///< unique within the owner, never used again
-    std::uint64_t base = 0;       ///< the owner's virtual address
-    std::uint64_t length = 0;     ///< bytes
-    std::uint32_t access = 0;     ///< Access bits
-    std::uint32_t mappable = 0;   ///< 1: the owner can hand out a descriptor of this memory
-};
+// What can be reached is registered in RegionTable (core/memory/region_table.hpp) and named by a
+// RegionKey; the requester unpacks the key into a RemoteRegion.
 
 enum class AtomicOp : std::uint8_t { add, bit_and, bit_or, bit_xor, swap, compare_swap };
 
@@ -177,7 +165,7 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 // };
 //
 // class Port {                                                    -- one thread, the owner
-//     static Result<std::unique_ptr<Port>> open(std::shared_ptr<Domain>, const Device&, PortOptions);
+//     static Result<std::unique_ptr<Port>> open(const Device&, PortOptions);
 //     ~Port();                         closes everything in an orderly way; no sink is called
 //     PortAddress address() const;
 //     Limits limits() const;
@@ -215,9 +203,9 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //     std::uint64_t sent() const;      messages handed over by send*, so far
 //     std::uint64_t confirmed() const; how many of them the peer has certainly taken out
 //     -- one-sided: ok = done already; in_progress = on_complete(token) follows; again = no room
-//     Errc put(const void* local, std::size_t, const RegionKey&, std::uint64_t remote, void* token);
-//     Errc get(void* local, std::size_t, const RegionKey&, std::uint64_t remote, void* token);
-//     Errc atomic(const AtomicRequest&, const RegionKey&, std::uint64_t remote, void* token);
+//     Errc put(const void* local, std::size_t, RemoteRegion&, std::uint64_t remote, void* token);
+//     Errc get(void* local, std::size_t, RemoteRegion&, std::uint64_t remote, void* token);
+//     Errc atomic(const AtomicRequest&, RemoteRegion&, std::uint64_t remote, void* token);
 //     Errc flush(void* token);         done when every one-sided operation and message before it
 //                                      has taken effect at the peer
 //     Errc fence();                    later operations take effect after earlier ones

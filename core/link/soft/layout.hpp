@@ -57,6 +57,7 @@ struct Direction {
     struct alignas(128) Consumer {
         std::atomic<std::uint64_t> lines; ///< lines taken out, ever
         std::atomic<std::uint64_t> bulk;  ///< bulk-ring bytes taken out, ever
+        std::atomic<std::uint64_t> messages; ///< data records taken out, ever
     } consumer;
     /// Written by the ring's writer.
     struct alignas(128) Producer {

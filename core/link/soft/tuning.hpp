@@ -38,7 +38,7 @@ inline constexpr std::uint32_t max_one_sided = 128;
 /// caller is spinning; slow callers get it at every call once 5 ms have passed. Between 16 calls the clock
 /// is not read at all.
 inline constexpr unsigned clock_check_calls = 16;
-inline constexpr std::uint64_t slow_poll_interval_ns = 20'000;
+inline constexpr std::uint64_t slow_poll_interval_ns = 50'000;
 
 /// Accepted sockets that have not said hello yet: more are refused, older ones are dropped.
 inline constexpr unsigned max_strangers = 1024;

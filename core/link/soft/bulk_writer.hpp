@@ -1,0 +1,61 @@
+// The sending end of a bulk ring: a byte FIFO in a memfd of its own, attached at first use.
+//
+// Payloads lie contiguous and aligned to lines; one that does not fit before the end starts at 0.
+// The record that names a payload travels in the small ring and carries the order.
+#pragma once
+
+#include <bit>
+
+#include "core/link/soft/layout.hpp"
+
+namespace comch::link::soft {
+
+class BulkWriter {
+public:
+    BulkWriter() = default;
+    BulkWriter(Direction* control, std::byte* base, std::uint32_t size)
+        : control_(control), base_(base), size_(size) {}
+
+    [[nodiscard]] bool attached() const noexcept { return base_ != nullptr; }
+    [[nodiscard]] bool corrupt() const noexcept { return corrupt_; }
+
+    /// Contiguous room for up to `length` bytes, or null. Then commit() with what was written, or
+    /// nothing.
+    [[nodiscard]] std::byte* reserve(std::uint32_t length) noexcept {
+        const std::uint32_t index = static_cast<std::uint32_t>(head_) & (size_ - 1);
+        const std::uint64_t skip = index + length > size_ ? size_ - index : 0;
+        if (head_ + skip + length > consumed_ + size_ && !refresh(skip + length)) {
+            return nullptr;
+        }
+        start_ = head_ + skip;
+        return base_ + (static_cast<std::uint32_t>(start_) & (size_ - 1));
+    }
+
+    [[nodiscard]] BulkRef commit(std::uint32_t length) noexcept {
+        const BulkRef ref{static_cast<std::uint32_t>(start_) & (size_ - 1), length};
+        head_ = start_ + ((std::uint64_t{length} + line_size - 1) & ~std::uint64_t{line_size - 1});
+        return ref;
+    }
+
+private:
+    [[nodiscard]] bool refresh(std::uint64_t need) noexcept {
+        // Acquire: the reader is done with the bytes before they are overwritten.
+        const std::uint64_t taken = control_->consumer.bulk.load(std::memory_order_acquire);
+        if (taken - consumed_ > head_ - consumed_) {
+            corrupt_ = true;
+            return false;
+        }
+        consumed_ = taken;
+        return head_ + need <= consumed_ + size_;
+    }
+
+    Direction* control_ = nullptr;
+    std::byte* base_ = nullptr;
+    std::uint32_t size_ = 0;
+    std::uint64_t head_ = 0;
+    std::uint64_t start_ = 0;
+    std::uint64_t consumed_ = 0;
+    bool corrupt_ = false;
+};
+
+} // namespace comch::link::soft

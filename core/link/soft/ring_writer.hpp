@@ -1,0 +1,139 @@
+// The sending end of a ring: the hot path of every small message.
+//
+// One thread. What a one-line message costs: a compare against the credit this side already knows,
+// the payload stores, one release store of the header word on the same line, and one load of the
+// doorbell line (shared, unchanged while the reader polls). No other line moves.
+#pragma once
+
+#include <cstring>
+#include <vector>
+
+#include <comch/error.hpp>
+
+#include "core/link/soft/layout.hpp"
+
+namespace comch::link::soft {
+
+class RingWriter {
+public:
+    RingWriter() = default;
+
+    /// `control` and `lines` lie in the shared segment; nothing that the peer can write is read
+    /// except the credits, which are checked.
+    RingWriter(Direction* control, std::byte* lines, std::uint32_t line_count)
+        : lines_(lines), control_(control), mask_(line_count - 1),
+          shift_(static_cast<unsigned>(std::countr_zero(line_count))),
+          credit_limit_(line_count), dirty_(line_count, 0) {}
+
+    /// Room for a record of `length` payload bytes. Null when there is none (or the peer lied about
+    /// its credits: see corrupt()). The returned place is written, then publish() is called with a
+    /// length that is not larger; or it is left alone.
+    [[nodiscard]] std::byte* reserve(std::uint32_t length) noexcept {
+        const std::uint32_t need = lines_for(length);
+        std::uint32_t index = static_cast<std::uint32_t>(head_) & mask_;
+        if (index + need > mask_ + 1) [[unlikely]] {
+            if (!pad_to_end(index, need)) {
+                return nullptr;
+            }
+            index = 0;
+        }
+        // One line more than the record: the word behind it may have to be zeroed (layout.hpp).
+        if (head_ + need + 1 > credit_limit_) [[unlikely]] {
+            if (!refresh_credit() || head_ + need + 1 > credit_limit_) {
+                return nullptr;
+            }
+        }
+        return line(index) + 8;
+    }
+
+    /// Makes the record at the reserved place visible. `kind` includes flags.
+    void publish(std::uint8_t kind, std::uint8_t id, std::uint32_t length) noexcept {
+        const std::uint32_t count = lines_for(length);
+        const std::uint32_t index = static_cast<std::uint32_t>(head_) & mask_;
+        if ((dirty_lines_ | (count - 1)) != 0) [[unlikely]] {
+            track(index, count);
+        }
+        const Header header{tag_at(head_, shift_), static_cast<std::uint16_t>(length), id, kind};
+        // Release: the payload, and the zero behind it, are visible before the header is.
+        word(index).store(pack(header), std::memory_order_release);
+        head_ += count;
+    }
+
+    /// Absolute position behind the last record; compare with consumed().
+    [[nodiscard]] std::uint64_t head() const noexcept { return head_; }
+
+    /// Lines the peer has certainly taken out. Reads the peer's credit line.
+    [[nodiscard]] std::uint64_t consumed() noexcept {
+        refresh_credit();
+        return credit_limit_ - (mask_ + 1);
+    }
+
+    /// True once the peer has published a credit that no correct peer can: it must be disconnected.
+    [[nodiscard]] bool corrupt() const noexcept { return corrupt_; }
+
+    [[nodiscard]] Direction* control() const noexcept { return control_; }
+
+private:
+    [[nodiscard]] std::byte* line(std::uint32_t index) const noexcept {
+        return lines_ + std::size_t{index} * line_size;
+    }
+    [[nodiscard]] std::atomic<std::uint64_t>& word(std::uint32_t index) const noexcept {
+        return *reinterpret_cast<std::atomic<std::uint64_t>*>(line(index));
+    }
+
+    [[nodiscard]] bool refresh_credit() noexcept {
+        // Acquire: the reader is done with the lines before they are overwritten.
+        const std::uint64_t taken = control_->consumer.lines.load(std::memory_order_acquire);
+        const std::uint64_t known = credit_limit_ - (mask_ + 1);
+        if (taken - known > head_ - known) { // behind what it said before, or ahead of us
+            corrupt_ = true;
+            return false;
+        }
+        credit_limit_ = taken + mask_ + 1;
+        return true;
+    }
+
+    /// Fills the end of the ring with a pad record so that the next record starts at line 0.
+    [[nodiscard]] bool pad_to_end(std::uint32_t index, std::uint32_t need) noexcept {
+        const std::uint32_t rest = mask_ + 1 - index;
+        if (head_ + rest + need + 1 > credit_limit_ &&
+            (!refresh_credit() || head_ + rest + need + 1 > credit_limit_)) {
+            return false;
+        }
+        publish(static_cast<std::uint8_t>(Kind::pad), 0, rest * line_size - 8);
+        return true;
+    }
+
+    /// Keeps `dirty_` and zeroes the word behind the record where it must be.
+    void track(std::uint32_t index, std::uint32_t count) noexcept {
+        if (dirty_[index] != 0) {
+            dirty_[index] = 0;
+            --dirty_lines_;
+        }
+        for (std::uint32_t i = index + 1; i < index + count; ++i) {
+            if (dirty_[i] == 0) {
+                dirty_[i] = 1;
+                ++dirty_lines_;
+            }
+        }
+        const std::uint32_t next = (index + count) & mask_;
+        if (dirty_[next] != 0) {
+            word(next).store(0, std::memory_order_relaxed);
+            dirty_[next] = 0;
+            --dirty_lines_;
+        }
+    }
+
+    // In the order of use; one private line.
+    std::byte* lines_ = nullptr;
+    std::uint64_t head_ = 0;
+    Direction* control_ = nullptr;
+    std::uint32_t mask_ = 0;
+    unsigned shift_ = 0;
+    std::uint64_t credit_limit_ = 0; ///< position up to which lines are free
+    std::uint32_t dirty_lines_ = 0;
+    bool corrupt_ = false;
+    std::vector<std::uint8_t> dirty_; ///< per line: last written as the inside of a record
+};
+
+} // namespace comch::link::soft

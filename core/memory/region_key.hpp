@@ -1,0 +1,26 @@
+// The name of a registered range of a process's memory, as peers see it.
+#pragma once
+
+#include <cstdint>
+
+namespace comch {
+
+enum Access : std::uint32_t {
+    access_remote_read   = 1u << 0,
+    access_remote_write  = 1u << 1,
+    access_remote_atomic = 1u << 2,
+    access_remote_all    = 7u,
+};
+
+/// Plain data, fixed layout: the faces send it as their remote key.
+struct RegionKey {
+    std::uint64_t process_id = 0; ///< owner
+    std::uint64_t region = 0;     ///< unique within the owner, never used again
+    std::uint64_t base = 0;       ///< the owner's virtual address
+    std::uint64_t length = 0;     ///< bytes
+    std::uint32_t access = 0;     ///< Access bits
+    std::uint32_t mappable = 0;   ///< 1: the owner can hand out a descriptor of this memory
+};
+static_assert(sizeof(RegionKey) == 40);
+
+} // namespace comch

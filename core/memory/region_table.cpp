@@ -1,0 +1,110 @@
+#include "core/memory/region_table.hpp"
+
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "core/device/process_id.hpp"
+
+namespace comch {
+namespace {
+
+constexpr std::uint64_t live_bit = std::uint64_t{1} << 31;
+constexpr std::uint64_t pin_mask = live_bit - 1;
+
+} // namespace
+
+RegionTable& RegionTable::instance() {
+    // Never destroyed: memory may be unregistered by static destructors of other libraries.
+    static auto* table = new RegionTable;
+    return *table;
+}
+
+RegionTable::RegionTable() : chunks_(new std::atomic<Slot*>[chunk_count]) {
+    for (std::uint64_t i = 0; i < chunk_count; ++i) {
+        chunks_[i].store(nullptr, std::memory_order_relaxed);
+    }
+}
+
+RegionTable::Slot* RegionTable::slot(std::uint64_t index) const noexcept {
+    // Acquire: the chunk's slots are constructed before its address is seen.
+    Slot* chunk = chunks_[index / chunk_slots].load(std::memory_order_acquire);
+    return chunk == nullptr ? nullptr : chunk + index % chunk_slots;
+}
+
+Result<RegionKey> RegionTable::add(const Region& region) {
+    if (region.length == 0 || region.base == nullptr) {
+        return fail(Errc::invalid_argument, "cannot register an empty range of memory");
+    }
+    const std::lock_guard lock(mutex_);
+    std::uint32_t index = 0;
+    if (!free_.empty()) {
+        index = free_.back();
+        free_.pop_back();
+    } else {
+        if (used_ == chunk_count * chunk_slots) {
+            return fail(Errc::no_memory, fmt::format("all {} memory registrations of this process "
+                                                     "are in use; release some",
+                                                     chunk_count * chunk_slots));
+        }
+        index = used_++;
+        if (index % chunk_slots == 0) {
+            owned_.push_back(std::make_unique<Slot[]>(chunk_slots));
+            // Release: pairs with slot().
+            chunks_[index / chunk_slots].store(owned_.back().get(), std::memory_order_release);
+        }
+    }
+    Slot& s = *slot(index);
+    const std::uint64_t generation = (s.state.load(std::memory_order_relaxed) >> 32) + 1;
+    s.region = region;
+    // Release: the region is complete before its generation can be pinned. Stale pins that are
+    // being taken back right now keep their count: hence the add of a difference, not a store.
+    s.state.fetch_add((std::uint64_t{1} << 32) + live_bit, std::memory_order_release);
+    RegionKey key;
+    key.process_id = process_id();
+    key.region = index | generation << slot_bits;
+    key.base = reinterpret_cast<std::uint64_t>(region.base);
+    key.length = region.length;
+    key.access = region.access;
+    key.mappable = region.memfd >= 0 ? 1 : 0;
+    return key;
+}
+
+void RegionTable::remove(std::uint64_t region_id) {
+    const std::uint64_t index = region_id & ((std::uint64_t{1} << slot_bits) - 1);
+    const std::lock_guard lock(mutex_);
+    Slot* s = slot(index);
+    if (s == nullptr) {
+        return;
+    }
+    const std::uint64_t state = s->state.load(std::memory_order_relaxed);
+    if (state >> 32 != region_id >> slot_bits || (state & live_bit) == 0) {
+        return;
+    }
+    s->state.fetch_sub(live_bit, std::memory_order_relaxed);
+    // Acquire: pairs with the pins' release, so the range is quiet when we return.
+    while ((s->state.load(std::memory_order_acquire) & pin_mask) != 0) {
+        std::this_thread::yield();
+    }
+    free_.push_back(static_cast<std::uint32_t>(index));
+}
+
+RegionTable::Pin RegionTable::pin(std::uint64_t region_id) noexcept {
+    Pin result;
+    const std::uint64_t index = region_id & ((std::uint64_t{1} << slot_bits) - 1);
+    Slot* s = slot(index);
+    if (s == nullptr) {
+        return result;
+    }
+    // Acquire: the region's fields are read after its generation.
+    const std::uint64_t before = s->state.fetch_add(1, std::memory_order_acquire);
+    if ((before & live_bit) == 0 || before >> 32 != region_id >> slot_bits) {
+        s->state.fetch_sub(1, std::memory_order_relaxed);
+        return result;
+    }
+    result.pins_ = &s->state;
+    result.region_ = &s->region;
+    return result;
+}
+
+} // namespace comch
