@@ -82,7 +82,7 @@ else
     origin="package $package $version"
     name=ucx-$(printf '%s' "$version" | tr ':~/' '___')
 fi
-want="recipe 1; $origin; $(uname -m); ${configure_flags[*]}"
+want="recipe 2; $origin; $(uname -m); ${configure_flags[*]}"
 
 mkdir -p "$cache" || die "cannot create the cache folder '$cache': choose another with --cache"
 cache=$(cd "$cache" && pwd -P)
@@ -140,9 +140,9 @@ configure_source() {
     env -u CC -u CXX -u CFLAGS -u CXXFLAGS -u CPPFLAGS -u LDFLAGS ./configure "${configure_flags[@]}"
 }
 keep_headers() {
-    # Nothing else is needed, and 2 MB instead of 30 can stay.
+    # Nothing else is needed, and 3 MB instead of 30 can stay.
     mkdir -p "$work/kept" &&
-        (cd "$work/tree" && find src config.h LICENSE -name '*.h' -print0 -o -name LICENSE -print0 |
+        (cd "$work/tree" && find src config.h LICENSE -type f \( -name '*.h' -o -name '*.inl' -o -name LICENSE \) -print0 |
             tar --null --no-recursion -T - -cf -) | tar -xf - -C "$work/kept" || return 1
     for file in config.h src/uct/api/version.h src/uct/base/uct_iface.h src/ucs/type/class.h; do
         [ -f "$work/kept/$file" ] || {
