@@ -1,0 +1,213 @@
+#include "core/counters/process_counters.hpp"
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <ctime>
+#include <map>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+namespace comch {
+namespace {
+
+constexpr std::string_view alive_prefix = "alive.";
+constexpr std::string_view counters_prefix = "counters.";
+
+/// Takes the lock if nobody has it. Record locks belong to the process, so this must not be tried
+/// on our own file (closing it would give our own lock up).
+bool try_lock(int fd) noexcept {
+    struct flock lock{};
+    lock.l_type = F_WRLCK;
+    lock.l_whence = SEEK_SET;
+    return ::fcntl(fd, F_SETLK, &lock) == 0;
+}
+
+/// Socket files are named <kind>-<owner's 16 digits>-<rest> (core/link/soft/names.hpp).
+bool belongs_to(const std::string& entry, const std::string& owner) {
+    return entry.find(owner) != std::string::npos;
+}
+
+struct Registry {
+    std::mutex mutex;
+    std::map<std::pair<std::string, ProcessId>, std::weak_ptr<ProcessCounters>> open;
+};
+Registry& registry() {
+    static auto* instance = new Registry;
+    return *instance;
+}
+
+} // namespace
+
+std::string process_suffix(ProcessId id) { return fmt::format("{:016x}", id); }
+
+void collect_dead_processes(const Domain& domain) {
+    const auto alive = domain.list_entries(alive_prefix);
+    if (!alive) {
+        return;
+    }
+    const std::string own = process_suffix(process_id());
+    std::vector<std::string> dead;
+    for (const std::string& entry : *alive) {
+        const std::string owner = entry.substr(alive_prefix.size());
+        if (owner == own) {
+            continue;
+        }
+        const UniqueFd fd(::openat(domain.directory_fd(), entry.c_str(),
+                                   O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+        if (fd && try_lock(fd.get())) {
+            dead.push_back(owner);
+        }
+    }
+    if (dead.empty()) {
+        return;
+    }
+    const auto lock = domain.lock();
+    const auto entries = domain.list_entries("");
+    if (!lock || !entries) {
+        return;
+    }
+    for (const std::string& owner : dead) {
+        if (owner.size() != 16) {
+            continue; // not a name that we make
+        }
+        for (const std::string& entry : *entries) {
+            if (belongs_to(entry, owner)) {
+                (void)domain.remove_entry(entry);
+            }
+        }
+    }
+}
+
+Result<std::shared_ptr<ProcessCounters>>
+ProcessCounters::open(const std::shared_ptr<Domain>& domain) {
+    Registry& all = registry();
+    const std::lock_guard guard(all.mutex);
+    const ProcessId owner = process_id();
+    auto& entry = all.open[{domain->id().to_string(), owner}];
+    if (auto existing = entry.lock()) {
+        return existing;
+    }
+    const std::string suffix = process_suffix(owner);
+    const std::string alive_name = std::string(alive_prefix) + suffix;
+    const std::string name = std::string(counters_prefix) + suffix;
+    const int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
+
+    // Under the domain's lock, so that no collector sees the file before its lock is taken.
+    auto domain_lock = domain->lock();
+    if (!domain_lock) {
+        return tl::unexpected(domain_lock.error());
+    }
+    // Somebody who asked for a counter file before may have left ours behind (an earlier opening).
+    (void)domain->remove_entry(alive_name);
+    (void)domain->remove_entry(name);
+    UniqueFd alive(::openat(domain->directory_fd(), alive_name.c_str(), flags, 0600));
+    if (!alive || !try_lock(alive.get())) {
+        return fail_errno(Errc::io,
+                          fmt::format("cannot create '{}' in domain directory '{}'", alive_name,
+                                      domain->path()),
+                          errno);
+    }
+    const UniqueFd file(::openat(domain->directory_fd(), name.c_str(), flags, 0600));
+    if (!file || ::ftruncate(file.get(), sizeof(counters::File)) != 0) {
+        return fail_errno(Errc::io,
+                          fmt::format("cannot create the counter file '{}' in domain directory '{}'",
+                                      name, domain->path()),
+                          errno);
+    }
+    void* at = ::mmap(nullptr, sizeof(counters::File), PROT_READ | PROT_WRITE, MAP_SHARED,
+                      file.get(), 0);
+    if (at == MAP_FAILED) {
+        return fail_errno(Errc::no_memory, fmt::format("cannot map the counter file '{}'", name),
+                          errno);
+    }
+    auto* header = static_cast<counters::FileHeader*>(at);
+    header->version = counters::version;
+    header->slot_count = counters::max_slots;
+    header->pid = static_cast<std::uint64_t>(::getpid());
+    header->process_id = owner;
+    timespec now{};
+    ::clock_gettime(CLOCK_REALTIME, &now);
+    header->start_time_ns = static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u +
+                            static_cast<std::uint64_t>(now.tv_nsec);
+    if (const UniqueFd comm(::open("/proc/self/comm", O_RDONLY | O_CLOEXEC)); comm) {
+        const auto n = ::read(comm.get(), header->program, sizeof(header->program) - 1);
+        if (n > 0 && header->program[n - 1] == '\n') {
+            header->program[n - 1] = '\0';
+        }
+    }
+    header->magic = counters::magic;
+    std::shared_ptr<ProcessCounters> result(
+        new ProcessCounters(domain, owner,
+                            Mapping(static_cast<std::byte*>(at), sizeof(counters::File)),
+                            std::move(alive)));
+    entry = result;
+    return result;
+}
+
+ProcessCounters::ProcessCounters(std::shared_ptr<Domain> domain, ProcessId owner, Mapping mapping,
+                                 UniqueFd lock)
+    : domain_(std::move(domain)), owner_(owner), mapping_(std::move(mapping)),
+      alive_(std::move(lock)) {}
+
+ProcessCounters::~ProcessCounters() {
+    if (owner_ != process_id()) {
+        return; // a forked child: the files are its parent's
+    }
+    const std::string suffix = process_suffix(owner_);
+    // The lock file last: without it nobody would collect what is left if we die here.
+    (void)domain_->remove_entry(std::string(counters_prefix) + suffix);
+    (void)domain_->remove_entry(std::string(alive_prefix) + suffix);
+}
+
+counters::Slot* ProcessCounters::take_slot() {
+    auto* file = reinterpret_cast<counters::File*>(mapping_.data());
+    const std::lock_guard guard(mutex_);
+    if (used_ < counters::max_slots) {
+        return &file->slots[used_++];
+    }
+    if (released_.empty()) {
+        return &file->header.overflow;
+    }
+    counters::Slot* slot = &file->slots[released_.back()];
+    released_.pop_back();
+    // What the slot counted so far moves to the sums, so that totals never shrink.
+    const auto move = [](counters::Counter& from, counters::Counter& to) {
+        to.add(from.get());
+        from.value.store(0, std::memory_order_relaxed);
+    };
+    auto& tx = file->header.closed_tx;
+    auto& rx = file->header.closed_rx;
+    move(slot->tx.messages, tx.messages);
+    move(slot->tx.bytes, tx.bytes);
+    move(slot->tx.bulk_ring_bytes, tx.bulk_ring_bytes);
+    move(slot->tx.mapped_bytes, tx.mapped_bytes);
+    move(slot->tx.process_vm_bytes, tx.process_vm_bytes);
+    move(slot->tx.one_sided, tx.one_sided);
+    move(slot->tx.credit_stalls, tx.credit_stalls);
+    move(slot->tx.buffer_stalls, tx.buffer_stalls);
+    move(slot->rx.messages, rx.messages);
+    move(slot->rx.bytes, rx.bytes);
+    move(slot->rx.bulk_ring_bytes, rx.bulk_ring_bytes);
+    move(slot->rx.one_sided_served, rx.one_sided_served);
+    move(slot->rx.wakeups, rx.wakeups);
+    std::memset(slot->face, 0, sizeof(slot->face));
+    std::memset(slot->peer, 0, sizeof(slot->peer));
+    return slot;
+}
+
+void ProcessCounters::release_slot(counters::Slot* slot, counters::SlotState state) {
+    auto* file = reinterpret_cast<counters::File*>(mapping_.data());
+    if (slot == &file->header.overflow) {
+        return;
+    }
+    slot->state.store(static_cast<std::uint32_t>(state), std::memory_order_relaxed);
+    const std::lock_guard guard(mutex_);
+    released_.push_back(static_cast<std::uint32_t>(slot - file->slots));
+}
+
+} // namespace comch

@@ -1,0 +1,57 @@
+// This process's counter file in a domain (layout: comch/counters_layout.hpp), and the lock file by
+// which others see that it lives.
+//
+// Files in the domain's directory carry their owner's process id in their names. A process holds a
+// POSIX record lock on `alive.<process id>`: it ends with the process, however that ends, and a
+// forked child does not inherit it. Whoever opens a port collects the files of processes whose lock
+// is gone.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <comch/counters_layout.hpp>
+#include <comch/device.hpp>
+
+#include "core/base/unique_fd.hpp"
+#include "core/device/process_id.hpp"
+#include "core/memory/shared_memory.hpp"
+
+namespace comch {
+
+class ProcessCounters {
+public:
+    /// The one of this process in this domain, made at first use, kept while anybody holds it.
+    [[nodiscard]] static Result<std::shared_ptr<ProcessCounters>>
+    open(const std::shared_ptr<Domain>& domain);
+
+    ~ProcessCounters();
+    ProcessCounters(const ProcessCounters&) = delete;
+    ProcessCounters& operator=(const ProcessCounters&) = delete;
+
+    /// A slot for a new connection; any thread. Never fails: beyond the last it is the shared one.
+    [[nodiscard]] counters::Slot* take_slot();
+    /// The connection is over; its numbers stay to be read until the slot is taken again.
+    void release_slot(counters::Slot* slot, counters::SlotState state);
+
+private:
+    ProcessCounters(std::shared_ptr<Domain> domain, ProcessId owner, Mapping mapping, UniqueFd lock);
+
+    std::shared_ptr<Domain> domain_;
+    ProcessId owner_;
+    Mapping mapping_;
+    UniqueFd alive_;
+    std::mutex mutex_;
+    std::vector<std::uint32_t> released_;
+    std::uint32_t used_ = 0;
+};
+
+/// 16 lower-case hexadecimal digits, as in file names.
+[[nodiscard]] std::string process_suffix(ProcessId id);
+
+/// Removes what dead processes left in the domain's directory.
+void collect_dead_processes(const Domain& domain);
+
+} // namespace comch

@@ -1,0 +1,105 @@
+#include "core/link/soft/socket.hpp"
+
+#include <cerrno>
+#include <cstring>
+
+#include <sys/socket.h>
+
+namespace comch::link::soft {
+namespace {
+
+struct alignas(cmsghdr) ControlBuffer {
+    std::byte bytes[CMSG_SPACE(max_descriptors * sizeof(int))];
+};
+
+} // namespace
+
+SocketStatus send_packet(int socket, std::span<const std::byte> packet,
+                         std::span<const int> descriptors) noexcept {
+    iovec part{const_cast<std::byte*>(packet.data()), packet.size()};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    ControlBuffer control{};
+    if (!descriptors.empty()) {
+        message.msg_control = control.bytes;
+        message.msg_controllen = CMSG_SPACE(descriptors.size_bytes());
+        cmsghdr* head = CMSG_FIRSTHDR(&message);
+        head->cmsg_level = SOL_SOCKET;
+        head->cmsg_type = SCM_RIGHTS;
+        head->cmsg_len = CMSG_LEN(descriptors.size_bytes());
+        std::memcpy(CMSG_DATA(head), descriptors.data(), descriptors.size_bytes());
+    }
+    for (;;) {
+        if (::sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) {
+            return SocketStatus::ok;
+        }
+        switch (errno) {
+        case EINTR:
+            continue;
+        case EAGAIN:
+        case ENOBUFS:
+        case ETOOMANYREFS: // too many of our descriptors are in flight: the peers must read first
+        case ENOTCONN:     // the connect is still in progress
+            return SocketStatus::again;
+        case EPIPE:
+        case ECONNRESET:
+            return SocketStatus::ended;
+        default:
+            return SocketStatus::failed;
+        }
+    }
+}
+
+Received receive_packet(int socket, std::span<std::byte> buffer) noexcept {
+    Received result;
+    iovec part{buffer.data(), buffer.size()};
+    ControlBuffer control{};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.bytes;
+    message.msg_controllen = sizeof(control.bytes);
+    ssize_t length = -1;
+    for (;;) {
+        length = ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+        // The kernel reports a reset (the peer closed with our packets unread) before what the peer
+        // had sent; reporting it clears it, so look again.
+        if (length >= 0 || (errno != EINTR && errno != ECONNRESET)) {
+            break;
+        }
+    }
+    if (length < 0) {
+        result.status = errno == EAGAIN ? SocketStatus::again : SocketStatus::failed;
+        return result;
+    }
+    bool too_many = false;
+    for (cmsghdr* head = CMSG_FIRSTHDR(&message); head != nullptr;
+         head = CMSG_NXTHDR(&message, head)) {
+        if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) {
+            continue;
+        }
+        const std::size_t count = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (std::size_t i = 0; i < count; ++i) {
+            int fd = -1;
+            std::memcpy(&fd, CMSG_DATA(head) + i * sizeof(int), sizeof(int));
+            UniqueFd owned(fd);
+            if (result.descriptors < max_descriptors) {
+                result.fd[result.descriptors++] = std::move(owned);
+            } else {
+                too_many = true;
+            }
+        }
+    }
+    result.length = static_cast<std::size_t>(length);
+    if (length == 0) {
+        result.status = SocketStatus::ended;
+    } else if (too_many || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
+        result.status = SocketStatus::failed;
+    } else {
+        result.status = SocketStatus::ok;
+    }
+    return result;
+}
+
+} // namespace comch::link::soft

@@ -1,0 +1,35 @@
+// Packets with descriptors over a Unix SOCK_SEQPACKET socket, never blocking.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "core/base/unique_fd.hpp"
+
+namespace comch::link::soft {
+
+enum class SocketStatus : std::uint8_t {
+    ok,
+    again,  ///< full, or nothing there
+    ended,  ///< the other end is closed and everything was read
+    failed, ///< a system error, or a packet that breaks the rules (cut, too many descriptors)
+};
+
+/// No packet carries more descriptors; the kernel drops what does not fit, and we close the rest.
+inline constexpr std::size_t max_descriptors = 2;
+
+struct Received {
+    SocketStatus status = SocketStatus::again;
+    std::size_t length = 0;
+    std::size_t descriptors = 0;
+    std::array<UniqueFd, max_descriptors> fd;
+};
+
+[[nodiscard]] SocketStatus send_packet(int socket, std::span<const std::byte> packet,
+                                       std::span<const int> descriptors = {}) noexcept;
+
+[[nodiscard]] Received receive_packet(int socket, std::span<std::byte> buffer) noexcept;
+
+} // namespace comch::link::soft
