@@ -142,7 +142,8 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
                         std::uint8_t id, const std::byte* data, std::uint32_t length, void* token,
                         Errc status, Reason reason, std::span<const std::byte> private_data,
                         std::uint64_t tag) {
-    /// A peer wants to connect to this port or to one of its services.
+    /// A peer wants to connect to this port or to one of its services. If the answer is ok, the
+    /// connection is established when this has returned, and can be sent on from then on.
     { sink.on_connect_request(connection, request) } -> std::same_as<ConnectDecision>;
     /// A connection that connect() started is established; the accepting sink's reply data.
     sink.on_connected(connection, private_data);
@@ -183,8 +184,12 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //                                      operations in flight are dropped silently (flush first).
 //     template <Sink S> unsigned progress(S&);        returns the number of events handled
 //     int event_fd() const;            epoll-able; owned by the port; becomes readable when there
-//                                      is something to progress, after arm() answered ok
-//     Errc arm();                      ok: may sleep now; again: something is there, progress first
+//                                      is something to progress, after arm() answered ok; stays so
+//                                      until the next progress() or arm()
+//     Errc arm(bool for_credit = false);   ok: may sleep now; again: something is there, progress
+//                                      first. A sleep ends by whatever progress() would report; by
+//                                      room on a connection that answered `again`; with
+//                                      `for_credit` also by an advance of any confirmed()
 // };
 //
 // class Connection {                                              -- the port's thread
@@ -201,7 +206,9 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //     Errc send_ordered(std::uint8_t id, std::span<const std::byte>);         <= max_message
 //           as send, and stamped for ports with arrival_order
 //     std::uint64_t sent() const;      messages handed over by send*, so far
-//     std::uint64_t confirmed() const; how many of them the peer has certainly taken out
+//     std::uint64_t confirmed() const; how many of them the peer has certainly taken out; up to date
+//                                      once the peer's progress (a channel's poll) found no more
+//                                      that it could hand out
 //     -- one-sided: ok = done already; in_progress = on_complete(token) follows; again = no room
 //     Errc put(const void* local, std::size_t, RemoteRegion&, std::uint64_t remote, void* token);
 //     Errc get(void* local, std::size_t, RemoteRegion&, std::uint64_t remote, void* token);
@@ -213,13 +220,15 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //     Result<Channel> open_channel(std::uint64_t tag);     any thread, while the connection lives
 // };
 //
-// class Channel {                       movable; each end belongs to one thread at a time
+// class Channel {                       movable; each end belongs to one thread at a time. The opener
+//                                       may send at once. Outlives its connection and port as an
+//                                       object: then check() says so and nothing is sent any more
 //     Errc send(...), send_inline(...), send_packed(...)   as above, to the other end
 //     std::uint64_t sent(), confirmed()
 //     template <class F> unsigned poll(F on_message, unsigned budget);
 //           F: bool(std::uint8_t id, const std::byte*, std::uint32_t length); false: leave this
 //           message where it is and stop (it is handed out again by the next poll)
-//     int event_fd() const; Errc arm();                     as on the port
+//     int event_fd() const; Errc arm();                     as on the port (room after `again` too)
 //     Errc check();                                         connection_reset when the peer is gone,
 //                                                           not_connected after an orderly end; what
 //                                                           was sent before is polled first
