@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# A first look at comch on a fresh Debian 12 machine: installs what is needed, builds, shows the
+# devices, runs ucx_perftest between the two sides, an MPI job over both, and a first table.
+set -u
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+usage() {
+    cat <<'END'
+usage: scripts/demo.sh [--build-dir DIR] [--no-install] [--rounds N]
+  --build-dir DIR  build there (default: build in the repository)
+  --no-install     install no packages
+  --rounds N       rounds of the table's measurements (default: 5, about 5 s each)
+END
+}
+
+install=yes
+rounds=5
+build=$COMCH_ROOT/build
+while [ $# -gt 0 ]; do
+    case $1 in
+    --no-install) install=no ;;
+    --build-dir | --rounds)
+        [ $# -ge 2 ] || die "$1 needs a value"
+        case $1 in
+        --build-dir) build=$(realpath -m "$2") ;;
+        --rounds) rounds=$2 ;;
+        esac
+        shift
+        ;;
+    -h | --help)
+        usage
+        exit 0
+        ;;
+    *)
+        usage >&2
+        exit 2
+        ;;
+    esac
+    shift
+done
+
+export NINJA_STATUS='[%f/%t] '
+jobs=$(comch_jobs)
+library=$build/lib/ucx/libuct_comch.so
+failed=()
+
+heading() { printf '\n=== %s\n\n' "$*"; }
+# show COMMAND...: prints the command as one could type it, then runs it.
+show() {
+    printf '$ %s\n' "$*"
+    "$@" </dev/null
+}
+# part TITLE COMMAND...: one part of the demo; the next ones are shown even if it fails.
+part() {
+    local title=$1
+    shift
+    "$@" || {
+        echo "error: this part failed, see above" >&2
+        failed+=("$title")
+    }
+}
+
+mkdir -p "$build/log" || die "cannot create the build folder '$build': choose another with --build-dir"
+[ "$install" = no ] || bash "$COMCH_ROOT/scripts/install-deps.sh" || exit 1
+run_logged "configure" "$build/log/demo-configure.log" cmake -S "$COMCH_ROOT" -B "$build" -G Ninja \
+    -DCMAKE_BUILD_TYPE=RelWithDebInfo || exit 1
+run_logged "build" "$build/log/demo-build.log" cmake --build "$build" -j "$jobs" \
+    --target comch_info comch_stat uct_comch mpi_tests/all || exit 1
+
+heading "The devices of the soft domain (no DPU is needed: it stands in for one)"
+part "the devices" show "$build/bin/comch_info"
+
+heading "ucx_perftest between a host-side and a DPU-side process, over comch"
+cat <<END
+By hand, in two terminals, with LD_PRELOAD=$library and UCX_TLS=comch:
+  COMCH_SIDE=dpu  ucx_perftest
+  COMCH_SIDE=host ucx_perftest 127.0.0.1 -t tag_lat -s 8
+Here one script starts both:
+END
+perftest() {
+    show python3 "$COMCH_ROOT/scripts/perftest_pair.py" --build-dir "$build" -- "$@"
+}
+part "ucx_perftest latency" perftest -t tag_lat -s 8 -n 500000
+part "ucx_perftest bandwidth" perftest -t tag_bw -s 1048576 -n 5000
+
+heading "An unmodified OpenMPI job of 4 ranks, 2 on the host and 2 on the DPU, every byte checked"
+export COMCH_BUILD_DIR=$build COMCH_SOURCE_DIR=$COMCH_ROOT PYTHONDONTWRITEBYTECODE=1
+part "the MPI job" show python3 "$COMCH_ROOT/mpi_tests/run.py" --mpi openmpi --ranks 4 --layout mixed \
+    --tests pt2pt_sizes,collectives
+
+heading "A first table: comch beside UCX's own posix+cma, measured now ($rounds rounds)"
+part "the table" show python3 "$COMCH_ROOT/scripts/first_table.py" --build-dir "$build" \
+    --rounds "$rounds"
+
+heading "What to try next"
+cat <<END
+  scripts/test.sh                     all the tests
+  $build/bin/comch_stat               live connections, while a job runs
+  any program that uses UCX:          LD_PRELOAD=$library UCX_TLS=comch COMCH_SIDE=host PROGRAM
+  transports as UCX sees them:        LD_PRELOAD=$library ucx_info -d
+  comch's settings in UCX:            LD_PRELOAD=$library ucx_info -cf | grep -A 3 UCX_COMCH
+  MPI jobs, files for mpirun --tune:  README.md and config/
+END
+echo
+if [ "${#failed[@]}" -ne 0 ]; then
+    say "finished; failed: $(IFS=,; echo "${failed[*]}" | sed 's/,/, /g')"
+    exit 1
+fi
+say "finished: everything worked"

@@ -1,0 +1,138 @@
+#!/usr/bin/env bash
+# Installs what is needed, builds, and passes all the tests: everything optimised with warnings as
+# errors, then the unit tests again under the address, undefined-behaviour and thread sanitizers.
+set -u
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+usage() {
+    cat <<'END'
+usage: scripts/test.sh [--quick] [--build-dir DIR] [--no-install]
+  --quick          leave out the sanitizers
+  --build-dir DIR  build there (default: build in the repository); the sanitizers' builds go to
+                   DIR-asan and DIR-tsan
+  --no-install     install no packages
+The last line is "N passed, N failed", summed over everything; the exit code is 0 if all passed.
+COMCH_JOBS sets how many jobs run at once (default: one per CPU), COMCH_UCX_CACHE where UCX's
+internal headers are kept (default: in the build folder).
+END
+}
+
+quick=no
+install=yes
+build=$COMCH_ROOT/build
+while [ $# -gt 0 ]; do
+    case $1 in
+    --quick) quick=yes ;;
+    --no-install) install=no ;;
+    --build-dir)
+        [ $# -ge 2 ] || die "--build-dir needs a value"
+        build=$(realpath -m "$2")
+        shift
+        ;;
+    -h | --help)
+        usage
+        exit 0
+        ;;
+    *)
+        usage >&2
+        exit 2
+        ;;
+    esac
+    shift
+done
+
+jobs=$(comch_jobs)
+export COMCH_UCX_CACHE=${COMCH_UCX_CACHE:-$build/ucx-src}
+# Colours and cursor movements do not belong in a log.
+export NINJA_STATUS='[%f/%t] ' GTEST_COLOR=no
+total_passed=0
+total_failed=0
+summary=()
+
+# summarize NAME PASSED FAILED SECONDS [REMARK]
+summarize() {
+    summary+=("$(printf '%-34s %7s %7s %6s s  %s' "$1" "$2" "$3" "$4" "${5:-}")")
+    total_passed=$((total_passed + $2))
+    total_failed=$((total_failed + $3))
+}
+
+# stage NAME COMMAND...: a step that is no test; if it fails, that counts as one failure.
+stage() {
+    local name=$1 from=$SECONDS
+    shift
+    run_logged "$name" "$build/log/$(tr -c 'a-z0-9\n' - <<<"${name,,}").log" "$@" && return 0
+    summarize "$name" 0 1 "$((SECONDS - from))" "did not get as far as testing"
+    return 1
+}
+
+configure() { # FOLDER OPTIONS...
+    local folder=$1
+    shift
+    cmake -S "$COMCH_ROOT" -B "$folder" -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo \
+        -DCOMCH_WERROR=ON -DCOMCH_UCX_CACHE="$COMCH_UCX_CACHE" "$@"
+}
+
+# run_tests NAME FOLDER CTEST_OPTIONS...
+run_tests() {
+    local name=$1 folder=$2 from=$SECONDS rc=0 log counts failed total prefix=()
+    log="$build/log/$(tr -c 'a-z0-9\n' - <<<"${name,,}").log"
+    shift 2
+    # The thread sanitizer wants a memory layout that randomisation does not always give it.
+    case $folder in
+    *-tsan) setarch -R true 2>/dev/null && prefix=(setarch -R) ;;
+    esac
+    run_logged "$name" "$log" "${prefix[@]}" ctest --test-dir "$folder" -j "$jobs" \
+        --no-tests=error --output-on-failure --timeout 900 "$@" || rc=$?
+    counts=$(sed -n 's/^[0-9]*% tests passed, \([0-9]*\) tests* failed out of \([0-9]*\)$/\1 \2/p' "$log" |
+        tail -n 1)
+    if [ -z "$counts" ]; then
+        summarize "$name" 0 1 "$((SECONDS - from))" "no test was run; see $log"
+        return
+    fi
+    read -r failed total <<<"$counts"
+    [ "$rc" -eq 0 ] || [ "$failed" -gt 0 ] || failed=1
+    summarize "$name" "$((total - failed))" "$failed" "$((SECONDS - from))" \
+        "$([ "$failed" -eq 0 ] || echo "see $log")"
+    [ "$failed" -eq 0 ] || sed -n '/^The following tests FAILED/,/^Errors while/p' "$log"
+}
+
+# sanitized NAME SUFFIX SANITIZERS
+sanitized() {
+    local folder=$build-$2
+    stage "configure ($1)" configure "$folder" -DCOMCH_SANITIZE="$3" -DCOMCH_WITH_MPI_TESTS=OFF &&
+        stage "build ($1)" cmake --build "$folder" -j "$jobs" --target comch_unit_tests &&
+        run_tests "unit tests ($1)" "$folder" -L '^unit$'
+}
+
+mkdir -p "$build/log" || die "cannot create the build folder '$build': choose another with --build-dir"
+[ "$install" = no ] || bash "$COMCH_ROOT/scripts/install-deps.sh" || exit 1
+
+if stage "configure" configure "$build" && stage "build" cmake --build "$build" -j "$jobs"; then
+    run_tests "unit tests" "$build" -L '^unit$'
+    run_tests "system and MPI tests" "$build" -LE '^unit$'
+fi
+if [ "$quick" = no ]; then
+    sanitized "address, undefined" asan address,undefined
+    sanitized "thread" tsan thread
+fi
+
+echo
+printf '%-34s %7s %7s %8s\n' "" passed failed time
+printf '%s\n' "${summary[@]}"
+echo
+if [ "$total_failed" -eq 0 ]; then
+    cat <<END
+What to try next:
+  scripts/demo.sh                     see comch at work
+  ctest --test-dir $build -N          all the tests by name; -R REGEX runs some of them
+END
+else
+    cat <<END
+What to try next: run what failed again, alone and in full:
+  ctest --test-dir $build --rerun-failed --output-on-failure
+The logs are in $build/log.
+END
+fi
+say "finished"
+echo "$total_passed passed, $total_failed failed"
+[ "$total_failed" -eq 0 ]
