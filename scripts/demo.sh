@@ -103,7 +103,7 @@ cat <<END
 END
 echo
 if [ "${#failed[@]}" -ne 0 ]; then
-    say "finished; failed: $(IFS=,; echo "${failed[*]}" | sed 's/,/, /g')"
+    say "finished; failed:$(printf ' %s;' "${failed[@]}")"
     exit 1
 fi
 say "finished: everything worked"

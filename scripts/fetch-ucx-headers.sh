@@ -4,7 +4,7 @@
 # the installed library was, because the layout of UCX's structures depends on config.h.
 # The last line printed on standard output is the folder: its src/ and itself are include paths.
 # The machine's apt configuration is only read.
-set -u
+set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 exec 3>&1 1>&2 # progress goes to standard error
 
@@ -132,13 +132,13 @@ unpack_source() {
 copy_tree() {
     mkdir "$work/tree" && (cd "$source_tree" && tar -cf - --exclude=.git .) | tar -xf - -C "$work/tree"
 }
-configure_source() {
-    cd "$work/tree" || return 1
+configure_source() (
+    cd "$work/tree" || exit 1
     # Debian's source package and a git checkout bring configure.ac only, a release tarball both.
-    [ -x configure ] || ./autogen.sh || return 1
+    [ -x configure ] || ./autogen.sh || exit 1
     # What a caller exported for his own build (sanitizers, another compiler) is not for UCX.
     env -u CC -u CXX -u CFLAGS -u CXXFLAGS -u CPPFLAGS -u LDFLAGS ./configure "${configure_flags[@]}"
-}
+)
 keep_headers() {
     # Nothing else is needed, and 3 MB instead of 30 can stay.
     mkdir -p "$work/kept" &&
