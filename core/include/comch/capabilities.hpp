@@ -25,9 +25,9 @@ inline constexpr std::uint32_t message_size = 4096 - 16;
 inline constexpr std::uint32_t send_queue_depth = 8192;
 inline constexpr std::uint32_t recv_queue_depth = 8192;
 
-/// Clients of one server. At two descriptors a connection a full server still fits the usual
-/// limit of 1024 with room for hardly anything else, so this is where it ends. (0 would say
-/// "unlimited" to a program; the core always has a limit.)
+/// Clients of one server. At two descriptors a connection, this many take 1024 descriptors, the
+/// usual limit of a process, which a program that wants them all must raise a little. (0 would
+/// say "unlimited" to a program; the core always has a limit.)
 inline constexpr std::uint32_t clients_per_server = 512;
 
 /// One buffer of the fast path, in bytes. 2 GiB: more than the 1 GiB that must work, and still a

@@ -92,8 +92,9 @@ struct DomainOptions {
     std::string description_file;
 };
 
-/// Holds the domain's lock; ends with the object. While it is held, fork() in another thread of
-/// this process waits (a child must not inherit the lock); the holder itself must not fork.
+/// Holds the domain's lock; ends with the object, in the thread that took it. While it is held,
+/// fork() in another thread of this process waits (a child must not inherit the lock); the holder
+/// itself must not fork.
 class DomainLock {
 public:
     DomainLock(DomainLock&& other) noexcept;

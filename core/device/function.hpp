@@ -1,0 +1,22 @@
+// Helpers about one function that the parts of core/device share.
+#pragma once
+
+#include <string_view>
+
+#include <comch/device.hpp>
+
+namespace comch {
+
+/// The id of a host function; see FunctionId. `pci_address` is normalized. May return 0, which a
+/// description then refuses.
+[[nodiscard]] FunctionId host_function_id(std::string_view pci_address, FunctionKind kind,
+                                          std::uint32_t index);
+
+/// Whether a name can stand in a file name, a UCX device list and a command line unquoted:
+/// letters, digits, '_', '-' and '.', not beginning with '-' or '.'.
+[[nodiscard]] bool is_plain_name(std::string_view name) noexcept;
+
+/// `value` in lower case (ASCII).
+[[nodiscard]] std::string to_lower(std::string_view value);
+
+} // namespace comch
