@@ -1,0 +1,92 @@
+// A consumer: posts buffers, into which producers of the other side of a connection write.
+//
+// Belongs to the thread of its engine, which need not be the connection's. It is known to the other
+// side only after the connection's own engine has progressed too.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include <comch/channel.hpp>
+#include <comch/connection.hpp>
+#include <comch/error.hpp>
+#include <comch/memory.hpp>
+#include <comch/progress.hpp>
+
+namespace comch {
+
+/// Memory for one message. [address, address + length) holds data already; the message is
+/// appended behind it.
+struct ReceiveBuffer {
+    std::byte* address = nullptr;
+    std::size_t capacity = 0;
+    std::size_t length = 0;
+    /// The memory map that the buffer is from; it must grant the peer writing. Null: not checked,
+    /// and copied into by the CPU on every link.
+    const MemoryMap* memory = nullptr;
+};
+
+/// A posted buffer comes back.
+struct Received {
+    void* cookie = nullptr; ///< as posted
+    /// ok: a message landed. Otherwise none did, and the buffer was flushed: canceled (stop()),
+    /// not_connected, connection_reset. Bytes behind its data may have been written all the same.
+    Errc status = Errc::ok;
+    std::size_t offset = 0; ///< where the message begins: the buffer's `length` when posted
+    std::size_t length = 0; ///< the message's; 0 too for one that is only immediate data
+    std::span<const std::byte> immediate; ///< valid inside the call only
+    Connection* connection = nullptr;
+    std::uint32_t producer = 0; ///< the sender, a number unique per connection and side
+};
+
+struct ConsumerHandlers {
+    void* user = nullptr;
+    void (*received)(void* user, const Received&) = nullptr;
+    void (*state_changed)(void* user, State) = nullptr;
+};
+
+struct ConsumerOptions {
+    /// Buffers posted at a time; 0 takes a default.
+    std::uint32_t max_posted = 0;
+};
+
+class Consumer {
+public:
+    /// Starting when this returns; running after progress here and on the connection's engine.
+    /// Any thread that owns `engine`. not_connected: the connection is not established;
+    /// no_memory: as many consumers as the device allows are open on it.
+    [[nodiscard]] static Result<std::unique_ptr<Consumer>>
+    open(ProgressEngine& engine, Connection& connection, const ConsumerOptions& options,
+         const ConsumerHandlers& handlers);
+
+    /// Withdraws the consumer; no handler is called, posted buffers are free.
+    ~Consumer();
+    Consumer(const Consumer&) = delete;
+    Consumer& operator=(const Consumer&) = delete;
+
+    /// Unique per connection over both sides; never 0.
+    [[nodiscard]] std::uint32_t id() const noexcept;
+    [[nodiscard]] State state() const noexcept;
+    [[nodiscard]] Connection& connection() const noexcept;
+
+    /// Posts a buffer, which must stay as it is until it comes back through `received`. Messages
+    /// land in buffers in the order of posting; one that is longer than the room in the next buffer
+    /// is refused, and the buffer stays. again: max_posted are posted; bad_state: not running;
+    /// invalid_argument, not_permitted: the buffer is not inside its memory map, or that does not
+    /// let the peer write.
+    [[nodiscard]] Errc post(const ReceiveBuffer& buffer, void* cookie);
+
+    /// Withdraws the consumer; posted buffers come back as canceled, then it is idle. bad_state:
+    /// stopped already.
+    [[nodiscard]] Result<void> stop();
+
+private:
+    Consumer(channel::LinkKind kind, void* core) noexcept : kind_(kind), core_(core) {}
+
+    channel::LinkKind kind_;
+    void* core_; ///< channel::ConsumerCore<Link>
+};
+
+} // namespace comch

@@ -1,0 +1,78 @@
+// Memory maps: ranges of memory that the device, and so the other side, may reach.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <comch/error.hpp>
+
+namespace comch {
+
+/// What may be done to the memory, and by whom.
+enum Permission : std::uint32_t {
+    local_read  = 1u << 0,
+    local_write = 1u << 1,
+    peer_read   = 1u << 2, ///< by the other side, over PCIe
+    peer_write  = 1u << 3,
+};
+
+class RemoteRegion;
+
+/// One range of memory and its permissions: this process's own, or imported from the other side.
+/// Any thread may use it; it must not be destroyed while buffers from it are posted or being sent.
+class MemoryMap {
+public:
+    /// `range` stays the caller's, and must outlive the map.
+    [[nodiscard]] static Result<std::unique_ptr<MemoryMap>> create(std::span<std::byte> range,
+                                                                   std::uint32_t permissions);
+
+    /// From the bytes that export_descriptor() gave on the other side. invalid_argument: they are
+    /// not such bytes; version_mismatch.
+    [[nodiscard]] static Result<std::unique_ptr<MemoryMap>>
+    import_descriptor(std::span<const std::byte> descriptor);
+
+    ~MemoryMap();
+    MemoryMap(const MemoryMap&) = delete;
+    MemoryMap& operator=(const MemoryMap&) = delete;
+
+    /// The owner's addresses, also for an imported map (where they cannot be dereferenced).
+    [[nodiscard]] std::byte* address() const noexcept { return address_; }
+    [[nodiscard]] std::size_t size() const noexcept { return size_; }
+    [[nodiscard]] std::uint32_t permissions() const noexcept { return permissions_; }
+    [[nodiscard]] bool imported() const noexcept { return remote_ != nullptr; }
+
+    /// ok; invalid_argument: not all of [address, address + size) is inside; not_permitted: a
+    /// permission is missing.
+    [[nodiscard]] Errc check(const void* address, std::size_t size,
+                             std::uint32_t needed) const noexcept {
+        const auto begin = reinterpret_cast<std::uintptr_t>(address_);
+        const auto at = reinterpret_cast<std::uintptr_t>(address);
+        if (at < begin || at - begin > size_ || size > size_ - (at - begin)) {
+            return Errc::invalid_argument;
+        }
+        return (permissions_ & needed) == needed ? Errc::ok : Errc::not_permitted;
+    }
+
+    /// Opaque bytes, to be sent to a process of the other side by any means. The memory can be
+    /// reached from there from now on, within what peer_read and peer_write grant, until the map is
+    /// destroyed. not_permitted: neither is granted, or the map is itself imported.
+    [[nodiscard]] Result<std::vector<std::byte>> export_descriptor();
+
+    /// The other side's memory as links reach it; null for a local map.
+    [[nodiscard]] RemoteRegion* remote() const noexcept { return remote_.get(); }
+
+private:
+    MemoryMap() = default;
+
+    std::byte* address_ = nullptr;
+    std::size_t size_ = 0;
+    std::uint32_t permissions_ = 0;
+    std::uint64_t region_ = 0; ///< in the region table, once exported
+    std::vector<std::byte> descriptor_;
+    std::unique_ptr<RemoteRegion> remote_;
+};
+
+} // namespace comch
