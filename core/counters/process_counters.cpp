@@ -27,9 +27,15 @@ bool try_lock(int fd) noexcept {
     return ::fcntl(fd, F_SETLK, &lock) == 0;
 }
 
-/// Socket files are named <kind>-<owner's 16 digits>-<rest> (core/link/soft/names.hpp).
-bool belongs_to(const std::string& entry, const std::string& owner) {
-    return entry.find(owner) != std::string::npos;
+/// Is the entry named after its owner, or a symbolic link to one that is?
+bool belongs_to(const Domain& domain, const std::string& entry, const std::string& owner) {
+    if (entry.find("." + owner) != std::string::npos) {
+        return true;
+    }
+    char target[128] = {};
+    const auto n = ::readlinkat(domain.directory_fd(), entry.c_str(), target, sizeof(target) - 1);
+    return n > 0 && std::string_view(target, static_cast<std::size_t>(n)).find("." + owner) !=
+                        std::string_view::npos;
 }
 
 struct Registry {
@@ -45,21 +51,25 @@ Registry& registry() {
 
 std::string process_suffix(ProcessId id) { return fmt::format("{:016x}", id); }
 
+bool process_lives(const Domain& domain, const std::string& suffix) {
+    if (suffix == process_suffix(process_id())) {
+        return true;
+    }
+    const std::string entry = std::string(alive_prefix) + suffix;
+    const UniqueFd fd(::openat(domain.directory_fd(), entry.c_str(),
+                               O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    return fd && !try_lock(fd.get());
+}
+
 void collect_dead_processes(const Domain& domain) {
     const auto alive = domain.list_entries(alive_prefix);
     if (!alive) {
         return;
     }
-    const std::string own = process_suffix(process_id());
     std::vector<std::string> dead;
     for (const std::string& entry : *alive) {
         const std::string owner = entry.substr(alive_prefix.size());
-        if (owner == own) {
-            continue;
-        }
-        const UniqueFd fd(::openat(domain.directory_fd(), entry.c_str(),
-                                   O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-        if (fd && try_lock(fd.get())) {
+        if (!process_lives(domain, owner)) {
             dead.push_back(owner);
         }
     }
@@ -76,7 +86,7 @@ void collect_dead_processes(const Domain& domain) {
             continue; // not a name that we make
         }
         for (const std::string& entry : *entries) {
-            if (belongs_to(entry, owner)) {
+            if (belongs_to(domain, entry, owner)) {
                 (void)domain.remove_entry(entry);
             }
         }
@@ -102,7 +112,6 @@ ProcessCounters::open(const std::shared_ptr<Domain>& domain) {
     if (!domain_lock) {
         return tl::unexpected(domain_lock.error());
     }
-    // Somebody who asked for a counter file before may have left ours behind (an earlier opening).
     (void)domain->remove_entry(alive_name);
     (void)domain->remove_entry(name);
     UniqueFd alive(::openat(domain->directory_fd(), alive_name.c_str(), flags, 0600));

@@ -51,6 +51,9 @@ private:
 /// 16 lower-case hexadecimal digits, as in file names.
 [[nodiscard]] std::string process_suffix(ProcessId id);
 
+/// Does the process with this suffix hold its lock in the domain? (Our own always does.)
+[[nodiscard]] bool process_lives(const Domain& domain, const std::string& suffix);
+
 /// Removes what dead processes left in the domain's directory.
 void collect_dead_processes(const Domain& domain);
 

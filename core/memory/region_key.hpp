@@ -20,7 +20,8 @@ struct RegionKey {
     std::uint64_t length = 0;     ///< bytes
     std::uint32_t access = 0;     ///< Access bits
     std::uint32_t mappable = 0;   ///< 1: the owner can hand out a descriptor of this memory
+    std::uint64_t link_data = 0;  ///< the link's own (a device's remote key); 0 on the soft link
 };
-static_assert(sizeof(RegionKey) == 40);
+static_assert(sizeof(RegionKey) == 48);
 
 } // namespace comch

@@ -1,5 +1,6 @@
 #include "core/memory/region_table.hpp"
 
+#include <random>
 #include <thread>
 
 #include <fmt/format.h>
@@ -50,6 +51,12 @@ Result<RegionKey> RegionTable::add(const Region& region) {
         index = used_++;
         if (index % chunk_slots == 0) {
             owned_.push_back(std::make_unique<Slot[]>(chunk_slots));
+            // Random first generations, so that a peer that was given one key cannot guess others.
+            std::random_device random;
+            for (std::uint64_t i = 0; i < chunk_slots; ++i) {
+                owned_.back()[i].state.store(std::uint64_t{random() >> 1} << 32,
+                                             std::memory_order_relaxed);
+            }
             // Release: pairs with slot().
             chunks_[index / chunk_slots].store(owned_.back().get(), std::memory_order_release);
         }

@@ -52,7 +52,8 @@ public:
     /// comes after its last use.
     void pop(const Record& record) noexcept {
         position_ += lines_for(record.header.length);
-        if (position_ - returned_ >= tuning::credit_batch_lines) [[unlikely]] {
+        if (position_ - returned_ >= tuning::credit_batch_lines ||
+            bulk_taken_ - bulk_returned_ >= tuning::credit_batch_bulk) [[unlikely]] {
             return_credit();
         }
     }
@@ -82,6 +83,9 @@ public:
         return base + ref.offset;
     }
 
+    /// Counts a data record that was taken out; published with the credit.
+    void count_message() noexcept { ++messages_; }
+
     [[nodiscard]] std::uint64_t position() const noexcept { return position_; }
     [[nodiscard]] Direction* control() const noexcept { return control_; }
     /// Set each time credit has been returned; the owner clears it after looking at wants_credit.
@@ -104,6 +108,7 @@ private:
             control_->consumer.bulk.store(bulk_taken_, std::memory_order_release);
             bulk_returned_ = bulk_taken_;
         }
+        control_->consumer.messages.store(messages_, std::memory_order_relaxed);
         control_->consumer.lines.store(position_, std::memory_order_release);
         returned_ = position_;
         credit_event_ = true;
@@ -117,6 +122,7 @@ private:
     std::uint64_t returned_ = 0;
     std::uint64_t bulk_taken_ = 0;
     std::uint64_t bulk_returned_ = 0;
+    std::uint64_t messages_ = 0;
     bool credit_event_ = false;
 };
 

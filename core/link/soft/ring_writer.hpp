@@ -64,9 +64,17 @@ public:
 
     /// Lines the peer has certainly taken out. Reads the peer's credit line.
     [[nodiscard]] std::uint64_t consumed() noexcept {
-        refresh_credit();
-        return credit_limit_ - (mask_ + 1);
+        (void)read_credit();
+        return taken_;
     }
+
+    /// From now on there is no room, until resume(). Costs the hot path nothing: the credit is gone.
+    void stop() noexcept {
+        stopped_ = true;
+        credit_limit_ = 0;
+    }
+    void resume() noexcept { stopped_ = false; }
+    [[nodiscard]] bool stopped() const noexcept { return stopped_; }
 
     /// True once the peer has published a credit that no correct peer can: it must be disconnected.
     [[nodiscard]] bool corrupt() const noexcept { return corrupt_; }
@@ -81,15 +89,22 @@ private:
         return *reinterpret_cast<std::atomic<std::uint64_t>*>(line(index));
     }
 
-    [[nodiscard]] bool refresh_credit() noexcept {
+    [[nodiscard]] bool read_credit() noexcept {
         // Acquire: the reader is done with the lines before they are overwritten.
         const std::uint64_t taken = control_->consumer.lines.load(std::memory_order_acquire);
-        const std::uint64_t known = credit_limit_ - (mask_ + 1);
-        if (taken - known > head_ - known) { // behind what it said before, or ahead of us
+        if (taken - taken_ > head_ - taken_) { // behind what it said before, or ahead of us
             corrupt_ = true;
             return false;
         }
-        credit_limit_ = taken + mask_ + 1;
+        taken_ = taken;
+        return true;
+    }
+
+    [[nodiscard]] bool refresh_credit() noexcept {
+        if (stopped_ || !read_credit()) {
+            return false;
+        }
+        credit_limit_ = taken_ + mask_ + 1;
         return true;
     }
 
@@ -132,7 +147,9 @@ private:
     unsigned shift_ = 0;
     std::uint64_t credit_limit_ = 0; ///< position up to which lines are free
     std::uint32_t dirty_lines_ = 0;
+    bool stopped_ = false;
     bool corrupt_ = false;
+    std::uint64_t taken_ = 0; ///< last credit that the peer returned, checked
     std::vector<std::uint8_t> dirty_; ///< per line: last written as the inside of a record
 };
 

@@ -1,0 +1,419 @@
+// The fake link: the link contract inside one process, deterministic, with faults on demand.
+//
+// Ports join a Network. Nothing moves except by the calls of the ports' owners, in an order that
+// depends on nothing else, so a test on one thread runs the same way every time. One mutex makes it
+// safe (not fast) on several threads. Each port counts as a process of its own.
+//
+//     fake::Network network;
+//     auto server = network.open_port(Side::dpu, dpu_function_id);
+//     network.kill(server->address());
+//
+// A network may be bound to a Domain: then everything that is opened on devices of that domain,
+// also through the public API, uses the network instead of real memory and sockets.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <comch/device.hpp>
+#include <comch/error.hpp>
+
+#include "core/base/unique_fd.hpp"
+#include "core/link/link.hpp"
+
+namespace comch::link::fake {
+
+class Port;
+class Connection;
+class Channel;
+
+struct Link {
+    using Port = fake::Port;
+    using Connection = fake::Connection;
+    using Channel = fake::Channel;
+};
+
+struct Settings {
+    Limits limits{.max_inline = 4088, .max_message = 32768, .max_one_sided_in_flight = 128};
+    /// Messages one way on one connection or channel that were not taken out yet.
+    std::uint32_t queue_depth = 64;
+    /// Messages that one progress call hands out.
+    unsigned progress_budget = 64;
+};
+
+/// A message on its way, as Network::on_transit() sees it.
+struct Transit {
+    PortAddress from;
+    std::uint8_t& id;
+    std::vector<std::byte>& bytes;
+    bool channel; ///< on a channel, not on a connection
+};
+
+namespace detail {
+
+/// Ends the sleep of one port or channel. Guarded by the network's mutex but for the descriptor.
+struct Bell {
+    UniqueFd fd;
+    bool armed = false;
+    bool for_credit = false;
+
+    Bell();
+    void ring() noexcept;
+    void quiet() noexcept;
+};
+
+/// One step of a one-sided operation or flush.
+struct Operation {
+    enum class Kind : std::uint8_t { none, put, get, atomic, flush };
+    Kind kind = Kind::none;
+    AtomicRequest atomic{};
+    RegionKey key;
+    std::uint64_t remote = 0;
+    void* local = nullptr; ///< get: where the data goes
+    std::size_t length = 0;
+    void* token = nullptr;
+};
+
+struct Message {
+    std::uint8_t id = 0;
+    std::uint64_t stamp = 0; ///< of send_ordered(); 0: none
+    std::vector<std::byte> bytes;
+    Operation operation;
+};
+
+/// One direction: from end i to the other.
+struct Lane {
+    std::deque<Message> queue;
+    std::uint64_t sent = 0;
+    std::uint64_t confirmed = 0;
+    bool blocked = false;   ///< its sender was answered `again`
+    bool closed = false;    ///< its sender said goodbye
+    bool abandoned = false; ///< its reader closed: what is sent goes nowhere
+};
+
+struct Completion {
+    void* token = nullptr;
+    Errc status = Errc::ok;
+};
+
+/// What both ends of a connection or channel share.
+struct Wire {
+    Lane lane[2];
+    std::uint64_t port[2] = {0, 0};   ///< whose end it is
+    std::shared_ptr<Bell> bell[2];    ///< null: that end does not exist (yet)
+    bool dead[2] = {false, false};    ///< that end's process is gone
+    std::optional<Reason> forced[2];  ///< that end is told that the connection ended so
+    std::deque<Completion> completions[2];
+    std::vector<void*> outstanding[2]; ///< tokens of operations not completed yet
+    std::weak_ptr<Wire> parent;       ///< of a channel: its connection
+    std::vector<std::weak_ptr<Wire>> children;
+};
+
+struct PendingChannel {
+    std::uint64_t tag = 0;
+    std::shared_ptr<Wire> wire;
+};
+
+struct Request {
+    std::shared_ptr<Wire> wire;
+    PeerInfo peer;
+    std::string service;
+    FunctionId function = 0;
+    std::vector<std::byte> data;
+    bool refuse = false; ///< scripted
+    Reason refuse_reason = Reason::rejected;
+};
+
+struct NetworkState;
+
+} // namespace detail
+
+class Network {
+public:
+    explicit Network(const Settings& settings = {});
+    /// Bound to `domain` until destroyed.
+    explicit Network(const std::shared_ptr<Domain>& domain, const Settings& settings = {});
+    ~Network();
+    Network(const Network&) = delete;
+    Network& operator=(const Network&) = delete;
+
+    [[nodiscard]] Result<std::unique_ptr<Port>> open_port(Side side, FunctionId function,
+                                                          const PortOptions& options = {});
+
+    // ---- faults ----------------------------------------------------------------------------------
+
+    /// The next connect() is refused with this reason (not_found, rejected, version_mismatch).
+    void refuse_next_connect(Reason reason);
+    /// The port's progress finds nothing until it is released.
+    void hold(const PortAddress& port);
+    void release(const PortAddress& port);
+    /// The port's process is gone, now or after it has handled or sent `steps` more things. Its
+    /// owner can go on calling it and gets connection_reset, or nothing.
+    void kill(const PortAddress& port);
+    void kill_after(const PortAddress& port, unsigned steps);
+    /// The n-th send from now on (1: the next), of all ports, is answered `again`.
+    void again_on_send(unsigned n);
+    /// Both ends of all connections of the port are told that they ended so.
+    void disconnect(const PortAddress& port, Reason reason);
+    /// Sees every message when it is sent, and may change it. Must not call into the network.
+    void on_transit(std::function<void(Transit&)> hook);
+    /// Inverts the bits of `mask` in byte `offset` of the n-th message from now on.
+    void corrupt_send(unsigned n, std::size_t offset, std::byte mask);
+
+    /// Whether a network is bound to the domain.
+    [[nodiscard]] static bool bound_to(const Domain& domain) noexcept;
+
+private:
+    std::shared_ptr<detail::NetworkState> state_;
+    const Domain* domain_ = nullptr;
+};
+
+/// Sending, for connections and channels.
+class Sender {
+public:
+    Errc send(std::uint8_t id, std::span<const std::byte> message);
+    template <class Fill> Errc send_inline(std::uint8_t id, std::uint32_t length, Fill&& fill) {
+        if (length > limits().max_inline) {
+            return Errc::too_big;
+        }
+        if (const Errc room = reserve(); room != Errc::ok) {
+            return room;
+        }
+        std::vector<std::byte> bytes(length);
+        fill(bytes.data());
+        commit(id, std::move(bytes), false);
+        return Errc::ok;
+    }
+    template <class Pack>
+    std::int64_t send_packed(std::uint8_t id, std::uint32_t max, Pack&& pack) {
+        if (max > limits().max_message) {
+            return -static_cast<std::int64_t>(Errc::too_big);
+        }
+        if (const Errc room = reserve(); room != Errc::ok) {
+            return -static_cast<std::int64_t>(room);
+        }
+        std::vector<std::byte> bytes(max);
+        const std::uint32_t length = pack(bytes.data());
+        bytes.resize(length);
+        commit(id, std::move(bytes), false);
+        return length;
+    }
+    [[nodiscard]] std::uint64_t sent() const;
+    [[nodiscard]] std::uint64_t confirmed() const;
+
+protected:
+    Sender() = default;
+    Sender(std::shared_ptr<detail::NetworkState> network, std::shared_ptr<detail::Wire> wire,
+           unsigned end)
+        : network_(std::move(network)), wire_(std::move(wire)), end_(end) {}
+
+    [[nodiscard]] const Limits& limits() const noexcept;
+    /// ok if a message can be sent now. Only this end adds, so what was found holds.
+    [[nodiscard]] Errc reserve();
+    void commit(std::uint8_t id, std::vector<std::byte> bytes, bool ordered);
+
+    std::shared_ptr<detail::NetworkState> network_;
+    std::shared_ptr<detail::Wire> wire_;
+    unsigned end_ = 0; ///< which end of the wire this is
+};
+
+class Channel : public Sender {
+public:
+    Channel() = default;
+    Channel(Channel&& other) noexcept = default;
+    Channel& operator=(Channel&& other) noexcept;
+    ~Channel();
+
+    /// F: bool(std::uint8_t id, const std::byte*, std::uint32_t length)
+    template <class F> unsigned poll(F&& on_message, unsigned budget) {
+        unsigned handled = 0;
+        while (handled < budget) {
+            const detail::Message* const message = front();
+            if (message == nullptr ||
+                !on_message(message->id, message->bytes.data(),
+                            static_cast<std::uint32_t>(message->bytes.size()))) {
+                break;
+            }
+            pop();
+            ++handled;
+        }
+        return handled;
+    }
+    [[nodiscard]] int event_fd() const noexcept;
+    [[nodiscard]] Errc arm();
+    [[nodiscard]] Errc check();
+
+private:
+    friend class Connection;
+    friend class Port;
+    Channel(std::shared_ptr<detail::NetworkState> network, std::shared_ptr<detail::Wire> wire,
+            unsigned end);
+    [[nodiscard]] const detail::Message* front();
+    void pop();
+    void close() noexcept;
+};
+
+class Connection : public Sender {
+public:
+    ~Connection() = default;
+
+    [[nodiscard]] void* user() const noexcept { return user_; }
+    void set_user(void* user) noexcept { user_ = user; }
+    [[nodiscard]] const PeerInfo& peer() const noexcept { return peer_; }
+    [[nodiscard]] bool established() const noexcept { return stage_ == Stage::established; }
+
+    Errc send_ordered(std::uint8_t id, std::span<const std::byte> message);
+
+    Errc put(const void* local, std::size_t length, RemoteRegion& region, std::uint64_t remote,
+             void* token);
+    Errc get(void* local, std::size_t length, RemoteRegion& region, std::uint64_t remote,
+             void* token);
+    Errc atomic(const AtomicRequest& request, RemoteRegion& region, std::uint64_t remote,
+                void* token);
+    Errc flush(void* token);
+    Errc fence() noexcept { return Errc::ok; } // one queue, served in order
+    [[nodiscard]] Errc check();
+    [[nodiscard]] Result<Channel> open_channel(std::uint64_t tag);
+
+private:
+    friend class Port;
+    friend struct detail::NetworkState;
+    enum class Stage : std::uint8_t { connecting, established, ended };
+
+    Connection(std::shared_ptr<detail::NetworkState> network, std::shared_ptr<detail::Wire> wire,
+               unsigned end, void* user)
+        : Sender(std::move(network), std::move(wire), end), user_(user) {}
+
+    Errc operate(detail::Operation operation, std::span<const std::byte> bytes,
+                 const RemoteRegion& region);
+
+    void* user_ = nullptr;
+    PeerInfo peer_;
+    Stage stage_ = Stage::connecting;
+    bool closing_ = false;
+    // Guarded by the network's mutex:
+    std::optional<std::vector<std::byte>> accepted_; ///< the answer, not handed out yet
+    std::optional<Reason> refused_;
+    std::vector<std::byte> refusal_;
+    std::deque<detail::PendingChannel> channels_;
+};
+
+class Port {
+public:
+    /// On the network that the device's domain is bound to.
+    [[nodiscard]] static Result<std::unique_ptr<Port>> open(const Device& device,
+                                                            const PortOptions& options);
+    ~Port();
+    Port(const Port&) = delete;
+    Port& operator=(const Port&) = delete;
+
+    [[nodiscard]] PortAddress address() const noexcept;
+    [[nodiscard]] const Limits& limits() const noexcept;
+    [[nodiscard]] Result<void> listen(const ServiceName& service);
+    void unlisten(const ServiceName& service);
+    [[nodiscard]] Result<Connection*> connect(const PortAddress& address,
+                                              std::span<const std::byte> private_data, void* user);
+    [[nodiscard]] Result<Connection*> connect(const ServiceName& service,
+                                              std::span<const std::byte> private_data, void* user);
+    void close(Connection* connection);
+
+    template <class S> unsigned progress(S& sink) {
+        unsigned handled = 0;
+        in_progress_ = true;
+        Event event;
+        while (handled < budget() && next(event)) {
+            ++handled;
+            deliver(sink, event);
+        }
+        in_progress_ = false;
+        graveyard_.clear();
+        return handled;
+    }
+    [[nodiscard]] int event_fd() const noexcept { return bell_->fd.get(); }
+    [[nodiscard]] Errc arm(bool for_credit = false);
+
+private:
+    friend class Network;
+    friend struct detail::NetworkState;
+
+    struct Event {
+        enum class Kind : std::uint8_t {
+            request, connected, disconnected, message, complete, channel
+        };
+        Kind kind{};
+        Connection* connection = nullptr;
+        detail::Request request;
+        detail::Message message;
+        std::vector<std::byte> data;
+        Reason reason{};
+        detail::Completion completion;
+        detail::PendingChannel channel;
+    };
+
+    Port(std::shared_ptr<detail::NetworkState> network, std::uint64_t number, Side side,
+         FunctionId function, PortOptions options);
+
+    [[nodiscard]] unsigned budget() const noexcept;
+    [[nodiscard]] bool next(Event& event);
+    void decide(Event& event, const ConnectDecision& decision);
+    void confirm(Connection& connection);
+    [[nodiscard]] bool is_open(const Connection* connection) const noexcept;
+
+    template <class S> void deliver(S& sink, Event& event) {
+        static_assert(Sink<S, Connection, Channel>);
+        switch (event.kind) {
+        case Event::Kind::request: {
+            const ConnectRequest request{.peer = event.request.peer,
+                                         .service = event.request.service,
+                                         .service_function = event.request.function,
+                                         .private_data = event.request.data};
+            decide(event, sink.on_connect_request(*event.connection, request));
+            break;
+        }
+        case Event::Kind::connected:
+            sink.on_connected(*event.connection, std::span<const std::byte>(event.data));
+            break;
+        case Event::Kind::disconnected:
+            sink.on_disconnected(*event.connection, event.reason,
+                                 std::span<const std::byte>(event.data));
+            break;
+        case Event::Kind::message:
+            sink.on_message(*event.connection, event.message.id, event.message.bytes.data(),
+                            static_cast<std::uint32_t>(event.message.bytes.size()));
+            confirm(*event.connection);
+            break;
+        case Event::Kind::complete:
+            sink.on_complete(*event.connection, event.completion.token, event.completion.status);
+            break;
+        case Event::Kind::channel:
+            sink.on_channel(*event.connection, event.channel.tag,
+                            Channel(network_, std::move(event.channel.wire), 1));
+            break;
+        }
+    }
+
+    std::shared_ptr<detail::NetworkState> network_;
+    std::uint64_t number_;
+    Side side_;
+    FunctionId function_;
+    PortOptions options_;
+    std::shared_ptr<detail::Bell> bell_;
+    bool in_progress_ = false;
+    std::vector<std::unique_ptr<Connection>> connections_;
+    std::vector<std::unique_ptr<Connection>> graveyard_; ///< closed inside progress
+    // Guarded by the network's mutex:
+    std::deque<detail::Request> requests_;
+    bool held_ = false;
+    bool killed_ = false;
+    std::optional<unsigned> kill_after_;
+};
+
+} // namespace comch::link::fake

@@ -1,0 +1,95 @@
+// A soft channel: a pipe under a connection with a socket pair of its own as doorbell, so that its
+// two ends share nothing with the threads of the connection. Contract: core/link/link.hpp.
+#pragma once
+
+#include <memory>
+
+#include "core/link/soft/connection.hpp"
+#include "core/link/soft/pipe.hpp"
+
+namespace comch {
+class ProcessCounters;
+}
+
+namespace comch::link::soft {
+
+class Channel {
+public:
+    Channel() = default;
+    Channel(Channel&&) noexcept = default;
+    Channel& operator=(Channel&& other) noexcept;
+    ~Channel();
+
+    Errc send(std::uint8_t id, std::span<const std::byte> message) noexcept {
+        return pipe_->send(id, message);
+    }
+    template <class Fill>
+    Errc send_inline(std::uint8_t id, std::uint32_t length, Fill&& fill) noexcept {
+        return pipe_->send_inline(id, length, std::forward<Fill>(fill));
+    }
+    template <class Pack>
+    std::int64_t send_packed(std::uint8_t id, std::uint32_t max, Pack&& pack) noexcept {
+        return pipe_->send_packed(id, max, std::forward<Pack>(pack));
+    }
+    [[nodiscard]] std::uint64_t sent() const noexcept { return pipe_->sent(); }
+    [[nodiscard]] std::uint64_t confirmed() noexcept { return pipe_->confirmed(); }
+
+    /// Hands out up to `budget` messages: on_message(id, data, length) -> bool; false leaves the
+    /// message for the next poll.
+    template <class F> unsigned poll(F&& on_message, unsigned budget) {
+        unsigned count = 0;
+        RingReader& rx = pipe_->rx();
+        while (count < budget) {
+            RingReader::Record record;
+            const RingReader::Peek peek = rx.peek(record);
+            if (peek == RingReader::Peek::empty) {
+                pipe_->idle();
+                break;
+            }
+            if (peek == RingReader::Peek::corrupt || !prepare(record)) [[unlikely]] {
+                fail();
+                break;
+            }
+            if (data_ != nullptr) {
+                if (!on_message(record.header.id, data_, length_)) {
+                    break;
+                }
+                data_ = nullptr;
+                pipe_->count_received(length_);
+                ++count;
+            }
+            rx.pop(record);
+            pipe_->credit_returned();
+        }
+        return count;
+    }
+
+    [[nodiscard]] int event_fd() const noexcept { return socket_.get(); }
+    [[nodiscard]] Errc arm();
+    [[nodiscard]] Errc check();
+
+private:
+    friend class Connection;
+    friend class Port;
+
+    Channel(Pipe pipe, UniqueFd socket, std::shared_ptr<ConnectionLife> life,
+            std::shared_ptr<ProcessCounters> counters, bool fenced);
+
+    /// Finds the payload of a record (once: a message may be left and looked at again); data_ stays
+    /// null for records that are not messages. False: the peer broke the protocol.
+    [[nodiscard]] bool prepare(const RingReader::Record& record);
+    /// Reads the socket: doorbells, the peer's bulk ring.
+    [[nodiscard]] bool drain_socket();
+    void fail() noexcept;
+
+    std::unique_ptr<Pipe> pipe_;
+    UniqueFd socket_;
+    std::shared_ptr<ConnectionLife> life_;
+    std::shared_ptr<ProcessCounters> counters_;
+    const std::byte* data_ = nullptr; ///< payload of the message at the ring's head, once prepared
+    std::uint32_t length_ = 0;
+    bool peer_gone_ = false;
+    bool failed_ = false;
+};
+
+} // namespace comch::link::soft

@@ -1,0 +1,204 @@
+#include "core/link/soft/connection.hpp"
+
+#include <cerrno>
+#include <cstring>
+
+#include <sys/socket.h>
+
+#include "core/device/process_id.hpp"
+#include "core/link/soft/channel.hpp"
+#include "core/link/soft/port.hpp"
+#include "core/link/soft/socket.hpp"
+
+namespace comch::link::soft {
+
+void Connection::needs_work() {
+    if (!working_) {
+        working_ = true;
+        port_->working_.push_back(this);
+    }
+    if (!hot_ && one_sided_.awaits_reply()) {
+        port_->make_hot(*this);
+    }
+}
+
+std::byte* Connection::direct(RemoteRegion& region, std::uint64_t address, std::uint64_t length,
+                              std::uint32_t access, RegionTable::Pin& pin) {
+    const RegionKey& key = region.key();
+    if (key.process_id == process_id()) {
+        auto own = RegionTable::instance().pin(key.region);
+        std::byte* const at = own ? own.range(address, length, access) : nullptr;
+        if (at == nullptr || !one_sided_.direct_allowed()) {
+            return nullptr;
+        }
+        new (&pin) RegionTable::Pin(std::move(own));
+        return at;
+    }
+    std::byte* const base = region.mapped();
+    if (base == nullptr) {
+        if (region.import() != nullptr &&
+            region.import()->state() == Import::State::unknown) [[unlikely]] {
+            request_mapping(region);
+        }
+        return nullptr;
+    }
+    return one_sided_.direct_allowed() ? base + (address - key.base) : nullptr;
+}
+
+void Connection::request_mapping(RemoteRegion& region) {
+    if (state_ != State::established || peer_.process_id != region.key().process_id ||
+        !region.import()->claim_request()) {
+        return;
+    }
+    asked_.push_back(region.import());
+    map_requests_.push_back(region.key().region);
+    port_->send_waiting_packets(*this);
+    if (!map_requests_.empty()) {
+        needs_work();
+    }
+}
+
+Errc Connection::put(const void* local, std::size_t length, RemoteRegion& region,
+                     std::uint64_t address, void* token) {
+    if (!region.contains(address, length)) {
+        return Errc::invalid_argument;
+    }
+    RegionTable::Pin pin;
+    if (std::byte* to = direct(region, address, length, access_remote_write, pin)) {
+        if (length != 0) {
+            std::memcpy(to, local, length);
+        }
+        pipe_.slot()->tx.mapped_bytes.add(length);
+        pipe_.slot()->tx.one_sided.add(1);
+        return Errc::ok;
+    }
+    const Errc result = one_sided_.put(static_cast<const std::byte*>(local), length,
+                                       region.key().region, address, token);
+    if (result == Errc::ok || result == Errc::in_progress) {
+        pipe_.slot()->tx.one_sided.add(1);
+        pipe_.slot()->tx.bytes.add(length);
+    }
+    if (result == Errc::in_progress) {
+        needs_work();
+    }
+    return result;
+}
+
+Errc Connection::get(void* local, std::size_t length, RemoteRegion& region, std::uint64_t address,
+                     void* token) {
+    if (!region.contains(address, length)) {
+        return Errc::invalid_argument;
+    }
+    RegionTable::Pin pin;
+    if (const std::byte* from = direct(region, address, length, access_remote_read, pin)) {
+        if (length != 0) {
+            std::memcpy(local, from, length);
+        }
+        pipe_.slot()->tx.mapped_bytes.add(length);
+        pipe_.slot()->tx.one_sided.add(1);
+        return Errc::ok;
+    }
+    const Errc result = one_sided_.get(static_cast<std::byte*>(local), length,
+                                       region.key().region, address, token);
+    if (result == Errc::in_progress) {
+        pipe_.slot()->tx.one_sided.add(1);
+        needs_work();
+    }
+    return result;
+}
+
+Errc Connection::atomic(const AtomicRequest& request, RemoteRegion& region, std::uint64_t address,
+                        void* token) {
+    if ((request.size != 4 && request.size != 8) || address % request.size != 0 ||
+        !region.contains(address, request.size)) {
+        return Errc::invalid_argument;
+    }
+    RegionTable::Pin pin;
+    if (std::byte* at = direct(region, address, request.size, access_remote_atomic, pin)) {
+        const std::uint64_t old = execute_atomic(at, request);
+        if (request.result != nullptr) {
+            const auto word = static_cast<std::uint32_t>(old);
+            std::memcpy(request.result,
+                        request.size == 4 ? static_cast<const void*>(&word)
+                                          : static_cast<const void*>(&old),
+                        request.size);
+        }
+        pipe_.slot()->tx.mapped_bytes.add(request.size);
+        pipe_.slot()->tx.one_sided.add(1);
+        return Errc::ok;
+    }
+    const Errc result = one_sided_.atomic(request, region.key().region, address, token);
+    if (result == Errc::ok || result == Errc::in_progress) {
+        pipe_.slot()->tx.one_sided.add(1);
+        pipe_.slot()->tx.bytes.add(request.size);
+    }
+    if (result == Errc::in_progress) {
+        needs_work();
+    }
+    return result;
+}
+
+Errc Connection::flush(void* token) {
+    if (pipe_.broken() != Errc::ok) {
+        return pipe_.broken();
+    }
+    const Errc result = one_sided_.flush(token);
+    if (result == Errc::in_progress) {
+        needs_work();
+    }
+    return result;
+}
+
+Errc Connection::fence() {
+    const Errc result = one_sided_.fence();
+    if (one_sided_.busy()) {
+        needs_work();
+    }
+    return result;
+}
+
+Errc Connection::check() noexcept {
+    if (pipe_.broken() != Errc::ok) {
+        return pipe_.broken();
+    }
+    if (state_ == State::established && pipe_.peer_said_goodbye()) {
+        return Errc::ok; // reported by progress, after what it sent before
+    }
+    return Errc::ok;
+}
+
+Result<Channel> Connection::open_channel(std::uint64_t tag) {
+    auto created = Pipe::create();
+    if (!created) {
+        return tl::unexpected(created.error());
+    }
+    int pair[2] = {-1, -1};
+    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) != 0) {
+        return fail_errno(Errc::no_memory, "cannot create the socket pair of a channel", errno);
+    }
+    UniqueFd ours(pair[0]);
+    const UniqueFd theirs(pair[1]);
+    const wire::Packet packet{static_cast<std::uint32_t>(wire::Type::channel), 0, tag, 0};
+    const std::array<int, 2> descriptors{created->memfd.get(), theirs.get()};
+    SocketStatus status = SocketStatus::ended;
+    // Under the life's lock: the socket's number must not be somebody else's by now.
+    (void)life_->while_alive([&] {
+        status = state_ == State::connecting
+                     ? SocketStatus::again
+                     : send_packet(pipe_.socket(), std::as_bytes(std::span(&packet, 1)),
+                                   descriptors);
+    });
+    switch (status) {
+    case SocketStatus::ok:
+        break;
+    case SocketStatus::again:
+        return fail(Errc::again, "the connection's socket is full; try again after progress");
+    case SocketStatus::ended:
+    case SocketStatus::failed:
+        return fail(Errc::connection_reset, "the connection is gone");
+    }
+    return Channel(std::move(created->pipe), std::move(ours), life_, port_->counters_,
+                   pipe_.fenced());
+}
+
+} // namespace comch::link::soft

@@ -1,0 +1,147 @@
+// A soft connection: a pipe, the socket that set it up (and is its doorbell), the peer's pidfd, and
+// the one-sided engine. Contract: core/link/link.hpp.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/unique_fd.hpp"
+#include "core/link/link.hpp"
+#include "core/link/soft/one_sided.hpp"
+#include "core/link/soft/pipe.hpp"
+
+namespace comch::link::soft {
+
+class Port;
+class Channel;
+class Connection;
+
+/// What the channels under a connection share with it: whether the peer lives. Any thread.
+class ConnectionLife {
+public:
+    /// ok while the connection lives, not_connected after an orderly end, connection_reset after
+    /// the peer's death.
+    [[nodiscard]] Errc state() const noexcept { return state_.load(std::memory_order_acquire); }
+
+    /// The connection is over: wakes every channel's owner.
+    void end(Errc state) noexcept;
+    /// Runs `f` while the connection cannot end; false, and not run, if it has.
+    template <class F> bool while_alive(F&& f) {
+        const std::lock_guard lock(mutex_);
+        if (state_.load(std::memory_order_relaxed) != Errc::ok) {
+            return false;
+        }
+        f();
+        return true;
+    }
+    void add_socket(int socket);
+    void remove_socket(int socket);
+
+private:
+    std::atomic<Errc> state_{Errc::ok};
+    std::mutex mutex_; ///< a channel's begin and end, not its use
+    std::vector<int> sockets_;
+};
+
+/// What an epoll entry of a port stands for.
+struct Watch {
+    enum class Kind : std::uint8_t { listener, stranger, socket, process } kind;
+    void* object;
+};
+
+class Connection {
+public:
+    Connection(const Connection&) = delete;
+    Connection& operator=(const Connection&) = delete;
+
+    [[nodiscard]] void* user() const noexcept { return user_; }
+    void set_user(void* user) noexcept { user_ = user; }
+    [[nodiscard]] const PeerInfo& peer() const noexcept { return peer_; }
+    [[nodiscard]] bool established() const noexcept { return state_ == State::established; }
+
+    Errc send(std::uint8_t id, std::span<const std::byte> message) noexcept {
+        return pipe_.send(id, message);
+    }
+    template <class Fill>
+    Errc send_inline(std::uint8_t id, std::uint32_t length, Fill&& fill) noexcept {
+        return pipe_.send_inline(id, length, std::forward<Fill>(fill));
+    }
+    template <class Pack>
+    std::int64_t send_packed(std::uint8_t id, std::uint32_t max, Pack&& pack) noexcept {
+        return pipe_.send_packed(id, max, std::forward<Pack>(pack));
+    }
+    Errc send_ordered(std::uint8_t id, std::span<const std::byte> message) noexcept {
+        return pipe_.send_ordered(id, message);
+    }
+    [[nodiscard]] std::uint64_t sent() const noexcept { return pipe_.sent(); }
+    [[nodiscard]] std::uint64_t confirmed() noexcept { return pipe_.confirmed(); }
+
+    Errc put(const void* local, std::size_t length, RemoteRegion& region, std::uint64_t address,
+             void* token);
+    Errc get(void* local, std::size_t length, RemoteRegion& region, std::uint64_t address,
+             void* token);
+    Errc atomic(const AtomicRequest& request, RemoteRegion& region, std::uint64_t address,
+                void* token);
+    Errc flush(void* token);
+    Errc fence();
+    [[nodiscard]] Errc check() noexcept;
+    [[nodiscard]] Result<Channel> open_channel(std::uint64_t tag);
+
+    /// Why it failed, for people; empty when there is nothing more to say than the reason.
+    [[nodiscard]] const std::string& error_text() const noexcept { return error_text_; }
+
+private:
+    friend class Port;
+
+    enum class State : std::uint8_t {
+        connecting,  ///< initiator: the socket or the hello is not through yet
+        waiting,     ///< initiator: hello is sent, no answer yet
+        established,
+        ended,       ///< reported to the sink
+        closed,      ///< closed by its owner; freed soon
+    };
+
+    Connection() : one_sided_(pipe_) {}
+
+    /// Where [address, +length) of the region is in this process, if it may be touched directly
+    /// now; `pin` keeps our own memory registered meanwhile.
+    [[nodiscard]] std::byte* direct(RemoteRegion& region, std::uint64_t address,
+                                    std::uint64_t length, std::uint32_t access,
+                                    RegionTable::Pin& pin);
+    void request_mapping(RemoteRegion& region);
+    void needs_work();
+    [[nodiscard]] bool unanswered() const noexcept {
+        return state_ < State::established && !entry_.empty() && pipe_.slot() != nullptr;
+    }
+
+    // Touched by every poll.
+    Pipe pipe_;
+    State state_ = State::connecting;
+    bool hot_ = false;     ///< in the port's list of rings to poll at every call
+    bool working_ = false; ///< in the port's list of connections with something to advance
+    bool one_way_ = false; ///< the peer sends only replies
+    bool peer_gone_ = false; ///< to be reported once its ring is empty
+    void* user_ = nullptr;
+
+    OneSidedEngine one_sided_;
+    Port* port_ = nullptr;
+    PeerInfo peer_;
+    UniqueFd socket_;
+    UniqueFd process_;
+    UniqueFd memfd_; ///< initiator: until the hello is sent
+    Watch socket_watch_{Watch::Kind::socket, this};
+    Watch process_watch_{Watch::Kind::process, this};
+    std::size_t index_ = 0; ///< in the port's list
+    std::shared_ptr<ConnectionLife> life_ = std::make_shared<ConnectionLife>();
+    std::vector<std::shared_ptr<Import>> asked_; ///< imports whose answer is on its way
+    std::vector<std::uint64_t> map_requests_;    ///< requests that wait for the socket
+    std::vector<std::uint64_t> map_answers_;     ///< answers that wait for the socket
+    std::vector<std::byte> hello_;               ///< initiator: until it is sent
+    std::string entry_;                          ///< initiator: the socket to reach
+    std::string error_text_;
+};
+
+} // namespace comch::link::soft

@@ -1,0 +1,34 @@
+#include "core/link/soft/names.hpp"
+
+#include <cstring>
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+namespace comch::link::soft {
+
+PortAddress make_port_address(std::uint64_t process_id, std::uint64_t number) {
+    PortAddress address{};
+    std::memcpy(address.bytes.data(), &process_id, sizeof(process_id));
+    std::memcpy(address.bytes.data() + 8, &number, sizeof(number));
+    return address;
+}
+
+std::string port_entry(const PortAddress& address) {
+    std::uint64_t process_id = 0;
+    std::uint64_t number = 0;
+    std::memcpy(&process_id, address.bytes.data(), sizeof(process_id));
+    std::memcpy(&number, address.bytes.data() + 8, sizeof(number));
+    return fmt::format("port.{:016x}.{:x}", process_id, number);
+}
+
+std::string service_entry(std::uint64_t process_id, std::uint64_t number) {
+    return fmt::format("service.{:016x}.{:x}", process_id, number);
+}
+
+std::string name_entry(FunctionId function, std::string_view name) {
+    const XXH128_hash_t hash = XXH3_128bits(name.data(), name.size());
+    return fmt::format("name.{:08x}.{:016x}{:016x}", function, hash.high64, hash.low64);
+}
+
+} // namespace comch::link::soft

@@ -1,0 +1,209 @@
+// One-sided operations of one connection that travel as messages: what this end asked for, and what
+// it owes the peer. (Memory that is mapped here is not touched by this: see Connection.)
+//
+// The target's CPU executes the peer's operations when it progresses; large ones stream through the
+// bulk ring in chunks, both CPUs copying at once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "core/link/link.hpp"
+#include "core/link/soft/pipe.hpp"
+#include "core/memory/region_table.hpp"
+
+namespace comch::link::soft {
+
+/// Performs an atomic on local memory; answers the old value.
+[[nodiscard]] std::uint64_t execute_atomic(std::byte* at, const AtomicRequest& request) noexcept;
+
+class OneSidedEngine {
+public:
+    explicit OneSidedEngine(Pipe& pipe) : pipe_(pipe), operations_(tuning::max_one_sided) {}
+
+    // ---- requests of this end; `region` was checked to contain the range -----------------------
+
+    [[nodiscard]] Errc put(const std::byte* from, std::size_t length, std::uint64_t region,
+                           std::uint64_t address, void* token);
+    [[nodiscard]] Errc get(std::byte* to, std::size_t length, std::uint64_t region,
+                           std::uint64_t address, void* token);
+    [[nodiscard]] Errc atomic(const AtomicRequest& request, std::uint64_t region,
+                              std::uint64_t address, void* token);
+    [[nodiscard]] Errc flush(void* token);
+    [[nodiscard]] Errc fence();
+
+    /// A later operation may go directly to mapped memory: nothing of ours that it must not overtake
+    /// is still on its way.
+    [[nodiscard]] bool direct_allowed() noexcept {
+        return fence_position_ == 0 || fence_passed();
+    }
+
+    // ---- progress ------------------------------------------------------------------------------
+
+    /// There is something for advance() to do, or a reply to wait for.
+    [[nodiscard]] bool busy() const noexcept {
+        return !jobs_.empty() || !flushes_.empty() || active_ != 0;
+    }
+    [[nodiscard]] bool awaits_reply() const noexcept { return active_ != 0; }
+
+    /// Pushes what waits for room and completes flushes: `done(token, Errc)`.
+    template <class Done> unsigned advance(Done&& done) {
+        unsigned count = push_jobs(done);
+        for (std::size_t i = 0; i < flushes_.size();) {
+            if (!flush_reached(flushes_[i])) {
+                ++i;
+                continue;
+            }
+            void* const token = flushes_[i].token;
+            flushes_.erase(flushes_.begin() + static_cast<std::ptrdiff_t>(i));
+            done(token, Errc::ok);
+            ++count;
+        }
+        return count;
+    }
+
+    /// Handles a one-sided record of the peer. False: the peer broke the protocol.
+    template <class Done>
+    [[nodiscard]] bool handle(Kind kind, const std::byte* payload, std::uint32_t length,
+                              Done&& done) {
+        Completion completion;
+        if (!handle_record(kind, payload, length, completion)) {
+            return false;
+        }
+        if (completion.finished) {
+            done(completion.token, completion.status);
+        }
+        return true;
+    }
+
+    /// Completes everything with `status`; the connection is over.
+    template <class Done> void fail_all(Errc status, Done&& done) {
+        for (Operation& operation : operations_) {
+            if (operation.active) {
+                operation.active = false;
+                done(operation.token, status);
+            }
+        }
+        active_ = 0;
+        std::deque<Job> jobs;
+        jobs.swap(jobs_);
+        for (const Job& job : jobs) {
+            if (job.kind == Job::Kind::put) {
+                done(job.token, status);
+            }
+        }
+        std::vector<Flush> flushes;
+        flushes.swap(flushes_);
+        for (const Flush& flush : flushes) {
+            done(flush.token, status);
+        }
+    }
+
+private:
+    /// A get or fetching atomic that the peer has not answered yet. Its name on the wire is
+    /// index + 1 | generation << 32, so 0 names none and an old answer finds nobody.
+    struct Operation {
+        std::byte* local = nullptr;
+        std::uint64_t length = 0;
+        std::uint64_t received = 0;
+        std::uint64_t sequence = 0;
+        void* token = nullptr;
+        std::uint32_t generation = 0;
+        bool active = false;
+        bool is_atomic = false;
+    };
+
+    /// Something that waits for room in our ring.
+    struct Job {
+        enum class Kind : std::uint8_t { put, get_reply, atomic_reply, error_reply } kind;
+        std::uint64_t sequence = 0;
+        const std::byte* from = nullptr; ///< put
+        std::uint64_t region = 0;        ///< put: the peer's; get_reply: ours
+        std::uint64_t address = 0;       ///< in that region; atomic_reply: the value
+        std::uint64_t remaining = 0;
+        std::uint64_t offset = 0;        ///< get_reply: into the requester's buffer; error: Errc
+        std::uint64_t op = 0;
+        void* token = nullptr;
+    };
+
+    struct Flush {
+        std::uint64_t sequence = 0;      ///< of the operations before it
+        std::uint64_t position = 0;      ///< in our ring, once the jobs before it are out
+        bool positioned = false;
+        void* token = nullptr;
+    };
+
+    struct Completion {
+        bool finished = false;
+        void* token = nullptr;
+        Errc status = Errc::ok;
+    };
+
+    template <class Done> unsigned push_jobs(Done&& done) {
+        unsigned count = 0;
+        const bool held = hold_ && pipe_.broken() == Errc::ok;
+        if (held) {
+            pipe_.tx().resume();
+        }
+        while (!jobs_.empty() && push(jobs_.front())) {
+            const Job job = jobs_.front();
+            jobs_.pop_front();
+            if (job.kind == Job::Kind::put) {
+                --puts_waiting_;
+                done(job.token, Errc::ok);
+            } else {
+                --replies_waiting_;
+            }
+            ++count;
+        }
+        if (held) {
+            release_or_hold();
+        }
+        return count;
+    }
+
+    /// True when the job is completely in the ring.
+    [[nodiscard]] bool push(Job& job);
+    [[nodiscard]] bool push_put_chunk(Job& job);
+    [[nodiscard]] bool push_get_chunk(Job& job);
+    [[nodiscard]] bool push_small_reply(const Job& job);
+
+    [[nodiscard]] bool handle_record(Kind kind, const std::byte* payload, std::uint32_t length,
+                                     Completion& completion);
+    [[nodiscard]] bool serve_put(const OneSided& request, const std::byte* data,
+                                 std::uint32_t length);
+    [[nodiscard]] bool serve_get(const OneSided& request);
+    [[nodiscard]] bool serve_atomic(const OneSided& request, const Atomic& atomic);
+    [[nodiscard]] bool accept_reply(const Reply& reply, const std::byte* data,
+                                    std::uint32_t length, Completion& completion);
+    [[nodiscard]] bool accept_error(const Reply& reply, Completion& completion);
+    /// Owes the peer an answer; false if it asked for more than it may have in flight.
+    [[nodiscard]] bool owe(Job job);
+
+    [[nodiscard]] Operation* start(void* token, std::byte* local, std::uint64_t length,
+                                   bool is_atomic, std::uint64_t& name);
+    [[nodiscard]] Operation* find(std::uint64_t name);
+    void finish(Operation& operation, Errc status, Completion& completion);
+    void forget(std::uint64_t name);
+
+    [[nodiscard]] bool operations_before(std::uint64_t sequence) const;
+    [[nodiscard]] bool flush_reached(Flush& flush);
+    [[nodiscard]] bool fence_passed();
+    void release_or_hold();
+
+    Pipe& pipe_;
+    std::vector<Operation> operations_;
+    std::deque<Job> jobs_;
+    std::vector<Flush> flushes_;
+    std::uint64_t sequence_ = 0;
+    std::uint32_t active_ = 0;
+    std::uint32_t puts_waiting_ = 0;
+    std::uint32_t replies_waiting_ = 0;
+    std::uint64_t last_position_ = 0;  ///< behind our last one-sided record
+    std::uint64_t fence_position_ = 0; ///< direct access waits until the peer has passed it
+    bool hold_ = false; ///< after a fence: nothing new until what was before it is out
+};
+
+} // namespace comch::link::soft

@@ -1,0 +1,172 @@
+#include "core/link/soft/pipe.hpp"
+
+#include <new>
+
+#include <fmt/format.h>
+
+#include "core/link/soft/socket.hpp"
+#include "core/link/soft/wire.hpp"
+
+namespace comch::link::soft {
+namespace {
+
+std::size_t segment_size(std::uint32_t lines) noexcept {
+    return ring_offset + 2 * std::size_t{lines} * line_size;
+}
+
+std::byte* ring(std::byte* segment, std::uint32_t lines, unsigned direction) noexcept {
+    return segment + ring_offset + std::size_t{direction} * lines * line_size;
+}
+
+} // namespace
+
+Result<Pipe::Created> Pipe::create() {
+    constexpr std::uint32_t lines = tuning::ring_lines;
+    auto memory = create_shared_memory("comch-channel", segment_size(lines));
+    if (!memory) {
+        return tl::unexpected(memory.error());
+    }
+    std::byte* const base = memory->mapping.data();
+    auto* control = reinterpret_cast<SegmentControl*>(base);
+    control->header.version = protocol_version;
+    control->header.lines = lines;
+    control->header.magic = segment_magic;
+    Created result;
+    result.pipe.tx_ = RingWriter(&control->direction[0], ring(base, lines, 0), lines);
+    result.pipe.rx_ = RingReader(&control->direction[1], ring(base, lines, 1), lines);
+    result.pipe.segment_ = std::move(memory->mapping);
+    result.memfd = std::move(memory->fd);
+    return result;
+}
+
+Result<Pipe> Pipe::accept(int memfd) {
+    // Page by page: what the header says decides how much there must be.
+    auto head = map_shared_memory(memfd, ring_offset, true);
+    if (!head) {
+        return tl::unexpected(head.error());
+    }
+    SegmentHeader header{};
+    std::memcpy(&header, head->data(), sizeof(header));
+    if (header.magic != segment_magic || header.version != protocol_version ||
+        !std::has_single_bit(header.lines) || header.lines < 64 || header.lines > 65536) {
+        return fail(Errc::version_mismatch, "the peer's shared memory has an unknown layout");
+    }
+    auto all = map_shared_memory(memfd, segment_size(header.lines), true);
+    if (!all) {
+        return tl::unexpected(all.error());
+    }
+    std::byte* const base = all->data();
+    auto* control = reinterpret_cast<SegmentControl*>(base);
+    Pipe pipe;
+    pipe.rx_ = RingReader(&control->direction[0], ring(base, header.lines, 0), header.lines);
+    pipe.tx_ = RingWriter(&control->direction[1], ring(base, header.lines, 1), header.lines);
+    pipe.segment_ = std::move(*all);
+    return pipe;
+}
+
+Errc Pipe::send_ordered(std::uint8_t id, std::span<const std::byte> message) noexcept {
+    constexpr auto stamped = [](Kind kind) {
+        return static_cast<Kind>(static_cast<std::uint8_t>(kind) | kind_stamped);
+    };
+    const auto length = static_cast<std::uint32_t>(message.size());
+    Errc result = Errc::ok;
+    if (message.size() > tuning::max_message) {
+        return Errc::too_big;
+    }
+    if (message.size() + sizeof(std::uint64_t) <= tuning::max_inline) {
+        result = put_record(stamped(Kind::data), id, length + 8, [&](std::byte* to) {
+            const std::uint64_t now = monotonic_ns();
+            std::memcpy(to, &now, sizeof(now));
+            if (length != 0) {
+                std::memcpy(to + sizeof(now), message.data(), length);
+            }
+        });
+    } else {
+        std::byte* bulk = nullptr;
+        result = reserve_bulk(length, sizeof(std::uint64_t) + sizeof(BulkRef), bulk);
+        if (result == Errc::ok) {
+            std::memcpy(bulk, message.data(), length);
+            const std::uint64_t now = monotonic_ns();
+            put_bulk_record(stamped(Kind::data_bulk), id, std::as_bytes(std::span(&now, 1)), length);
+        }
+    }
+    if (result == Errc::ok) {
+        count_sent(length);
+    }
+    return result;
+}
+
+std::uint64_t Pipe::confirmed() noexcept {
+    const std::uint64_t taken =
+        tx_.control()->consumer.messages.load(std::memory_order_relaxed);
+    return taken <= sent_ ? taken : 0; // a lie counts for nothing
+}
+
+bool Pipe::accept_bulk(int memfd, std::uint64_t size) noexcept {
+    if (bulk_rx_ || !std::has_single_bit(size) || size < line_size || size > (1u << 30)) {
+        return false;
+    }
+    auto mapping = map_shared_memory(memfd, size, false);
+    if (!mapping) {
+        return false;
+    }
+    bulk_rx_ = std::move(*mapping);
+    return true;
+}
+
+Errc Pipe::no_room() noexcept {
+    if (broken_ != Errc::ok) {
+        return broken_;
+    }
+    slot_->tx.credit_stalls.add(1);
+    note_refusal();
+    return Errc::again;
+}
+
+Errc Pipe::attach_bulk() noexcept {
+    if (!socket_ready_ || tx_.reserve(0) == nullptr) {
+        return no_room();
+    }
+    if (!bulk_tx_memory_) {
+        auto memory = create_shared_memory("comch-bulk", tuning::bulk_size);
+        if (!memory) {
+            return Errc::no_memory;
+        }
+        const wire::Packet packet{static_cast<std::uint32_t>(wire::Type::bulk), 0,
+                                  tuning::bulk_size, 0};
+        const int fd = memory->fd.get();
+        const auto sent = send_packet(socket_, std::as_bytes(std::span(&packet, 1)),
+                                      std::span(&fd, 1));
+        if (sent != SocketStatus::ok) {
+            return no_room();
+        }
+        bulk_tx_memory_ = std::move(memory->mapping);
+    }
+    (void)put_record(Kind::bulk_attach, 0, 0, [](std::byte*) {});
+    bulk_tx_ = BulkWriter(tx_.control(), bulk_tx_memory_.data(), tuning::bulk_size);
+    return Errc::ok;
+}
+
+void Pipe::ring_doorbell() noexcept {
+    // Take the flag back, so that one sleep costs one packet. Relaxed is enough: the packet orders.
+    if (tx_.control()->doorbell.armed.exchange(0, std::memory_order_relaxed) != 0) {
+        send_doorbell();
+    }
+}
+
+void Pipe::wake_for_credit() noexcept {
+    if (rx_.control()->producer.wants_credit.exchange(0, std::memory_order_relaxed) != 0) {
+        send_doorbell();
+    }
+}
+
+void Pipe::send_doorbell() noexcept {
+    if (!socket_ready_) {
+        return; // the peer looks at the ring when it accepts
+    }
+    const wire::Packet packet{static_cast<std::uint32_t>(wire::Type::doorbell), 0, 0, 0};
+    // When the socket is full there is something in it to wake the peer; when it is gone, so is he.
+    (void)send_packet(socket_, std::as_bytes(std::span(&packet, 1)));
+}
+
+} // namespace comch::link::soft

@@ -1,0 +1,294 @@
+// One end of a channel: both rings, both bulk rings, and the doorbell.
+//
+// Connections and the channels under them are pipes with different things around them. One thread.
+#pragma once
+
+#include <atomic>
+#include <cstring>
+#include <ctime>
+#include <span>
+
+#include <comch/counters_layout.hpp>
+#include <comch/error.hpp>
+
+#include "core/base/unique_fd.hpp"
+#include "core/link/soft/bulk_writer.hpp"
+#include "core/link/soft/layout.hpp"
+#include "core/link/soft/ring_reader.hpp"
+#include "core/link/soft/ring_writer.hpp"
+#include "core/link/soft/tuning.hpp"
+#include "core/memory/shared_memory.hpp"
+
+namespace comch::link::soft {
+
+[[nodiscard]] inline std::uint64_t monotonic_ns() noexcept {
+    timespec now{};
+    ::clock_gettime(CLOCK_MONOTONIC, &now);
+    return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u +
+           static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+class Pipe {
+public:
+    Pipe() = default;
+
+    /// The initiator's end, and the descriptor that the acceptor needs.
+    struct Created;
+    [[nodiscard]] static Result<Created> create();
+    /// The acceptor's end of a peer's segment.
+    [[nodiscard]] static Result<Pipe> accept(int memfd);
+
+    /// What the pipe works with; set before first use and valid for its life. `fenced`: publish with
+    /// a full fence, because one end has no membarrier.
+    void attach(int socket, counters::Slot* slot, bool fenced) noexcept {
+        socket_ = socket;
+        slot_ = slot;
+        fenced_ = fenced;
+    }
+    void set_socket_ready(bool ready) noexcept { socket_ready_ = ready; }
+    [[nodiscard]] bool socket_ready() const noexcept { return socket_ready_; }
+    void set_fenced(bool fenced) noexcept { fenced_ = fenced; }
+    [[nodiscard]] bool fenced() const noexcept { return fenced_; }
+
+    // ---- sending -------------------------------------------------------------------------------
+
+    /// A record of exactly `length` ring-payload bytes that `fill` writes in place.
+    template <class Fill>
+    Errc put_record(Kind kind, std::uint8_t id, std::uint32_t length, Fill&& fill) noexcept {
+        std::byte* const to = tx_.reserve(length);
+        if (to == nullptr) [[unlikely]] {
+            return no_room();
+        }
+        fill(to);
+        tx_.publish(static_cast<std::uint8_t>(kind), id, length);
+        after_publish();
+        return Errc::ok;
+    }
+
+    template <class Fill>
+    Errc send_inline(std::uint8_t id, std::uint32_t length, Fill&& fill) noexcept {
+        const Errc result = put_record(Kind::data, id, length, std::forward<Fill>(fill));
+        if (result == Errc::ok) [[likely]] {
+            count_sent(length);
+        }
+        return result;
+    }
+
+    Errc send(std::uint8_t id, std::span<const std::byte> message) noexcept {
+        if (message.size() > tuning::max_inline) {
+            return Errc::too_big;
+        }
+        return send_inline(id, static_cast<std::uint32_t>(message.size()), [&](std::byte* to) {
+            std::memcpy(to, message.data(), message.size());
+        });
+    }
+
+    /// Packs in place in the bulk ring; what turns out short goes inline after all. Answers the
+    /// length, or a negative Errc.
+    template <class Pack>
+    std::int64_t send_packed(std::uint8_t id, std::uint32_t max, Pack&& pack) noexcept {
+        std::byte* bulk = nullptr;
+        const Errc room = reserve_bulk(max, tuning::inline_after_pack, bulk);
+        if (room != Errc::ok) [[unlikely]] {
+            return -static_cast<std::int64_t>(room);
+        }
+        const std::uint32_t length = pack(bulk);
+        if (length <= tuning::inline_after_pack) {
+            (void)put_record(Kind::data, id, length,
+                             [&](std::byte* to) { std::memcpy(to, bulk, length); });
+        } else {
+            put_bulk_record(Kind::data_bulk, id, std::span<const std::byte>{}, length);
+        }
+        count_sent(length);
+        return length;
+    }
+
+    /// As send, with the time of sending in front, up to max_message.
+    Errc send_ordered(std::uint8_t id, std::span<const std::byte> message) noexcept;
+
+    /// Room for a bulk payload of up to `max` and for a record of up to `record` ring-payload bytes.
+    Errc reserve_bulk(std::uint32_t max, std::uint32_t record, std::byte*& bulk) noexcept {
+        if (!bulk_tx_.attached()) [[unlikely]] {
+            const Errc attached = attach_bulk();
+            if (attached != Errc::ok) {
+                return attached;
+            }
+        }
+        if (tx_.reserve(record) == nullptr) [[unlikely]] {
+            return no_room();
+        }
+        bulk = bulk_tx_.reserve(max);
+        return bulk == nullptr ? no_room() : Errc::ok;
+    }
+
+    /// Publishes what was written at the place that reserve_bulk() gave: `head`, then the reference.
+    void put_bulk_record(Kind kind, std::uint8_t id, std::span<const std::byte> head,
+                         std::uint32_t length) noexcept {
+        const BulkRef ref = bulk_tx_.commit(length);
+        const auto size = static_cast<std::uint32_t>(head.size() + sizeof(ref));
+        (void)put_record(kind, id, size, [&](std::byte* to) {
+            if (!head.empty()) {
+                std::memcpy(to, head.data(), head.size());
+            }
+            std::memcpy(to + head.size(), &ref, sizeof(ref));
+        });
+        slot_->tx.bulk_ring_bytes.add(length);
+    }
+
+    void count_sent(std::uint32_t length) noexcept {
+        ++sent_;
+        slot_->tx.messages.add(1);
+        slot_->tx.bytes.add(length);
+    }
+
+    [[nodiscard]] std::uint64_t sent() const noexcept { return sent_; }
+    [[nodiscard]] std::uint64_t confirmed() noexcept;
+
+    /// Ends sending: every send answers `why` from now on.
+    void break_off(Errc why) noexcept {
+        tx_.stop();
+        broken_ = why;
+    }
+    [[nodiscard]] Errc broken() const noexcept { return broken_; }
+
+    /// Says to the peer that no record follows.
+    void say_goodbye() noexcept {
+        if (tx_.control() != nullptr) {
+            tx_.control()->producer.closed.store(1, std::memory_order_release);
+        }
+    }
+    [[nodiscard]] bool peer_said_goodbye() const noexcept {
+        return rx_.control()->producer.closed.load(std::memory_order_acquire) != 0;
+    }
+
+    // ---- receiving -----------------------------------------------------------------------------
+
+    [[nodiscard]] RingReader& rx() noexcept { return rx_; }
+    [[nodiscard]] RingWriter& tx() noexcept { return tx_; }
+    [[nodiscard]] bool corrupt() const noexcept { return tx_.corrupt() || bulk_tx_.corrupt(); }
+    [[nodiscard]] counters::Slot* slot() const noexcept { return slot_; }
+
+    /// The peer's bulk ring has arrived. False if it is not acceptable.
+    [[nodiscard]] bool accept_bulk(int memfd, std::uint64_t size) noexcept;
+    [[nodiscard]] bool has_bulk() const noexcept { return static_cast<bool>(bulk_rx_); }
+
+    /// The payload that the BulkRef at `at` names; null (and length 0) if the peer lies.
+    [[nodiscard]] const std::byte* bulk_payload(const std::byte* at,
+                                                std::uint32_t& length) noexcept {
+        BulkRef ref{};
+        std::memcpy(&ref, at, sizeof(ref));
+        length = ref.length;
+        if (!bulk_rx_) {
+            return nullptr;
+        }
+        slot_->rx.bulk_ring_bytes.add(length);
+        return rx_.bulk(ref, bulk_rx_.data(), static_cast<std::uint32_t>(bulk_rx_.size()));
+    }
+
+    void count_received(std::uint32_t length) noexcept {
+        rx_.count_message();
+        slot_->rx.messages.add(1);
+        slot_->rx.bytes.add(length);
+    }
+
+    /// The ring was found empty: returns what credit is left, wakes a writer that waits for it.
+    void idle() noexcept {
+        (void)rx_.return_rest();
+        credit_returned();
+    }
+    /// After records were taken out.
+    void credit_returned() noexcept {
+        if (rx_.take_credit_event()) {
+            publish_fence();
+            if (rx_.control()->producer.wants_credit.load(std::memory_order_relaxed) != 0)
+                [[unlikely]] {
+                wake_for_credit();
+            }
+        }
+    }
+
+    // ---- sleeping ------------------------------------------------------------------------------
+
+    /// Asks the peer for a doorbell when it publishes and, if something was refused for want of
+    /// room, when it returns credit. After this on all pipes comes one membarrier_all(), then
+    /// must_stay_awake() on each.
+    void arm() noexcept {
+        (void)rx_.return_rest();
+        (void)rx_.take_credit_event();
+        rx_.control()->doorbell.armed.store(1, std::memory_order_relaxed);
+        if (refused_) {
+            tx_.control()->producer.wants_credit.store(1, std::memory_order_relaxed);
+        }
+    }
+    /// Something came before the peer could see the flags: a record, or credit since the refusal.
+    [[nodiscard]] bool must_stay_awake() noexcept {
+        if (rx_.control()->producer.wants_credit.load(std::memory_order_relaxed) != 0) {
+            wake_for_credit(); // it may have missed what arm() returned
+        }
+        if (refused_ && credit() != credit_at_refusal_) {
+            refused_ = false; // the next attempt will say whether it is enough
+            return true;
+        }
+        return rx_.ready();
+    }
+    /// Somebody waits for the peer to take more out.
+    void note_refusal() noexcept {
+        refused_ = true;
+        credit_at_refusal_ = credit();
+    }
+
+    [[nodiscard]] int socket() const noexcept { return socket_; }
+
+private:
+    void publish_fence() const noexcept {
+        if (fenced_) [[unlikely]] {
+            std::atomic_thread_fence(std::memory_order_seq_cst);
+        } else {
+            // The sleeper's membarrier is the fence (membarrier.hpp); the compiler must not move
+            // the load of its flag above our store.
+            std::atomic_signal_fence(std::memory_order_seq_cst);
+        }
+    }
+
+    void after_publish() noexcept {
+        publish_fence();
+        if (tx_.control()->doorbell.armed.load(std::memory_order_relaxed) != 0) [[unlikely]] {
+            ring_doorbell();
+        }
+    }
+
+    /// Changes whenever the peer returns credit of either kind (both only grow).
+    [[nodiscard]] std::uint64_t credit() const noexcept {
+        const auto& consumer = tx_.control()->consumer;
+        return consumer.lines.load(std::memory_order_acquire) +
+               consumer.bulk.load(std::memory_order_acquire);
+    }
+
+    [[nodiscard]] Errc no_room() noexcept;
+    [[nodiscard]] Errc attach_bulk() noexcept;
+    void ring_doorbell() noexcept;
+    void wake_for_credit() noexcept;
+    void send_doorbell() noexcept;
+
+    RingWriter tx_;
+    RingReader rx_;
+    counters::Slot* slot_ = nullptr;
+    int socket_ = -1;
+    bool fenced_ = true;
+    bool socket_ready_ = false;
+    Errc broken_ = Errc::ok;
+    std::uint64_t sent_ = 0;
+    BulkWriter bulk_tx_;
+    bool refused_ = false;
+    std::uint64_t credit_at_refusal_ = 0;
+    Mapping bulk_rx_;
+    Mapping bulk_tx_memory_;
+    Mapping segment_;
+};
+
+struct Pipe::Created {
+    Pipe pipe;
+    UniqueFd memfd;
+};
+
+} // namespace comch::link::soft

@@ -1,0 +1,850 @@
+#include "core/link/soft/port.hpp"
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "core/link/soft/membarrier.hpp"
+#include "core/link/soft/names.hpp"
+#include "core/link/soft/socket.hpp"
+
+namespace comch::link::soft {
+namespace {
+
+std::uint64_t next_number() noexcept {
+    static std::atomic<std::uint64_t> number{1};
+    return number.fetch_add(1, std::memory_order_relaxed);
+}
+
+UniqueFd make_socket() noexcept {
+    return UniqueFd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+}
+
+bool make_address(const Domain& domain, const std::string& entry, sockaddr_un& address) noexcept {
+    const std::string path = domain.socket_path(entry);
+    if (path.size() >= sizeof(address.sun_path)) {
+        return false;
+    }
+    address = {};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+    return true;
+}
+
+/// 0, or the errno of connect().
+int connect_to(int socket, const Domain& domain, const std::string& entry) noexcept {
+    sockaddr_un address{};
+    if (!make_address(domain, entry, address)) {
+        return ENAMETOOLONG;
+    }
+    return ::connect(socket, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0
+               ? 0
+               : errno;
+}
+
+/// Does the process live whose socket this entry is, or points to?
+bool owner_lives(const Domain& domain, const std::string& entry) {
+    char target[128] = {};
+    const auto n = ::readlinkat(domain.directory_fd(), entry.c_str(), target, sizeof(target) - 1);
+    const std::string socket = n > 0 ? std::string(target, static_cast<std::size_t>(n)) : entry;
+    const auto first = socket.find('.');
+    const auto second = socket.find('.', first + 1);
+    return first == std::string::npos || second == std::string::npos ||
+           process_lives(domain, socket.substr(first + 1, second - first - 1));
+}
+
+bool is_our_user(int socket, std::uint64_t& pid) noexcept {
+    ucred peer{};
+    socklen_t size = sizeof(peer);
+    if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
+        return false;
+    }
+    pid = peer.pid > 0 ? static_cast<std::uint64_t>(peer.pid) : 0;
+    return peer.uid == ::geteuid();
+}
+
+} // namespace
+
+// ---- ConnectionLife ----------------------------------------------------------------------------
+
+void ConnectionLife::end(Errc state) noexcept {
+    const std::lock_guard lock(mutex_);
+    state_.store(state, std::memory_order_release);
+    for (const int socket : sockets_) {
+        // Only our own end of the pair: its owner's descriptor becomes readable.
+        (void)::shutdown(socket, SHUT_RD);
+    }
+}
+
+void ConnectionLife::add_socket(int socket) {
+    const std::lock_guard lock(mutex_);
+    sockets_.push_back(socket);
+    if (state_.load(std::memory_order_relaxed) != Errc::ok) {
+        (void)::shutdown(socket, SHUT_RD);
+    }
+}
+
+void ConnectionLife::remove_socket(int socket) {
+    const std::lock_guard lock(mutex_);
+    std::erase(sockets_, socket);
+}
+
+// ---- opening and closing -----------------------------------------------------------------------
+
+Port::Port(const Device& device, PortOptions options)
+    : options_(std::move(options)), device_(device),
+      events_(sizeof(epoll_event) * static_cast<std::size_t>(event_batch)) {}
+
+Result<std::unique_ptr<Port>> Port::open(const Device& device, PortOptions options) {
+    std::unique_ptr<Port> port(new Port(device, std::move(options)));
+    auto counters = ProcessCounters::open(device.domain());
+    if (!counters) {
+        return tl::unexpected(counters.error());
+    }
+    port->counters_ = std::move(*counters);
+    port->epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
+    port->process_.reset(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+    if (!port->epoll_ || !port->process_) {
+        return fail_errno(Errc::no_memory, "cannot create the descriptors of a port", errno);
+    }
+    port->membarrier_ = membarrier_register();
+    port->address_ = make_port_address(process_id(), next_number());
+    collect_dead_processes(*device.domain());
+    if (auto listener = port->add_listener(port_entry(port->address_)); !listener) {
+        return tl::unexpected(listener.error());
+    }
+    return port;
+}
+
+Port::~Port() {
+    for (const auto& listener : listeners_) {
+        if (!listener->name_entry.empty()) {
+            (void)device_.domain()->remove_entry(listener->name_entry);
+        }
+        (void)device_.domain()->remove_entry(listener->entry);
+    }
+    while (!connections_.empty()) {
+        close(connections_.back().get());
+    }
+}
+
+Result<Port::Listener*> Port::add_listener(std::string entry) {
+    auto listener = std::make_unique<Listener>();
+    listener->entry = std::move(entry);
+    listener->socket = make_socket();
+    sockaddr_un address{};
+    if (!listener->socket || !make_address(*device_.domain(), listener->entry, address) ||
+        ::bind(listener->socket.get(), reinterpret_cast<const sockaddr*>(&address),
+               sizeof(address)) != 0 ||
+        ::listen(listener->socket.get(), 4096) != 0 ||
+        !watch(listener->socket.get(), listener->watch)) {
+        return fail_errno(Errc::io,
+                          fmt::format("cannot listen on socket '{}' in domain directory '{}'",
+                                      listener->entry, device_.domain()->path()),
+                          errno);
+    }
+    listeners_.push_back(std::move(listener));
+    return listeners_.back().get();
+}
+
+Result<void> Port::listen(const ServiceName& service) {
+    const Domain& domain = *device_.domain();
+    if (service.name.empty() || service.name.size() > wire::max_name) {
+        return fail(Errc::invalid_argument,
+                    fmt::format("a service name has 1 to {} bytes, '{}' has {}", wire::max_name,
+                                service.name, service.name.size()));
+    }
+    auto added = add_listener(service_entry(process_id(), next_number()));
+    if (!added) {
+        return tl::unexpected(added.error());
+    }
+    Listener* const listener = *added;
+    const auto give_up = [&](Errc code, std::string text) -> Result<void> {
+        (void)domain.remove_entry(listener->entry);
+        listeners_.pop_back();
+        return fail(code, std::move(text));
+    };
+    const std::string name = name_entry(service.function, service.name);
+    const auto lock = domain.lock();
+    if (!lock) {
+        return give_up(lock.error().code, lock.error().message);
+    }
+    while (::symlinkat(listener->entry.c_str(), domain.directory_fd(), name.c_str()) != 0) {
+        if (errno != EEXIST) {
+            return give_up(Errc::io, fmt::format("cannot create '{}' in domain directory '{}': {}",
+                                                 name, domain.path(), std::strerror(errno)));
+        }
+        // Somebody has the name, or died with it.
+        const UniqueFd probe = make_socket();
+        const int error = connect_to(probe.get(), domain, name);
+        if (error != ECONNREFUSED && error != ENOENT && owner_lives(domain, name)) {
+            return give_up(Errc::in_use,
+                           fmt::format("a server named '{}' is already listening for function "
+                                       "{:#x}; stop it or choose another name",
+                                       service.name, service.function));
+        }
+        (void)domain.remove_entry(name);
+    }
+    listener->name_entry = name;
+    listener->service = service;
+    return {};
+}
+
+void Port::unlisten(const ServiceName& service) {
+    const auto it = std::find_if(listeners_.begin(), listeners_.end(), [&](const auto& listener) {
+        return !listener->name_entry.empty() && listener->service.function == service.function &&
+               listener->service.name == service.name;
+    });
+    if (it == listeners_.end()) {
+        return;
+    }
+    (void)device_.domain()->remove_entry((*it)->name_entry);
+    (void)device_.domain()->remove_entry((*it)->entry);
+    unwatch((*it)->socket.get());
+    listeners_.erase(it);
+}
+
+void Port::close(Connection* connection) {
+    Connection& c = *connection;
+    if (c.state_ < Connection::State::ended) {
+        if (!c.hello_.empty()) {
+            (void)try_connect(c); // a last attempt: what was sent early is still to be delivered
+        }
+        shut_down(c, Errc::not_connected, Reason::closed);
+    }
+    c.state_ = Connection::State::closed;
+    // Freed by the next slow poll: the caller may be inside a callback of this very connection.
+    const std::size_t index = c.index_;
+    closed_.push_back(std::move(connections_[index]));
+    if (index + 1 != connections_.size()) {
+        connections_[index] = std::move(connections_.back());
+        connections_[index]->index_ = index;
+    }
+    connections_.pop_back();
+}
+
+void Port::shut_down(Connection& c, Errc code, Reason reason) {
+    if (c.unanswered()) {
+        --unanswered_;
+    }
+    if (c.pipe_.rx().control() != nullptr) {
+        c.pipe_.say_goodbye();
+    }
+    c.pipe_.break_off(code);
+    c.life_->end(code);
+    for (const auto& import : c.asked_) {
+        import->give_back_request();
+    }
+    c.asked_.clear();
+    make_cold(c);
+    if (c.socket_) {
+        unwatch(c.socket_.get());
+        // A forked child may hold the socket open: closing it alone would not reach the peer.
+        (void)::shutdown(c.socket_.get(), SHUT_RDWR);
+    }
+    if (c.process_) {
+        unwatch(c.process_.get());
+    }
+    c.socket_.reset();
+    c.process_.reset();
+    c.memfd_.reset();
+    c.hello_.clear();
+    if (counters::Slot* slot = c.pipe_.slot(); slot != nullptr) {
+        counters_->release_slot(slot, reason == Reason::closed ? counters::SlotState::closed
+                                                               : counters::SlotState::failed);
+    }
+}
+
+void Port::free_closed() {
+    for (const auto& c : closed_) {
+        if (c->working_) {
+            std::erase(working_, c.get());
+        }
+    }
+    closed_.clear();
+}
+
+Connection* Port::new_connection() {
+    std::unique_ptr<Connection> connection(new Connection);
+    connection->port_ = this;
+    connection->index_ = connections_.size();
+    connections_.push_back(std::move(connection));
+    return connections_.back().get();
+}
+
+void Port::discard(Connection& c) { close(&c); }
+
+// ---- the hot and the working list --------------------------------------------------------------
+
+void Port::make_hot(Connection& c) {
+    if (!c.hot_) {
+        c.hot_ = true;
+        hot_.push_back(&c);
+    }
+}
+
+void Port::make_cold(Connection& c) {
+    if (c.hot_) {
+        c.hot_ = false;
+        std::erase(hot_, &c);
+    }
+}
+
+bool Port::has_work(const Connection& c) noexcept {
+    if (c.state_ >= Connection::State::ended) {
+        return false;
+    }
+    return c.state_ == Connection::State::connecting || c.one_sided_.busy() ||
+           !c.map_requests_.empty() || !c.map_answers_.empty();
+}
+
+// ---- events ------------------------------------------------------------------------------------
+
+bool Port::watch(int fd, Watch& watch) noexcept {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.ptr = &watch;
+    return ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+void Port::unwatch(int fd) noexcept {
+    (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+}
+
+bool Port::slow_poll_due() noexcept {
+    const std::uint64_t now = monotonic_ns();
+    const std::uint64_t elapsed = now - last_slow_poll_ns_;
+    calls_to_clock_ = tuning::clock_check_calls;
+    if (slow_poll_wanted_ || elapsed >= tuning::slow_poll_interval_ns) {
+        // A caller this slow gets a look at the sockets at every call.
+        if (elapsed >= 20 * tuning::slow_poll_interval_ns) {
+            calls_to_clock_ = 1;
+        }
+        last_slow_poll_ns_ = now;
+        slow_poll_wanted_ = false;
+        return true;
+    }
+    return false;
+}
+
+int Port::wait_events() noexcept {
+    auto* events = reinterpret_cast<epoll_event*>(events_.data());
+    const int n = ::epoll_wait(epoll_.get(), events, event_batch, 0);
+    return n < 0 ? 0 : n;
+}
+
+Watch* Port::event(int i) noexcept {
+    return static_cast<Watch*>(reinterpret_cast<epoll_event*>(events_.data())[i].data.ptr);
+}
+
+void Port::look_for_dead_listeners() {
+    // A forked child can keep a dead server's socket open: connecting to it succeeds, and nobody
+    // ever answers. The owner's lock tells.
+    if (unanswered_ == 0 || last_slow_poll_ns_ - last_owner_check_ns_ < tuning::owner_check_ns) {
+        return;
+    }
+    last_owner_check_ns_ = last_slow_poll_ns_;
+    for (const auto& c : connections_) {
+        if (c->state_ < Connection::State::established &&
+            !owner_lives(*device_.domain(), c->entry_)) {
+            c->error_text_ = fmt::format("the process that listened on '{}' is gone", c->entry_);
+            c->peer_gone_ = true;
+        }
+    }
+}
+
+Errc Port::arm() {
+    pollfd pending{epoll_.get(), POLLIN, 0};
+    if (::poll(&pending, 1, 0) > 0) {
+        slow_poll_wanted_ = true;
+        calls_to_clock_ = 1;
+        return Errc::again;
+    }
+    for (const auto& c : connections_) {
+        if (c->state_ < Connection::State::ended) {
+            if (c->peer_gone_) {
+                return Errc::again;
+            }
+            if (!c->map_requests_.empty() || !c->map_answers_.empty() ||
+                c->state_ == Connection::State::connecting) {
+                return Errc::again; // the socket was full: there is no event for that
+            }
+            c->pipe_.arm();
+        }
+    }
+    membarrier_all();
+    for (const auto& c : connections_) {
+        if (c->state_ == Connection::State::established && c->pipe_.must_stay_awake()) {
+            make_hot(*c);
+            return Errc::again;
+        }
+    }
+    return Errc::ok;
+}
+
+// ---- accepting ---------------------------------------------------------------------------------
+
+void Port::accept_strangers(Listener& listener) {
+    for (int i = 0; i < event_batch; ++i) {
+        UniqueFd socket(
+            ::accept4(listener.socket.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+        if (!socket) {
+            return;
+        }
+        std::uint64_t pid = 0;
+        if (!is_our_user(socket.get(), pid)) {
+            refuse(socket.get(), Errc::not_permitted, {});
+            continue;
+        }
+        auto stranger = std::make_unique<Stranger>();
+        stranger->socket = std::move(socket);
+        stranger->since_ns = monotonic_ns();
+        if (strangers_.size() >= tuning::max_strangers ||
+            !watch(stranger->socket.get(), stranger->watch)) {
+            refuse(stranger->socket.get(), Errc::no_memory, {});
+            continue;
+        }
+        strangers_.push_back(std::move(stranger));
+    }
+}
+
+void Port::close_stranger(Stranger& stranger) {
+    if (stranger.socket) {
+        unwatch(stranger.socket.get());
+        stranger.socket.reset();
+    }
+    stranger.done = true;
+}
+
+void Port::drop_old_strangers() {
+    if (strangers_.empty()) {
+        return;
+    }
+    const std::uint64_t now = last_slow_poll_ns_;
+    for (const auto& stranger : strangers_) {
+        if (!stranger->done && now - stranger->since_ns > tuning::stranger_timeout_ns &&
+            now > stranger->since_ns) {
+            close_stranger(*stranger);
+        }
+    }
+    std::erase_if(strangers_, [](const auto& stranger) { return stranger->done; });
+}
+
+bool Port::read_hello(Stranger& stranger, Introduction& intro) {
+    if (stranger.done) {
+        return false;
+    }
+    wire::Hello& hello = intro.hello;
+    Received packet = receive_packet(stranger.socket.get(),
+                                     std::as_writable_bytes(std::span(&hello, 1)));
+    if (packet.status == SocketStatus::again) {
+        return false;
+    }
+    const auto refuse_with = [&](Errc code) {
+        refuse(stranger.socket.get(), code, {});
+        close_stranger(stranger);
+        return false;
+    };
+    if (packet.status != SocketStatus::ok || packet.length < 16 ||
+        hello.magic != wire::hello_magic) {
+        close_stranger(stranger); // a probe, or no comch
+        return false;
+    }
+    if (hello.version != protocol_version || hello.size != sizeof(hello) ||
+        packet.length != sizeof(hello)) {
+        return refuse_with(Errc::version_mismatch);
+    }
+    if (packet.descriptors != 2 || hello.service_length > wire::max_name ||
+        hello.private_length > max_private_data || hello.side > 1 ||
+        hello.process_id == 0) {
+        return refuse_with(Errc::invalid_argument);
+    }
+    if (std::memcmp(hello.domain, device_.domain()->id().bytes.data(), sizeof(hello.domain)) != 0) {
+        return refuse_with(Errc::not_permitted);
+    }
+    // Services are addressed by name on their own socket; the full name decides, not the hash.
+    for (const auto& listener : listeners_) {
+        if (hello.service_length == 0 ? listener->name_entry.empty()
+                                      : listener->service.name ==
+                                                std::string_view(hello.service,
+                                                                 hello.service_length) &&
+                                            listener->service.function == hello.service_function) {
+            intro.listener = listener.get();
+        }
+    }
+    if (intro.listener == nullptr) {
+        return refuse_with(Errc::not_found);
+    }
+    // Only clients of the function that the representor stands for reach its servers.
+    if (hello.service_length != 0 && hello.function != hello.service_function) {
+        return refuse_with(Errc::not_permitted);
+    }
+    intro.memfd = std::move(packet.fd[0]);
+    intro.process = std::move(packet.fd[1]);
+    (void)is_our_user(stranger.socket.get(), intro.pid);
+    return true;
+}
+
+void Port::refuse(int socket, Errc code, std::span<const std::byte> reply) {
+    wire::Answer answer{};
+    answer.magic = wire::hello_magic;
+    answer.version = protocol_version;
+    answer.size = sizeof(answer);
+    answer.process_id = process_id();
+    answer.function = device_.function().id;
+    answer.side = static_cast<std::uint8_t>(device_.side());
+    answer.code = static_cast<std::int8_t>(code);
+    const std::size_t n = std::min(reply.size(), max_private_data);
+    answer.private_length = static_cast<std::uint16_t>(n);
+    if (n != 0) {
+        std::memcpy(answer.private_data, reply.data(), n);
+    }
+    (void)send_packet(socket, std::as_bytes(std::span(&answer, 1)));
+}
+
+void Port::admit(Connection& c, Stranger& stranger, Introduction& intro,
+                 std::span<const std::byte> reply) {
+    const wire::Hello& hello = intro.hello;
+    auto pipe = Pipe::accept(intro.memfd.get());
+    c.socket_ = std::move(stranger.socket);
+    unwatch(c.socket_.get());
+    stranger.done = true;
+    c.process_ = std::move(intro.process);
+    if (!pipe || !watch(c.socket_.get(), c.socket_watch_) ||
+        !watch(c.process_.get(), c.process_watch_)) {
+        refuse(c.socket_.get(), Errc::invalid_argument, {});
+        discard(c);
+        return;
+    }
+    c.pipe_ = std::move(*pipe);
+    c.peer_ = {static_cast<Side>(hello.side), hello.function, hello.process_id, intro.pid};
+    counters::Slot* slot = counters_->take_slot();
+    c.pipe_.attach(c.socket_.get(), slot, !(membarrier_ && hello.has_membarrier != 0));
+    c.pipe_.set_socket_ready(true);
+    slot->local_side = static_cast<std::uint32_t>(device_.side());
+    slot->peer_side = hello.side;
+    slot->peer_pid = intro.pid;
+    options_.face.copy(slot->face, sizeof(slot->face) - 1);
+    if (const Function* function = device_.domain()->find_function(hello.function)) {
+        function->name.copy(slot->peer, sizeof(slot->peer) - 1);
+    }
+    slot->state.store(static_cast<std::uint32_t>(counters::SlotState::connected),
+                      std::memory_order_release);
+    c.state_ = Connection::State::established;
+
+    wire::Answer answer{};
+    answer.magic = wire::hello_magic;
+    answer.version = protocol_version;
+    answer.size = sizeof(answer);
+    answer.process_id = process_id();
+    answer.function = device_.function().id;
+    answer.side = static_cast<std::uint8_t>(device_.side());
+    answer.has_membarrier = membarrier_ ? 1 : 0;
+    answer.code = static_cast<std::int8_t>(Errc::ok);
+    const std::size_t n = std::min(reply.size(), max_private_data);
+    answer.private_length = static_cast<std::uint16_t>(n);
+    if (n != 0) {
+        std::memcpy(answer.private_data, reply.data(), n);
+    }
+    const int descriptor = process_.get();
+    // The first packet on an empty socket: it fits, or the peer is gone, which its pidfd will say.
+    (void)send_packet(c.socket_.get(), std::as_bytes(std::span(&answer, 1)),
+                      std::span(&descriptor, 1));
+    make_hot(c);
+}
+
+// ---- initiating --------------------------------------------------------------------------------
+
+Result<Connection*> Port::connect(const PortAddress& to, std::span<const std::byte> private_data,
+                                  void* user) {
+    return start_connect(port_entry(to), nullptr, private_data, user);
+}
+
+Result<Connection*> Port::connect(const ServiceName& to, std::span<const std::byte> private_data,
+                                  void* user) {
+    if (to.name.empty() || to.name.size() > wire::max_name) {
+        return fail(Errc::invalid_argument,
+                    fmt::format("a service name has 1 to {} bytes, '{}' has {}", wire::max_name,
+                                to.name, to.name.size()));
+    }
+    return start_connect(name_entry(to.function, to.name), &to, private_data, user);
+}
+
+Result<Connection*> Port::start_connect(std::string entry, const ServiceName* service,
+                                        std::span<const std::byte> private_data, void* user) {
+    if (private_data.size() > max_private_data) {
+        return fail(Errc::too_big, fmt::format("private data of a connection has at most {} bytes, "
+                                               "not {}",
+                                               max_private_data, private_data.size()));
+    }
+    auto created = Pipe::create();
+    if (!created) {
+        return tl::unexpected(created.error());
+    }
+    wire::Hello hello{};
+    hello.magic = wire::hello_magic;
+    hello.version = protocol_version;
+    hello.size = sizeof(hello);
+    hello.process_id = process_id();
+    std::memcpy(hello.domain, device_.domain()->id().bytes.data(), sizeof(hello.domain));
+    hello.function = device_.function().id;
+    hello.side = static_cast<std::uint8_t>(device_.side());
+    hello.has_membarrier = membarrier_ ? 1 : 0;
+    hello.one_way = options_.one_way ? 1 : 0;
+    if (service != nullptr) {
+        hello.service_function = service->function;
+        hello.service_length = static_cast<std::uint16_t>(service->name.size());
+        std::memcpy(hello.service, service->name.data(), service->name.size());
+    }
+    hello.private_length = static_cast<std::uint16_t>(private_data.size());
+    if (!private_data.empty()) {
+        std::memcpy(hello.private_data, private_data.data(), private_data.size());
+    }
+    Connection& c = *new_connection();
+    c.user_ = user;
+    c.entry_ = std::move(entry);
+    c.memfd_ = std::move(created->memfd);
+    c.pipe_ = std::move(created->pipe);
+    c.one_way_ = options_.one_way;
+    c.socket_ = make_socket();
+    const auto bytes = std::as_bytes(std::span(&hello, 1));
+    c.hello_.assign(bytes.begin(), bytes.end());
+    counters::Slot* slot = counters_->take_slot();
+    // Fenced until the answer says that the peer has membarrier too.
+    c.pipe_.attach(c.socket_.get(), slot, true);
+    slot->local_side = static_cast<std::uint32_t>(device_.side());
+    options_.face.copy(slot->face, sizeof(slot->face) - 1);
+    if (service != nullptr) {
+        service->name.copy(slot->peer, sizeof(slot->peer) - 1);
+    }
+    slot->state.store(static_cast<std::uint32_t>(counters::SlotState::connecting),
+                      std::memory_order_release);
+    const Reason reason = c.socket_ ? try_connect(c) : Reason::device_error;
+    if (reason != Reason::closed) {
+        const std::string text = c.error_text_;
+        discard(c);
+        return fail(reason == Reason::not_found ? Errc::not_found : Errc::io, text);
+    }
+    if (c.state_ == Connection::State::connecting) {
+        c.needs_work();
+    }
+    ++unanswered_;
+    return &c;
+}
+
+Reason Port::try_connect(Connection& c) {
+    const Domain& domain = *device_.domain();
+    const int error = connect_to(c.socket_.get(), domain, c.entry_);
+    if (error == EAGAIN) {
+        return Reason::closed; // its backlog is full; tried again at the next progress
+    }
+    if (error != 0 && error != EISCONN) {
+        c.error_text_ =
+            error == ENOENT || error == ECONNREFUSED
+                ? fmt::format("nobody listens on '{}' in domain directory '{}'", c.entry_,
+                              domain.path())
+                : fmt::format("cannot connect to '{}' in domain directory '{}': {}", c.entry_,
+                              domain.path(), std::strerror(error));
+        return error == ENOENT || error == ECONNREFUSED ? Reason::not_found : Reason::device_error;
+    }
+    const std::array<int, 2> descriptors{c.memfd_.get(), process_.get()};
+    switch (send_packet(c.socket_.get(), c.hello_, descriptors)) {
+    case SocketStatus::ok:
+        break;
+    case SocketStatus::again:
+        return Reason::closed;
+    case SocketStatus::ended:
+        break; // refused already; the answer may be on the socket
+    case SocketStatus::failed:
+        c.error_text_ = fmt::format("cannot send to '{}': {}", c.entry_, std::strerror(errno));
+        return Reason::device_error;
+    }
+    c.memfd_.reset(); // mapped here, and on its way
+    c.hello_ = {};
+    c.state_ = Connection::State::waiting;
+    c.pipe_.set_socket_ready(true);
+    if (!watch(c.socket_.get(), c.socket_watch_)) {
+        c.error_text_ = "cannot watch the socket of a connection";
+        return Reason::device_error;
+    }
+    return Reason::closed;
+}
+
+Reason Port::take_answer(Connection& c, const wire::Answer& answer, std::size_t length,
+                         std::array<UniqueFd, 2>& descriptors) {
+    if (length < 16 || answer.magic != wire::hello_magic) {
+        c.error_text_ = "the peer does not answer as comch does";
+        return Reason::protocol_error;
+    }
+    if (answer.version != protocol_version || length != sizeof(answer) ||
+        answer.size != sizeof(answer)) {
+        c.error_text_ =
+            fmt::format("the peer speaks version {} of the soft link's protocol, this is version "
+                        "{}; run the same comch on both ends",
+                        answer.version, protocol_version);
+        return Reason::version_mismatch;
+    }
+    const auto code = static_cast<Errc>(answer.code);
+    if (answer.code < 0 || answer.code > static_cast<std::int8_t>(Errc::io) ||
+        answer.private_length > max_private_data || answer.side > 1) {
+        return Reason::protocol_error;
+    }
+    if (code != Errc::ok) {
+        c.error_text_ = fmt::format("the peer refused the connection: {}", to_string(code));
+        return code == Errc::version_mismatch ? Reason::version_mismatch
+               : code == Errc::not_found      ? Reason::not_found
+                                              : Reason::rejected;
+    }
+    if (!descriptors[0] || answer.process_id == 0) {
+        return Reason::protocol_error;
+    }
+    c.process_ = std::move(descriptors[0]);
+    if (!watch(c.process_.get(), c.process_watch_)) {
+        return Reason::protocol_error;
+    }
+    std::uint64_t pid = 0;
+    if (!is_our_user(c.socket_.get(), pid)) {
+        c.error_text_ = "the peer belongs to another user";
+        return Reason::rejected;
+    }
+    c.peer_ = {static_cast<Side>(answer.side), answer.function, answer.process_id, pid};
+    c.pipe_.set_fenced(!(membarrier_ && answer.has_membarrier != 0));
+    c.state_ = Connection::State::established;
+    counters::Slot* slot = c.pipe_.slot();
+    slot->peer_side = answer.side;
+    slot->peer_pid = pid;
+    if (slot->peer[0] == '\0') {
+        if (const Function* function = device_.domain()->find_function(answer.function)) {
+            function->name.copy(slot->peer, sizeof(slot->peer) - 1);
+        }
+    }
+    slot->state.store(static_cast<std::uint32_t>(counters::SlotState::connected),
+                      std::memory_order_release);
+    --unanswered_;
+    if (!c.one_way_ || c.one_sided_.awaits_reply()) {
+        make_hot(c); // not before: a refused peer's ring must not speak
+    }
+    return Reason::closed;
+}
+
+// ---- packets of an established connection ------------------------------------------------------
+
+Port::SocketResult Port::next_packet(Connection& c, wire::Answer& buffer, std::size_t& length,
+                                     std::array<UniqueFd, 2>& descriptors) {
+    length = 0;
+    if (!c.socket_ || c.state_ == Connection::State::connecting) {
+        return SocketResult::fine;
+    }
+    Received packet = receive_packet(c.socket_.get(), std::as_writable_bytes(std::span(&buffer, 1)));
+    switch (packet.status) {
+    case SocketStatus::again:
+        return SocketResult::fine;
+    case SocketStatus::ended:
+        return SocketResult::ended;
+    case SocketStatus::failed:
+        return SocketResult::broken;
+    case SocketStatus::ok:
+        break;
+    }
+    length = packet.length;
+    descriptors = std::move(packet.fd);
+    return SocketResult::fine;
+}
+
+bool Port::take_packet(Connection& c, const wire::Packet& packet,
+                       std::array<UniqueFd, 2>& descriptors) {
+    switch (static_cast<wire::Type>(packet.type)) {
+    case wire::Type::doorbell:
+        c.pipe_.slot()->rx.wakeups.add(1);
+        return true;
+    case wire::Type::bulk:
+        return descriptors[0] && c.pipe_.accept_bulk(descriptors[0].get(), packet.value);
+    case wire::Type::map_request:
+        if (c.map_answers_.size() >= tuning::max_one_sided) {
+            return false;
+        }
+        if (!c.map_answers_.empty() || !answer_map_request(c, packet.value)) {
+            c.map_answers_.push_back(packet.value);
+            c.needs_work();
+        }
+        return true;
+    case wire::Type::map_answer: {
+        const auto import = find_import(c.peer_.process_id, packet.value);
+        const auto asked = std::find(c.asked_.begin(), c.asked_.end(), import);
+        if (import == nullptr || asked == c.asked_.end()) {
+            return true; // the key was released meanwhile
+        }
+        c.asked_.erase(asked);
+        Result<Mapping> mapping =
+            descriptors[0] ? map_shared_memory(descriptors[0].get(), packet.extra, true)
+                           : Result<Mapping>(fail(Errc::not_permitted, "refused"));
+        if (mapping) {
+            import->set_mapped(std::move(*mapping));
+        } else {
+            import->set_refused();
+        }
+        return true;
+    }
+    default:
+        return false;
+    }
+}
+
+bool Port::answer_map_request(Connection& c, std::uint64_t region) {
+    wire::Packet answer{static_cast<std::uint32_t>(wire::Type::map_answer), 0, region, 0};
+    int descriptor = -1;
+    const RegionTable::Pin pin = RegionTable::instance().pin(region);
+    if (pin && pin.region().memfd >= 0) {
+        descriptor = pin.region().memfd;
+        answer.extra = pin.region().length;
+    }
+    return send_packet(c.socket_.get(), std::as_bytes(std::span(&answer, 1)),
+                       descriptor >= 0 ? std::span<const int>(&descriptor, 1)
+                                       : std::span<const int>{}) != SocketStatus::again;
+}
+
+void Port::send_waiting_packets(Connection& c) {
+    while (!c.map_answers_.empty() && answer_map_request(c, c.map_answers_.front())) {
+        c.map_answers_.erase(c.map_answers_.begin());
+    }
+    while (!c.map_requests_.empty() && c.state_ == Connection::State::established) {
+        const wire::Packet request{static_cast<std::uint32_t>(wire::Type::map_request), 0,
+                                   c.map_requests_.front(), 0};
+        if (send_packet(c.socket_.get(), std::as_bytes(std::span(&request, 1))) ==
+            SocketStatus::again) {
+            return;
+        }
+        c.map_requests_.erase(c.map_requests_.begin());
+    }
+}
+
+bool Port::accept_channel(Connection& c, std::array<UniqueFd, 2>& descriptors, Channel& channel) {
+    if (!descriptors[0] || !descriptors[1]) {
+        return false;
+    }
+    // It must be a socket, or our doorbells would go to a file of the peer's choosing.
+    int type = 0;
+    socklen_t size = sizeof(type);
+    if (::getsockopt(descriptors[1].get(), SOL_SOCKET, SO_TYPE, &type, &size) != 0 ||
+        type != SOCK_SEQPACKET) {
+        return false;
+    }
+    auto pipe = Pipe::accept(descriptors[0].get());
+    if (!pipe) {
+        return false;
+    }
+    channel = Channel(std::move(*pipe), std::move(descriptors[1]), c.life_, counters_,
+                      !membarrier_ || c.pipe_.fenced());
+    return true;
+}
+
+} // namespace comch::link::soft

@@ -1,0 +1,600 @@
+// A soft port: listeners, connections, and the loop that polls them. Contract: core/link/link.hpp.
+//
+// progress() is the hot path: one pass over the rings that carry traffic. Everything that costs a
+// system call (new connections, descriptors, deaths) happens in slow_poll(), every now and then.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <comch/device.hpp>
+
+#include "core/counters/process_counters.hpp"
+#include "core/link/link.hpp"
+#include "core/link/soft/channel.hpp"
+#include "core/link/soft/connection.hpp"
+#include "core/link/soft/wire.hpp"
+
+namespace comch::link::soft {
+
+class Port {
+public:
+    [[nodiscard]] static Result<std::unique_ptr<Port>> open(const Device& device,
+                                                            PortOptions options);
+    ~Port();
+    Port(const Port&) = delete;
+    Port& operator=(const Port&) = delete;
+
+    [[nodiscard]] PortAddress address() const noexcept { return address_; }
+    [[nodiscard]] Limits limits() const noexcept {
+        return {tuning::max_inline, tuning::max_message, tuning::max_one_sided};
+    }
+
+    [[nodiscard]] Result<void> listen(const ServiceName& service);
+    void unlisten(const ServiceName& service);
+    [[nodiscard]] Result<Connection*> connect(const PortAddress& to,
+                                              std::span<const std::byte> private_data, void* user);
+    [[nodiscard]] Result<Connection*> connect(const ServiceName& to,
+                                              std::span<const std::byte> private_data, void* user);
+    void close(Connection* connection);
+
+    template <class S> unsigned progress(S& sink) {
+        unsigned count = 0;
+        if (options_.arrival_order) [[unlikely]] {
+            count = poll_in_order(sink);
+        } else {
+            // By index: a callback may open connections.
+            for (std::size_t i = 0; i < hot_.size(); ++i) {
+                count += poll(*hot_[i], sink);
+            }
+        }
+        if (!working_.empty()) [[unlikely]] {
+            count += advance(sink);
+        }
+        if (--calls_to_clock_ == 0) [[unlikely]] {
+            count += slow_poll(sink, false);
+        }
+        return count;
+    }
+
+    [[nodiscard]] int event_fd() const noexcept { return epoll_.get(); }
+    [[nodiscard]] Errc arm();
+
+private:
+    friend class Connection;
+
+    /// An accepted socket whose hello has not come yet.
+    struct Stranger {
+        UniqueFd socket;
+        std::uint64_t since_ns = 0;
+        Watch watch{Watch::Kind::stranger, this};
+        bool done = false;
+    };
+
+    struct Listener {
+        UniqueFd socket;
+        std::string entry;      ///< the socket
+        std::string name_entry; ///< a service's link to it
+        ServiceName service;    ///< name empty: the port itself
+        Watch watch{Watch::Kind::listener, this};
+    };
+
+    /// A checked hello and what came with it.
+    struct Introduction {
+        wire::Hello hello{};
+        UniqueFd memfd;
+        UniqueFd process;
+        std::uint64_t pid = 0;
+        Listener* listener = nullptr;
+    };
+
+    enum class SocketResult : std::uint8_t { fine, ended, broken };
+
+    explicit Port(const Device& device, PortOptions options);
+
+    // ---- hot -----------------------------------------------------------------------------------
+
+    template <class S> unsigned poll(Connection& c, S& sink) {
+        unsigned count = 0;
+        RingReader& rx = c.pipe_.rx();
+        for (unsigned budget = tuning::poll_budget; budget != 0; --budget) {
+            RingReader::Record record;
+            const RingReader::Peek peek = rx.peek(record);
+            if (peek == RingReader::Peek::empty) [[likely]] {
+                c.pipe_.idle();
+                return count;
+            }
+            if (peek == RingReader::Peek::corrupt || c.state_ >= Connection::State::ended)
+                [[unlikely]] {
+                break;
+            }
+            ++count;
+            if (record.header.kind == static_cast<std::uint8_t>(Kind::data)) [[likely]] {
+                c.pipe_.count_received(record.header.length);
+                sink.on_message(c, record.header.id, record.payload,
+                                std::uint32_t{record.header.length});
+            } else if (!handle(c, record, sink)) {
+                protocol_error(c, sink);
+                return count;
+            }
+            rx.pop(record);
+            c.pipe_.credit_returned();
+        }
+        if (c.state_ >= Connection::State::ended) {
+            return count;
+        }
+        RingReader::Record record;
+        if (rx.peek(record) == RingReader::Peek::corrupt) [[unlikely]] {
+            protocol_error(c, sink);
+        }
+        return count;
+    }
+
+    /// Every record but an inline message. False: the peer broke the protocol.
+    template <class S>
+    [[nodiscard]] bool handle(Connection& c, const RingReader::Record& record, S& sink) {
+        const std::byte* payload = record.payload;
+        std::uint32_t length = record.header.length;
+        std::uint8_t raw = record.header.kind;
+        if ((raw & kind_stamped) != 0) {
+            if (length < sizeof(std::uint64_t)) {
+                return false;
+            }
+            payload += sizeof(std::uint64_t);
+            length -= static_cast<std::uint32_t>(sizeof(std::uint64_t));
+            raw &= static_cast<std::uint8_t>(~kind_stamped);
+            if (raw != static_cast<std::uint8_t>(Kind::data) &&
+                raw != static_cast<std::uint8_t>(Kind::data_bulk)) {
+                return false;
+            }
+        }
+        switch (static_cast<Kind>(raw)) {
+        case Kind::data:
+            break;
+        case Kind::data_bulk:
+            if (length != sizeof(BulkRef)) {
+                return false;
+            }
+            payload = c.pipe_.bulk_payload(payload, length);
+            if (payload == nullptr) {
+                return false;
+            }
+            break;
+        case Kind::pad:
+            return true;
+        case Kind::bulk_attach:
+            // The descriptor was sent before the record; a channel descriptor may lie before it.
+            return read_socket(c, sink) != SocketResult::broken && c.pipe_.has_bulk();
+        default: {
+            const bool fine =
+                c.one_sided_.handle(static_cast<Kind>(raw), payload, length,
+                                    [&](void* token, Errc status) {
+                                        sink.on_complete(c, token, status);
+                                    });
+            if (c.one_sided_.busy()) {
+                c.needs_work();
+            }
+            return fine;
+        }
+        }
+        c.pipe_.count_received(length);
+        sink.on_message(c, record.header.id, payload, length);
+        return true;
+    }
+
+    /// One pass that hands stamped messages out by their time of sending.
+    ///
+    /// A message's stamp is taken before it is published, and `now` before the rings are looked at:
+    /// if B was sent after A had been (B's sender knew), then A's stamp is smaller, and when B, being
+    /// older than `now`, is seen, so is A. What is younger waits for the next pass.
+    template <class S> unsigned poll_in_order(S& sink) {
+        const std::uint64_t now = monotonic_ns();
+        // The rings are read after the clock.
+        std::atomic_thread_fence(std::memory_order_seq_cst);
+        const auto later = [](const Stamped& a, const Stamped& b) { return a.stamp > b.stamp; };
+        unsigned count = 0;
+        arrivals_.clear();
+        for (std::size_t i = 0; i < hot_.size(); ++i) {
+            count += poll_to_stamp(*hot_[i], sink, now);
+        }
+        if (!arrivals_.empty()) {
+            // Who connected before `now` may have sent before it, too.
+            const std::size_t known = hot_.size();
+            for (int events = wait_events(), i = 0; i < events; ++i) {
+                Watch& watch = *event(i);
+                if (watch.kind == Watch::Kind::listener || watch.kind == Watch::Kind::stranger) {
+                    count += handle_event(watch, sink);
+                }
+            }
+            for (std::size_t i = known; i < hot_.size(); ++i) {
+                count += poll_to_stamp(*hot_[i], sink, now);
+            }
+        }
+        std::make_heap(arrivals_.begin(), arrivals_.end(), later);
+        for (unsigned budget = 64; budget != 0 && !arrivals_.empty(); --budget) {
+            std::pop_heap(arrivals_.begin(), arrivals_.end(), later);
+            Connection& c = *arrivals_.back().connection;
+            arrivals_.pop_back();
+            RingReader::Record record;
+            if (c.state_ >= Connection::State::ended ||
+                c.pipe_.rx().peek(record) != RingReader::Peek::record) {
+                continue;
+            }
+            if (!handle(c, record, sink)) {
+                protocol_error(c, sink);
+                continue;
+            }
+            c.pipe_.rx().pop(record);
+            c.pipe_.credit_returned();
+            ++count;
+            const std::size_t before = arrivals_.size();
+            count += poll_to_stamp(c, sink, now);
+            if (arrivals_.size() != before) {
+                std::push_heap(arrivals_.begin(), arrivals_.end(), later);
+            }
+        }
+        return count;
+    }
+
+    /// Handles what carries no stamp; leaves a stamped message at the ring's head, noted in
+    /// arrivals_ if it is older than `now`.
+    template <class S> unsigned poll_to_stamp(Connection& c, S& sink, std::uint64_t now) {
+        unsigned count = 0;
+        RingReader& rx = c.pipe_.rx();
+        // Up to a whole ring: stopping short would let others' younger messages pass this one's.
+        for (unsigned budget = tuning::ring_lines; budget != 0; --budget) {
+            if (c.state_ >= Connection::State::ended) {
+                return count;
+            }
+            RingReader::Record record;
+            const RingReader::Peek peek = rx.peek(record);
+            if (peek == RingReader::Peek::empty) {
+                c.pipe_.idle();
+                return count;
+            }
+            if (peek == RingReader::Peek::record && (record.header.kind & kind_stamped) != 0 &&
+                record.header.length >= sizeof(std::uint64_t)) {
+                std::uint64_t stamp = 0;
+                std::memcpy(&stamp, record.payload, sizeof(stamp));
+                // A stamp from the future is a lie or another time namespace: it gives up its place.
+                constexpr std::uint64_t tolerance_ns = 10'000'000;
+                if (stamp < now || stamp > now + tolerance_ns) {
+                    arrivals_.push_back({std::min(stamp, now), &c});
+                }
+                return count;
+            }
+            if (peek == RingReader::Peek::corrupt || !handle(c, record, sink)) {
+                protocol_error(c, sink);
+                return count;
+            }
+            rx.pop(record);
+            c.pipe_.credit_returned();
+            ++count;
+        }
+        return count;
+    }
+
+    /// Moves on what waits for room or for confirmation.
+    template <class S> unsigned advance(S& sink) {
+        unsigned count = 0;
+        for (std::size_t i = 0; i < working_.size();) {
+            Connection& c = *working_[i];
+            if (c.state_ < Connection::State::ended) {
+                if (c.state_ == Connection::State::connecting) {
+                    count += keep_connecting(c, sink);
+                }
+                count += c.one_sided_.advance(
+                    [&](void* token, Errc status) { sink.on_complete(c, token, status); });
+                send_waiting_packets(c);
+                if (c.pipe_.corrupt()) {
+                    protocol_error(c, sink);
+                }
+            }
+            if (!has_work(c)) {
+                c.working_ = false;
+                if (c.one_way_) {
+                    make_cold(c);
+                }
+                working_[i] = working_.back();
+                working_.pop_back();
+            } else {
+                ++i;
+            }
+        }
+        return count;
+    }
+
+    // ---- slow ----------------------------------------------------------------------------------
+
+    /// Sockets and process descriptors, cold rings, connections to free. `always`: whatever the
+    /// clock says.
+    template <class S> unsigned slow_poll(S& sink, bool always) {
+        if (!always && !slow_poll_due()) {
+            return 0;
+        }
+        unsigned count = 0;
+        int events = 0;
+        do {
+            events = wait_events();
+            for (int i = 0; i < events; ++i) {
+                count += handle_event(*event(i), sink);
+            }
+        } while (events == event_batch);
+        drop_old_strangers();
+        look_for_dead_listeners();
+        for (std::size_t i = 0; i < connections_.size(); ++i) {
+            Connection& c = *connections_[i];
+            if (c.peer_gone_) [[unlikely]] {
+                report_if_drained(c, sink);
+            } else if (!c.hot_ && c.state_ == Connection::State::established &&
+                       c.pipe_.rx().ready()) {
+                count += poll(c, sink);
+            }
+        }
+        free_closed();
+        return count;
+    }
+
+    template <class S> unsigned handle_event(Watch& watch, S& sink) {
+        switch (watch.kind) {
+        case Watch::Kind::listener:
+            accept_strangers(*static_cast<Listener*>(watch.object));
+            return 1;
+        case Watch::Kind::stranger:
+            meet(*static_cast<Stranger*>(watch.object), sink);
+            return 1;
+        case Watch::Kind::socket: {
+            Connection& c = *static_cast<Connection*>(watch.object);
+            if (c.state_ < Connection::State::ended) {
+                switch (read_socket(c, sink)) {
+                case SocketResult::fine:
+                    break;
+                case SocketResult::ended:
+                    finish(c, sink);
+                    break;
+                case SocketResult::broken:
+                    protocol_error(c, sink);
+                    break;
+                }
+            }
+            return 1;
+        }
+        case Watch::Kind::process: {
+            Connection& c = *static_cast<Connection*>(watch.object);
+            if (c.state_ < Connection::State::ended) {
+                (void)read_socket(c, sink);
+                finish(c, sink);
+            }
+            return 1;
+        }
+        }
+        return 0;
+    }
+
+    /// A stranger's hello is here: check it, ask the sink, answer.
+    template <class S> void meet(Stranger& stranger, S& sink) {
+        Introduction intro;
+        if (!read_hello(stranger, intro)) {
+            return;
+        }
+        const wire::Hello& hello = intro.hello;
+        ConnectRequest request;
+        request.peer = {static_cast<Side>(hello.side), hello.function, hello.process_id, intro.pid};
+        request.service = {hello.service, hello.service_length};
+        request.service_function = hello.service_function;
+        request.private_data = {reinterpret_cast<const std::byte*>(hello.private_data),
+                                hello.private_length};
+        Connection& c = *new_connection();
+        const ConnectDecision decision = sink.on_connect_request(c, request);
+        if (decision.code != Errc::ok) {
+            refuse(stranger.socket.get(), decision.code, decision.reply);
+            close_stranger(stranger);
+            discard(c);
+            return;
+        }
+        c.user_ = decision.user;
+        admit(c, stranger, intro, decision.reply);
+    }
+
+    /// Reads everything that is on a connection's socket.
+    template <class S> [[nodiscard]] SocketResult read_socket(Connection& c, S& sink) {
+        for (;;) {
+            wire::Answer buffer{};
+            std::array<UniqueFd, 2> descriptors;
+            std::size_t length = 0;
+            const SocketResult result = next_packet(c, buffer, length, descriptors);
+            if (result != SocketResult::fine || length == 0) {
+                return result;
+            }
+            if (c.state_ == Connection::State::waiting) {
+                const Reason reason = take_answer(c, buffer, length, descriptors);
+                const std::span<const std::byte> reply{
+                    reinterpret_cast<const std::byte*>(buffer.private_data),
+                    std::min<std::size_t>(buffer.private_length, max_private_data)};
+                if (reason == Reason::closed) { // no reason to end: it was accepted
+                    sink.on_connected(c, reply);
+                    continue;
+                }
+                end(c, reason, reply, sink);
+                return SocketResult::fine;
+            }
+            wire::Packet packet{};
+            if (length != sizeof(packet)) {
+                return SocketResult::broken;
+            }
+            std::memcpy(&packet, &buffer, sizeof(packet));
+            if (packet.type == static_cast<std::uint32_t>(wire::Type::channel)) {
+                Channel channel;
+                if (!accept_channel(c, descriptors, channel)) {
+                    return SocketResult::broken;
+                }
+                sink.on_channel(c, packet.value, std::move(channel));
+            } else if (!take_packet(c, packet, descriptors)) {
+                return SocketResult::broken;
+            }
+            if (c.state_ >= Connection::State::ended) {
+                return SocketResult::fine;
+            }
+        }
+    }
+
+    /// The peer is gone: hands out what it left behind, then reports.
+    template <class S> void finish(Connection& c, S& sink) {
+        if (options_.arrival_order) {
+            // What it left takes its place among the others' messages; reported when it is out.
+            unwatch(c.socket_.get());
+            if (c.process_) {
+                unwatch(c.process_.get());
+            }
+            c.peer_gone_ = true;
+            report_if_drained(c, sink);
+            return;
+        }
+        // It can write no more, but a hostile one might only have closed its socket: one lap is all
+        // that an honest one can have left.
+        if (c.state_ == Connection::State::established) {
+            for (std::uint32_t lap = 0; lap < 65536 / tuning::poll_budget; ++lap) {
+                if (c.state_ >= Connection::State::ended || poll(c, sink) == 0) {
+                    break;
+                }
+            }
+        }
+        report_gone(c, sink);
+    }
+
+    template <class S> void report_if_drained(Connection& c, S& sink) {
+        if (c.state_ == Connection::State::established && c.pipe_.rx().ready()) {
+            slow_poll_wanted_ = true;
+            calls_to_clock_ = 1;
+            return;
+        }
+        report_gone(c, sink);
+    }
+
+    template <class S> void report_gone(Connection& c, S& sink) {
+        if (c.state_ >= Connection::State::ended) {
+            return;
+        }
+        const bool refused = c.state_ < Connection::State::established;
+        const bool orderly = !refused && c.pipe_.peer_said_goodbye();
+        if (refused && c.error_text_.empty()) {
+            c.error_text_ = "the peer closed the connection without an answer";
+        }
+        end(c, orderly ? Reason::closed : Reason::peer_died, {}, sink);
+    }
+
+    template <class S> void protocol_error(Connection& c, S& sink) {
+        if (c.error_text_.empty()) {
+            c.error_text_ = "the peer sent what no correct peer sends";
+        }
+        end(c, Reason::protocol_error, {}, sink);
+    }
+
+    /// The one place where connections end.
+    template <class S>
+    void end(Connection& c, Reason reason, std::span<const std::byte> reply, S& sink) {
+        if (c.state_ >= Connection::State::ended) {
+            return;
+        }
+        c.state_ = Connection::State::ended;
+        const Errc code = reason == Reason::closed     ? Errc::not_connected
+                          : reason == Reason::rejected ? Errc::rejected
+                                                       : Errc::connection_reset;
+        shut_down(c, code, reason);
+        c.one_sided_.fail_all(code, [&](void* token, Errc status) {
+            sink.on_complete(c, token, status);
+        });
+        if (c.state_ == Connection::State::ended) {
+            sink.on_disconnected(c, reason, reply);
+        }
+    }
+
+    template <class S> unsigned keep_connecting(Connection& c, S& sink) {
+        const Reason reason = try_connect(c);
+        if (reason != Reason::closed) {
+            end(c, reason, {}, sink);
+            return 1;
+        }
+        return 0;
+    }
+
+    // ---- cold, in port.cpp ---------------------------------------------------------------------
+
+    static constexpr int event_batch = 64;
+
+    [[nodiscard]] Result<Listener*> add_listener(std::string entry);
+    [[nodiscard]] bool watch(int fd, Watch& watch) noexcept;
+    void unwatch(int fd) noexcept;
+    [[nodiscard]] bool slow_poll_due() noexcept;
+    [[nodiscard]] int wait_events() noexcept;
+    [[nodiscard]] Watch* event(int i) noexcept;
+    void accept_strangers(Listener& listener);
+    void close_stranger(Stranger& stranger);
+    void drop_old_strangers();
+    void look_for_dead_listeners();
+    [[nodiscard]] bool read_hello(Stranger& stranger, Introduction& intro);
+    void refuse(int socket, Errc code, std::span<const std::byte> reply);
+    void admit(Connection& c, Stranger& stranger, Introduction& intro,
+               std::span<const std::byte> reply);
+    [[nodiscard]] Connection* new_connection();
+    void discard(Connection& c);
+    void free_closed();
+    [[nodiscard]] Result<Connection*> start_connect(std::string entry, const ServiceName* service,
+                                                    std::span<const std::byte> private_data,
+                                                    void* user);
+    /// Reason::closed: still trying, or through; anything else ends the connection.
+    [[nodiscard]] Reason try_connect(Connection& c);
+    [[nodiscard]] Reason take_answer(Connection& c, const wire::Answer& answer, std::size_t length,
+                                     std::array<UniqueFd, 2>& descriptors);
+    [[nodiscard]] SocketResult next_packet(Connection& c, wire::Answer& buffer, std::size_t& length,
+                                           std::array<UniqueFd, 2>& descriptors);
+    [[nodiscard]] bool take_packet(Connection& c, const wire::Packet& packet,
+                                   std::array<UniqueFd, 2>& descriptors);
+    [[nodiscard]] bool accept_channel(Connection& c, std::array<UniqueFd, 2>& descriptors,
+                                      Channel& channel);
+    void send_waiting_packets(Connection& c);
+    [[nodiscard]] bool answer_map_request(Connection& c, std::uint64_t region);
+    void shut_down(Connection& c, Errc code, Reason reason);
+    void make_hot(Connection& c);
+    void make_cold(Connection& c);
+    [[nodiscard]] static bool has_work(const Connection& c) noexcept;
+
+    // Touched by every progress call.
+    PortOptions options_;
+    std::vector<Connection*> hot_;
+    std::vector<Connection*> working_;
+    unsigned calls_to_clock_ = 1;
+
+    struct Stamped {
+        std::uint64_t stamp;
+        Connection* connection;
+    };
+    std::vector<Stamped> arrivals_;
+
+    Device device_;
+    std::shared_ptr<ProcessCounters> counters_;
+    PortAddress address_{};
+    UniqueFd epoll_;
+    UniqueFd process_; ///< our own pidfd, for our peers
+    bool membarrier_ = false;
+    bool slow_poll_wanted_ = false; ///< arm() saw something
+    std::uint64_t last_slow_poll_ns_ = 0;
+    std::uint64_t last_owner_check_ns_ = 0;
+    unsigned unanswered_ = 0; ///< connections that wait for their answer
+    std::vector<std::unique_ptr<Connection>> connections_;
+    std::vector<std::unique_ptr<Connection>> closed_;
+    std::vector<std::unique_ptr<Stranger>> strangers_;
+    std::vector<std::unique_ptr<Listener>> listeners_;
+    std::vector<std::byte> events_; ///< epoll_event[event_batch]
+};
+
+/// The soft link, as a template argument for the layers above.
+struct Link {
+    using Port = soft::Port;
+    using Connection = soft::Connection;
+    using Channel = soft::Channel;
+};
+
+} // namespace comch::link::soft
