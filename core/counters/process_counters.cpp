@@ -58,9 +58,16 @@ bool process_lives(const Domain& domain, const std::string& suffix) {
     const std::string entry = std::string(alive_prefix) + suffix;
     const UniqueFd fd(::openat(domain.directory_fd(), entry.c_str(),
                                O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-    return fd && !try_lock(fd.get());
+    // Asks only: taking the lock, even for a moment, could collide with its owner taking it.
+    struct flock lock{};
+    lock.l_type = F_WRLCK;
+    lock.l_whence = SEEK_SET;
+    return fd && ::fcntl(fd.get(), F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
+namespace {
+
+/// Removes what dead processes left in the domain's directory. Under the domain's lock.
 void collect_dead_processes(const Domain& domain) {
     const auto alive = domain.list_entries(alive_prefix);
     if (!alive) {
@@ -76,9 +83,8 @@ void collect_dead_processes(const Domain& domain) {
     if (dead.empty()) {
         return;
     }
-    const auto lock = domain.lock();
     const auto entries = domain.list_entries("");
-    if (!lock || !entries) {
+    if (!entries) {
         return;
     }
     for (const std::string& owner : dead) {
@@ -92,6 +98,8 @@ void collect_dead_processes(const Domain& domain) {
         }
     }
 }
+
+} // namespace
 
 Result<std::shared_ptr<ProcessCounters>>
 ProcessCounters::open(const std::shared_ptr<Domain>& domain) {
@@ -112,6 +120,7 @@ ProcessCounters::open(const std::shared_ptr<Domain>& domain) {
     if (!domain_lock) {
         return tl::unexpected(domain_lock.error());
     }
+    collect_dead_processes(*domain);
     (void)domain->remove_entry(alive_name);
     (void)domain->remove_entry(name);
     UniqueFd alive(::openat(domain->directory_fd(), alive_name.c_str(), flags, 0600));

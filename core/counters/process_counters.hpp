@@ -3,8 +3,8 @@
 //
 // Files in the domain's directory carry their owner's process id in their names. A process holds a
 // POSIX record lock on `alive.<process id>`: it ends with the process, however that ends, and a
-// forked child does not inherit it. Whoever opens a port collects the files of processes whose lock
-// is gone.
+// forked child does not inherit it. Whoever opens the domain for use next collects the files of
+// processes whose lock is gone.
 #pragma once
 
 #include <memory>
@@ -53,8 +53,5 @@ private:
 
 /// Does the process with this suffix hold its lock in the domain? (Our own always does.)
 [[nodiscard]] bool process_lives(const Domain& domain, const std::string& suffix);
-
-/// Removes what dead processes left in the domain's directory.
-void collect_dead_processes(const Domain& domain);
 
 } // namespace comch

@@ -104,6 +104,13 @@ struct Completion {
     Errc status = Errc::ok;
 };
 
+struct Wire;
+
+struct PendingChannel {
+    std::uint64_t tag = 0;
+    std::shared_ptr<Wire> wire;
+};
+
 /// What both ends of a connection or channel share.
 struct Wire {
     Lane lane[2];
@@ -113,13 +120,11 @@ struct Wire {
     std::optional<Reason> forced[2];  ///< that end is told that the connection ended so
     std::deque<Completion> completions[2];
     std::vector<void*> outstanding[2]; ///< tokens of operations not completed yet
+    Connection* connection[2] = {nullptr, nullptr}; ///< null: a channel, or that end closed
     std::weak_ptr<Wire> parent;       ///< of a channel: its connection
+    unsigned parent_end = 0;          ///< which end of `parent` the channel's end 0 belongs to
     std::vector<std::weak_ptr<Wire>> children;
-};
-
-struct PendingChannel {
-    std::uint64_t tag = 0;
-    std::shared_ptr<Wire> wire;
+    std::deque<PendingChannel> early_channels; ///< opened before the peer has seen the request
 };
 
 struct Request {
@@ -128,8 +133,6 @@ struct Request {
     std::string service;
     FunctionId function = 0;
     std::vector<std::byte> data;
-    bool refuse = false; ///< scripted
-    Reason refuse_reason = Reason::rejected;
 };
 
 struct NetworkState;
@@ -268,7 +271,7 @@ public:
     [[nodiscard]] void* user() const noexcept { return user_; }
     void set_user(void* user) noexcept { user_ = user; }
     [[nodiscard]] const PeerInfo& peer() const noexcept { return peer_; }
-    [[nodiscard]] bool established() const noexcept { return stage_ == Stage::established; }
+    [[nodiscard]] bool established() const;
 
     Errc send_ordered(std::uint8_t id, std::span<const std::byte> message);
 
@@ -292,18 +295,20 @@ private:
                unsigned end, void* user)
         : Sender(std::move(network), std::move(wire), end), user_(user) {}
 
-    Errc operate(detail::Operation operation, std::span<const std::byte> bytes,
-                 const RemoteRegion& region);
+    Errc operate(detail::Operation operation, std::span<const std::byte> bytes);
+    [[nodiscard]] detail::Lane& outgoing() const { return wire_->lane[end_]; }
+    [[nodiscard]] detail::Lane& incoming() const { return wire_->lane[1 - end_]; }
+    /// Why it ended, or nothing while it lives.
+    [[nodiscard]] std::optional<Reason> ended() const;
 
     void* user_ = nullptr;
     PeerInfo peer_;
-    Stage stage_ = Stage::connecting;
-    bool closing_ = false;
     // Guarded by the network's mutex:
     std::optional<std::vector<std::byte>> accepted_; ///< the answer, not handed out yet
     std::optional<Reason> refused_;
     std::vector<std::byte> refusal_;
     std::deque<detail::PendingChannel> channels_;
+    Stage stage_ = Stage::connecting;
 };
 
 class Port {
@@ -363,9 +368,15 @@ private:
 
     [[nodiscard]] unsigned budget() const noexcept;
     [[nodiscard]] bool next(Event& event);
+    [[nodiscard]] bool next_message(Event& event);
+    [[nodiscard]] bool next_end(Event& event);
+    [[nodiscard]] bool anything() const;
+    void serve(Connection& connection);
     void decide(Event& event, const ConnectDecision& decision);
     void confirm(Connection& connection);
-    [[nodiscard]] bool is_open(const Connection* connection) const noexcept;
+    [[nodiscard]] Result<Connection*> start_connect(Port* target, detail::Request request,
+                                                    std::string_view what, void* user);
+    void bury(Connection& connection);
 
     template <class S> void deliver(S& sink, Event& event) {
         static_assert(Sink<S, Connection, Channel>);

@@ -118,7 +118,6 @@ Result<std::unique_ptr<Port>> Port::open(const Device& device, PortOptions optio
     }
     port->membarrier_ = membarrier_register();
     port->address_ = make_port_address(process_id(), next_number());
-    collect_dead_processes(*device.domain());
     if (auto listener = port->add_listener(port_entry(port->address_)); !listener) {
         return tl::unexpected(listener.error());
     }
