@@ -1,0 +1,1131 @@
+// What every link kind must do: a typed test suite, to be instantiated beside each kind.
+//
+//     struct SoftTraits { ... };
+//     INSTANTIATE_TYPED_TEST_SUITE_P(Soft, LinkContract, SoftTraits);
+//
+// A Traits class is default-constructed for each test and needs:
+//
+//     using Link = ...;
+//     // a port on the DPU, or on the host function number `function` (0 and 1 must exist)
+//     std::unique_ptr<Port> open(Side side, unsigned function = 0, const PortOptions& = {});
+//     FunctionId function(unsigned number);              // the id of that host function
+//     // Something with a port on host function 0 that can be killed. `body` is run once with that
+//     // port, wherever it lives (another process, perhaps), and must not wait for anybody; after
+//     // that the port is progressed with a sink that accepts everything, until kill().
+//     using Victim = ...;                                 // void kill(); void step();
+//     std::unique_ptr<Victim> start_victim(std::function<void(Port&)> body);
+//
+// kill() returns when the victim is dead. step() gives a victim that lives in this process the
+// chance to progress; for others it does nothing.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include "core/link/link.hpp"
+#include "core/memory/region_table.hpp"
+#include "core/memory/remote_region.hpp"
+
+namespace comch::link::contract {
+
+inline std::vector<std::byte> bytes_of(std::string_view text) {
+    std::vector<std::byte> bytes(text.size());
+    std::transform(text.begin(), text.end(), bytes.begin(),
+                   [](char c) { return static_cast<std::byte>(c); });
+    return bytes;
+}
+
+inline std::string text_of(std::span<const std::byte> bytes) {
+    std::string text(bytes.size(), '\0');
+    std::transform(bytes.begin(), bytes.end(), text.begin(),
+                   [](std::byte b) { return static_cast<char>(b); });
+    return text;
+}
+
+/// Bytes that tell a wrong length, order or place.
+inline std::vector<std::byte> pattern(std::size_t length, std::uint32_t seed) {
+    std::vector<std::byte> bytes(length);
+    std::uint32_t state = seed * 2654435761u + 12345u;
+    for (std::byte& b : bytes) {
+        state = state * 1664525u + 1013904223u;
+        b = static_cast<std::byte>(state >> 24);
+    }
+    return bytes;
+}
+
+/// Remembers everything it is told.
+template <class Link> struct Recorder {
+    using Connection = typename Link::Connection;
+    using Channel = typename Link::Channel;
+
+    struct Message {
+        Connection* connection;
+        std::uint8_t id;
+        std::vector<std::byte> bytes;
+    };
+    struct End {
+        Connection* connection;
+        Reason reason;
+        std::string data;
+        std::size_t messages_before;    ///< messages handed out until then
+        std::size_t completions_before;
+    };
+    struct Request {
+        Connection* connection;
+        PeerInfo peer;
+        std::string service;
+        FunctionId function;
+        std::string data;
+    };
+    struct Completion {
+        void* token;
+        Errc status;
+    };
+
+    ConnectDecision on_connect_request(Connection& connection, const ConnectRequest& request) {
+        requests.push_back({&connection, request.peer, std::string(request.service),
+                            request.service_function, text_of(request.private_data)});
+        reply_bytes = bytes_of(reply);
+        return {.code = decision, .user = accepted_user, .reply = reply_bytes};
+    }
+    void on_connected(Connection& connection, std::span<const std::byte> data) {
+        connected.emplace_back(&connection, text_of(data));
+    }
+    void on_disconnected(Connection& connection, Reason reason, std::span<const std::byte> data) {
+        ends.push_back({&connection, reason, text_of(data), messages.size(), completions.size()});
+    }
+    void on_message(Connection& connection, std::uint8_t id, const std::byte* data,
+                    std::uint32_t length) {
+        messages.push_back({&connection, id, {data, data + length}});
+        if (on_message_hook) {
+            on_message_hook(connection);
+        }
+    }
+    void on_complete(Connection&, void* token, Errc status) {
+        completions.push_back({token, status});
+    }
+    void on_channel(Connection& connection, std::uint64_t tag, Channel&& channel) {
+        channels.emplace_back(tag, std::move(channel));
+        channel_connection = &connection;
+    }
+
+    Errc decision = Errc::ok;
+    void* accepted_user = nullptr;
+    std::string reply;
+    std::vector<std::byte> reply_bytes;
+    std::function<void(Connection&)> on_message_hook;
+
+    std::vector<Request> requests;
+    std::vector<std::pair<Connection*, std::string>> connected;
+    std::vector<End> ends;
+    std::vector<Message> messages;
+    std::vector<Completion> completions;
+    std::vector<std::pair<std::uint64_t, Channel>> channels;
+    Connection* channel_connection = nullptr;
+};
+
+inline constexpr auto patience = std::chrono::seconds(20); ///< far more than anything takes
+
+template <class Traits> class LinkContract : public ::testing::Test {
+protected:
+    using Link = typename Traits::Link;
+    using Port = typename Link::Port;
+    using Connection = typename Link::Connection;
+    using Channel = typename Link::Channel;
+
+    /// A port and what it was told.
+    struct End {
+        std::unique_ptr<Port> port;
+        Recorder<Link> seen;
+        unsigned progress() { return port->progress(seen); }
+    };
+
+    End open(Side side, unsigned function = 0, const PortOptions& options = {.face = "test"}) {
+        return End{traits.open(side, function, options), {}};
+    }
+
+    /// Progresses all the ends until `done`; a failure after `patience`.
+    template <class Done, class... Ends> ::testing::AssertionResult until(Done done, Ends&... ends) {
+        const auto deadline = std::chrono::steady_clock::now() + patience;
+        while (!done()) {
+            if (((ends.progress()) + ... + 0u) == 0) {
+                std::this_thread::yield();
+                if (std::chrono::steady_clock::now() > deadline) {
+                    return ::testing::AssertionFailure() << "nothing happens any more";
+                }
+            }
+        }
+        return ::testing::AssertionSuccess();
+    }
+
+    /// Progresses until nothing has moved for a while: for what must not happen.
+    template <class... Ends> void settle(Ends&... ends) {
+        const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
+        while (std::chrono::steady_clock::now() < deadline) {
+            ((void)ends.progress(), ...);
+        }
+    }
+
+    struct Pair {
+        Connection* initiator;
+        Connection* acceptor;
+    };
+    /// Connects by address.
+    Pair connect(End& from, End& to) {
+        Pair pair{};
+        Result<Connection*> started = from.port->connect(to.port->address(), {}, nullptr);
+        EXPECT_TRUE(started.has_value());
+        const std::size_t before = to.seen.requests.size();
+        const std::size_t connected = from.seen.connected.size();
+        EXPECT_TRUE(until([&] { return from.seen.connected.size() > connected; }, from, to));
+        if (to.seen.requests.size() > before) {
+            pair = {*started, to.seen.requests.back().connection};
+        }
+        return pair;
+    }
+
+    /// Sends although the answer may be `again`; the ends are progressed meanwhile.
+    template <class Sender, class... Ends>
+    void send(Sender& sender, std::uint8_t id, std::span<const std::byte> message, Ends&... ends) {
+        const std::uint32_t max_inline = limits_.max_inline;
+        const auto length = static_cast<std::uint32_t>(message.size());
+        Errc result = Errc::again;
+        EXPECT_TRUE(until(
+            [&] {
+                if (length <= max_inline) {
+                    result = sender.send(id, message);
+                } else {
+                    const std::int64_t packed = sender.send_packed(id, length, [&](std::byte* to) {
+                        std::memcpy(to, message.data(), message.size());
+                        return length;
+                    });
+                    result = packed >= 0 ? Errc::ok : static_cast<Errc>(-packed);
+                    EXPECT_TRUE(packed < 0 || packed == length);
+                }
+                return result != Errc::again;
+            },
+            ends...));
+        EXPECT_EQ(result, Errc::ok);
+    }
+
+    void SetUp() override {
+        auto port = traits.open(Side::host, 0, {.face = "test"});
+        ASSERT_NE(port, nullptr);
+        limits_ = port->limits();
+    }
+
+    static bool sleep_on(int fd) {
+        pollfd entry{.fd = fd, .events = POLLIN, .revents = 0};
+        const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(patience).count();
+        return ::poll(&entry, 1, static_cast<int>(ms)) == 1;
+    }
+    static bool readable(int fd) {
+        pollfd entry{.fd = fd, .events = POLLIN, .revents = 0};
+        return ::poll(&entry, 1, 0) == 1;
+    }
+
+    Traits traits;
+    Limits limits_{};
+};
+
+TYPED_TEST_SUITE_P(LinkContract);
+
+// ---- connecting ----------------------------------------------------------------------------------
+
+TYPED_TEST_P(LinkContract, ConnectsByAddress) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    int initiator_user = 0;
+    int acceptor_user = 0;
+    dpu.seen.accepted_user = &acceptor_user;
+    dpu.seen.reply = "welcome";
+    const auto hello = bytes_of("hello");
+    const auto started = host.port->connect(dpu.port->address(), hello, &initiator_user);
+    ASSERT_TRUE(started.has_value()) << started.error().message;
+    ASSERT_TRUE(this->until([&] { return !host.seen.connected.empty(); }, host, dpu));
+    ASSERT_EQ(dpu.seen.requests.size(), 1u);
+    const auto& request = dpu.seen.requests[0];
+    EXPECT_EQ(request.data, "hello");
+    EXPECT_EQ(request.service, "");
+    EXPECT_EQ(request.peer.side, Side::host);
+    EXPECT_EQ(request.peer.function, this->traits.function(0));
+    EXPECT_NE(request.peer.process_id, 0u);
+    EXPECT_EQ(host.seen.connected[0], std::make_pair(*started, std::string("welcome")));
+    EXPECT_EQ((*started)->user(), &initiator_user);
+    EXPECT_EQ(request.connection->user(), &acceptor_user);
+    EXPECT_TRUE((*started)->established());
+    EXPECT_TRUE(request.connection->established());
+    EXPECT_EQ((*started)->peer().side, Side::dpu);
+    EXPECT_NE((*started)->peer().process_id, 0u);
+    EXPECT_EQ((*started)->check(), Errc::ok);
+}
+
+TYPED_TEST_P(LinkContract, ConnectsByServiceName) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    const ServiceName name{this->traits.function(0), "a service"};
+    ASSERT_TRUE(dpu.port->listen(name).has_value());
+    const auto started = host.port->connect(name, {}, nullptr);
+    ASSERT_TRUE(started.has_value()) << started.error().message;
+    ASSERT_TRUE(this->until([&] { return !host.seen.connected.empty(); }, host, dpu));
+    ASSERT_EQ(dpu.seen.requests.size(), 1u);
+    EXPECT_EQ(dpu.seen.requests[0].service, "a service");
+    EXPECT_EQ(dpu.seen.requests[0].function, name.function);
+}
+
+TYPED_TEST_P(LinkContract, AServiceNameIsUniquePerFunction) {
+    auto one = this->open(Side::dpu);
+    auto two = this->open(Side::dpu);
+    const ServiceName name{this->traits.function(0), "name"};
+    ASSERT_TRUE(one.port->listen(name).has_value());
+    const auto again = two.port->listen(name);
+    ASSERT_FALSE(again.has_value());
+    EXPECT_EQ(again.error().code, Errc::in_use);
+    EXPECT_FALSE(one.port->listen(name).has_value());
+    EXPECT_TRUE(two.port->listen({this->traits.function(1), "name"}).has_value());
+    EXPECT_TRUE(two.port->listen({this->traits.function(0), "Name"}).has_value());
+    one.port->unlisten(name);
+    EXPECT_TRUE(two.port->listen(name).has_value());
+}
+
+TYPED_TEST_P(LinkContract, AClosedPortsNameIsFree) {
+    const ServiceName name{this->traits.function(0), "name"};
+    {
+        auto one = this->open(Side::dpu);
+        ASSERT_TRUE(one.port->listen(name).has_value());
+    }
+    auto two = this->open(Side::dpu);
+    EXPECT_TRUE(two.port->listen(name).has_value());
+}
+
+TYPED_TEST_P(LinkContract, NobodyThereIsNotFound) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    const ServiceName name{this->traits.function(0), "name"};
+    ASSERT_TRUE(dpu.port->listen(name).has_value());
+    dpu.port->unlisten(name);
+    for (const ServiceName& wrong :
+         {name, ServiceName{name.function, "nam"}, ServiceName{name.function, "name2"},
+          ServiceName{this->traits.function(1), "name"}}) {
+        host.seen.ends.clear();
+        const auto started = host.port->connect(wrong, {}, nullptr);
+        if (!started.has_value()) {
+            EXPECT_EQ(started.error().code, Errc::not_found);
+            continue;
+        }
+        ASSERT_TRUE(this->until([&] { return !host.seen.ends.empty(); }, host, dpu));
+        EXPECT_EQ(host.seen.ends[0].reason, Reason::not_found);
+        host.port->close(*started);
+    }
+    EXPECT_TRUE(dpu.seen.requests.empty());
+    EXPECT_TRUE(host.seen.connected.empty());
+}
+
+TYPED_TEST_P(LinkContract, ARefusalSaysWhy) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    dpu.seen.decision = Errc::no_memory;
+    dpu.seen.reply = "too many";
+    const auto started = host.port->connect(dpu.port->address(), {}, nullptr);
+    ASSERT_TRUE(started.has_value());
+    EXPECT_EQ((*started)->send(1, bytes_of("goes nowhere")), Errc::ok);
+    ASSERT_TRUE(this->until([&] { return !host.seen.ends.empty(); }, host, dpu));
+    EXPECT_EQ(host.seen.ends[0].reason, Reason::rejected);
+    EXPECT_EQ(host.seen.ends[0].data, "too many");
+    EXPECT_TRUE(host.seen.connected.empty());
+    host.port->close(*started);
+    this->settle(host, dpu);
+    EXPECT_EQ(host.seen.ends.size(), 1u);
+    EXPECT_TRUE(dpu.seen.messages.empty());
+    EXPECT_TRUE(dpu.seen.ends.empty());
+}
+
+TYPED_TEST_P(LinkContract, EarlySendsArriveInOrder) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    const auto started = host.port->connect(dpu.port->address(), {}, nullptr);
+    ASSERT_TRUE(started.has_value());
+    for (std::uint8_t i = 0; i < 10; ++i) {
+        EXPECT_EQ((*started)->send(i, pattern(i * 10u, i)), Errc::ok);
+    }
+    ASSERT_TRUE(this->until([&] { return dpu.seen.messages.size() == 10; }, host, dpu));
+    for (std::uint8_t i = 0; i < 10; ++i) {
+        EXPECT_EQ(dpu.seen.messages[i].id, i);
+        EXPECT_EQ(dpu.seen.messages[i].bytes, pattern(i * 10u, i));
+    }
+}
+
+TYPED_TEST_P(LinkContract, APortConnectsToItself) {
+    auto port = this->open(Side::host);
+    const auto pair = this->connect(port, port);
+    ASSERT_NE(pair.acceptor, nullptr);
+    ASSERT_NE(pair.acceptor, pair.initiator);
+    EXPECT_EQ(pair.initiator->send(1, bytes_of("to")), Errc::ok);
+    EXPECT_EQ(pair.acceptor->send(2, bytes_of("fro")), Errc::ok);
+    ASSERT_TRUE(this->until([&] { return port.seen.messages.size() == 2; }, port));
+}
+
+// ---- messages ------------------------------------------------------------------------------------
+
+TYPED_TEST_P(LinkContract, MessagesOfAllSizesArriveWholeAndInOrder) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    const auto pair = this->connect(host, dpu);
+    ASSERT_NE(pair.acceptor, nullptr);
+    std::vector<std::uint32_t> sizes{0, 1, 7, 8, 9, 47, 48, 49, 55, 56, 57, 63, 64, 65, 120, 121};
+    for (std::uint32_t size = 128; size <= this->limits_.max_message; size *= 2) {
+        sizes.insert(sizes.end(), {size - 1, size, size + 1});
+    }
+    sizes.insert(sizes.end(), {this->limits_.max_inline - 1, this->limits_.max_inline,
+                               this->limits_.max_inline + 1, this->limits_.max_message - 1,
+                               this->limits_.max_message});
+    std::erase_if(sizes, [&](std::uint32_t size) { return size > this->limits_.max_message; });
+    for (unsigned round = 0; round < 20; ++round) {
+        host.seen.messages.clear();
+        dpu.seen.messages.clear();
+        for (std::size_t i = 0; i < sizes.size(); ++i) {
+            const auto seed = static_cast<std::uint32_t>(i + round);
+            const auto id = static_cast<std::uint8_t>(i);
+            this->send(*pair.initiator, id, pattern(sizes[i], seed), host, dpu);
+            this->send(*pair.acceptor, id, pattern(sizes[i], seed + 1), host, dpu);
+        }
+        ASSERT_TRUE(this->until(
+            [&] {
+                return dpu.seen.messages.size() == sizes.size() &&
+                       host.seen.messages.size() == sizes.size();
+            },
+            host, dpu));
+        for (std::size_t i = 0; i < sizes.size(); ++i) {
+            const auto seed = static_cast<std::uint32_t>(i + round);
+            ASSERT_EQ(dpu.seen.messages[i].id, static_cast<std::uint8_t>(i));
+            ASSERT_EQ(dpu.seen.messages[i].bytes, pattern(sizes[i], seed)) << sizes[i];
+            ASSERT_EQ(host.seen.messages[i].bytes, pattern(sizes[i], seed + 1)) << sizes[i];
+        }
+    }
+}
+
+TYPED_TEST_P(LinkContract, PackedMessagesMayTurnOutShorter) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    const auto pair = this->connect(host, dpu);
+    const std::uint32_t max = this->limits_.max_message;
+    const auto message = pattern(max / 3, 7);
+    const auto length = static_cast<std::uint32_t>(message.size());
+    EXPECT_EQ(pair.initiator->send_packed(9, max,
+                                          [&](std::byte* to) {
+                                              std::memcpy(to, message.data(), message.size());
+                                              return length;
+                                          }),
+              length);
+    EXPECT_EQ(pair.initiator->send_packed(10, max, [](std::byte*) { return 0u; }), 0);
+    ASSERT_TRUE(this->until([&] { return dpu.seen.messages.size() == 2; }, host, dpu));
+    EXPECT_EQ(dpu.seen.messages[0].bytes, message);
+    EXPECT_TRUE(dpu.seen.messages[1].bytes.empty());
+}
+
+TYPED_TEST_P(LinkContract, TooLongIsRefused) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    const auto pair = this->connect(host, dpu);
+    const std::vector<std::byte> longer(this->limits_.max_message + 1);
+    EXPECT_EQ(pair.initiator->send(1, {longer.data(), this->limits_.max_inline + 1}),
+              Errc::too_big);
+    EXPECT_EQ(pair.initiator->send_ordered(1, longer), Errc::too_big);
+    EXPECT_EQ(pair.initiator->sent(), 0u);
+}
+
+TYPED_TEST_P(LinkContract, AFullConnectionSaysAgainAndLosesNothing) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    const auto pair = this->connect(host, dpu);
+    for (const std::uint32_t size : {8u, this->limits_.max_inline}) {
+        dpu.seen.messages.clear();
+        std::uint64_t sent = 0;
+        while (pair.initiator->send(1, pattern(size, static_cast<std::uint32_t>(sent))) ==
+               Errc::ok) {
+            ASSERT_LT(++sent, 10'000'000u);
+        }
+        EXPECT_GE(sent, 2u);
+        EXPECT_EQ(pair.initiator->send(1, pattern(size, 0)), Errc::again);
+        ASSERT_TRUE(this->until([&] { return dpu.seen.messages.size() == sent; }, dpu));
+        EXPECT_EQ(pair.initiator->send(1, pattern(size, static_cast<std::uint32_t>(sent))),
+                  Errc::ok);
+        ASSERT_TRUE(this->until([&] { return dpu.seen.messages.size() == sent + 1; }, dpu));
+        for (std::uint64_t i = 0; i <= sent; ++i) {
+            ASSERT_EQ(dpu.seen.messages[i].bytes, pattern(size, static_cast<std::uint32_t>(i)));
+        }
+    }
+}
+
+TYPED_TEST_P(LinkContract, ConfirmedFollowsSent) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    const auto pair = this->connect(host, dpu);
+    EXPECT_EQ(pair.initiator->sent(), 0u);
+    for (std::uint64_t i = 1; i <= 3; ++i) {
+        ASSERT_EQ(pair.initiator->send(1, bytes_of("m")), Errc::ok);
+        EXPECT_EQ(pair.initiator->sent(), i);
+    }
+    ASSERT_EQ(pair.initiator->send_ordered(1, bytes_of("m")), Errc::ok);
+    EXPECT_EQ(pair.initiator->sent(), 4u);
+    EXPECT_EQ(pair.initiator->confirmed(), 0u) << "nobody has taken anything out";
+    ASSERT_TRUE(this->until([&] { return dpu.seen.messages.size() == 4; }, dpu));
+    ASSERT_TRUE(this->until([&] { return pair.initiator->confirmed() == 4; }, dpu, host));
+}
+
+TYPED_TEST_P(LinkContract, ArrivalOrderHoldsOverAllConnections) {
+    auto dpu = this->open(Side::dpu, 0, {.face = "test", .arrival_order = true});
+    std::vector<std::unique_ptr<typename LinkContract<TypeParam>::End>> hosts;
+    std::vector<typename TypeParam::Link::Connection*> connections;
+    for (unsigned i = 0; i < 3; ++i) {
+        hosts.push_back(std::make_unique<typename LinkContract<TypeParam>::End>(
+            this->open(Side::host, i % 2)));
+        connections.push_back(this->connect(*hosts.back(), dpu).initiator);
+    }
+    std::vector<std::uint8_t> order;
+    std::uint32_t state = 1;
+    for (unsigned i = 0; i < 60; ++i) {
+        state = state * 1664525u + 1013904223u;
+        const auto from = static_cast<std::uint8_t>((state >> 24) % 3);
+        order.push_back(from);
+        ASSERT_EQ(connections[from]->send_ordered(from, pattern((state >> 16) % 200, i)), Errc::ok);
+    }
+    ASSERT_TRUE(this->until([&] { return dpu.seen.messages.size() == order.size(); }, dpu));
+    for (std::size_t i = 0; i < order.size(); ++i) {
+        EXPECT_EQ(dpu.seen.messages[i].id, order[i]) << "message " << i;
+    }
+}
+
+// ---- the end -------------------------------------------------------------------------------------
+
+TYPED_TEST_P(LinkContract, WhatWasSentBeforeACloseArrives) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    const auto pair = this->connect(host, dpu);
+    for (std::uint8_t i = 0; i < 20; ++i) {
+        ASSERT_EQ(pair.initiator->send(i, pattern(100, i)), Errc::ok);
+    }
+    host.port->close(pair.initiator);
+    ASSERT_TRUE(this->until([&] { return !dpu.seen.ends.empty(); }, dpu, host));
+    EXPECT_EQ(dpu.seen.ends[0].reason, Reason::closed);
+    EXPECT_EQ(dpu.seen.ends[0].connection, pair.acceptor);
+    ASSERT_EQ(dpu.seen.messages.size(), 20u);
+    EXPECT_EQ(dpu.seen.ends[0].messages_before, 20u);
+    this->settle(dpu, host);
+    EXPECT_EQ(dpu.seen.ends.size(), 1u);
+    EXPECT_TRUE(host.seen.ends.empty()) << "the closer is told nothing";
+    EXPECT_NE(pair.acceptor->send(1, bytes_of("too late")), Errc::ok);
+    EXPECT_NE(pair.acceptor->send(1, bytes_of("too late")), Errc::again);
+    dpu.port->close(pair.acceptor);
+}
+
+TYPED_TEST_P(LinkContract, WhatWasSentBeforeAPortWentAwayArrives) {
+    auto dpu = this->open(Side::dpu);
+    {
+        auto host = this->open(Side::host);
+        const auto pair = this->connect(host, dpu);
+        ASSERT_EQ(pair.initiator->send(1, bytes_of("last words")), Errc::ok);
+    }
+    ASSERT_TRUE(this->until([&] { return !dpu.seen.ends.empty(); }, dpu));
+    EXPECT_EQ(dpu.seen.ends[0].reason, Reason::closed);
+    EXPECT_EQ(dpu.seen.ends[0].messages_before, 1u);
+}
+
+TYPED_TEST_P(LinkContract, TheAcceptorMayCloseToo) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    const auto pair = this->connect(host, dpu);
+    ASSERT_EQ(pair.acceptor->send(1, bytes_of("bye")), Errc::ok);
+    dpu.port->close(pair.acceptor);
+    ASSERT_TRUE(this->until([&] { return !host.seen.ends.empty(); }, host));
+    EXPECT_EQ(host.seen.ends[0].reason, Reason::closed);
+    EXPECT_EQ(host.seen.ends[0].messages_before, 1u);
+}
+
+TYPED_TEST_P(LinkContract, ASinkMayCloseTheConnectionAtHand) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    const auto pair = this->connect(host, dpu);
+    dpu.seen.on_message_hook = [&](auto& connection) {
+        EXPECT_EQ(connection.send(2, bytes_of("reply")), Errc::ok);
+        dpu.port->close(&connection);
+        dpu.seen.on_message_hook = nullptr;
+    };
+    for (unsigned i = 0; i < 5; ++i) {
+        ASSERT_EQ(pair.initiator->send(1, bytes_of("message")), Errc::ok);
+    }
+    ASSERT_TRUE(this->until([&] { return !host.seen.ends.empty(); }, host, dpu));
+    EXPECT_EQ(host.seen.ends[0].reason, Reason::closed);
+    ASSERT_EQ(host.seen.messages.size(), 1u);
+    EXPECT_EQ(text_of(host.seen.messages[0].bytes), "reply");
+    this->settle(dpu, host);
+    EXPECT_EQ(dpu.seen.messages.size(), 1u) << "nothing is reported of a closed connection";
+    EXPECT_TRUE(dpu.seen.ends.empty());
+}
+
+TYPED_TEST_P(LinkContract, ADeathIsReportedOnceAndAfterWhatCameBefore) {
+    auto dpu = this->open(Side::dpu);
+    const PortAddress address = dpu.port->address();
+    auto victim = this->traits.start_victim([&](typename TypeParam::Link::Port& port) {
+        const auto started = port.connect(address, {}, nullptr);
+        if (started.has_value()) {
+            (void)(*started)->send(7, bytes_of("one"));
+            (void)(*started)->send(8, bytes_of("two"));
+        }
+    });
+    ASSERT_TRUE(this->until(
+        [&] {
+            victim->step();
+            return dpu.seen.messages.size() == 2;
+        },
+        dpu));
+    auto* const connection = dpu.seen.requests[0].connection;
+    std::vector<std::byte> memory(64);
+    const auto key = RegionTable::instance().add(
+        {.base = memory.data(), .length = memory.size(), .access = access_remote_all});
+    ASSERT_TRUE(key.has_value());
+    RemoteRegion region(*key);
+    int token = 0;
+    // The victim is not progressed here, or does not know the region: either way an answer comes
+    // at the latest with its death.
+    const Errc flushed = connection->flush(&token);
+    victim->kill();
+    ASSERT_TRUE(this->until([&] { return !dpu.seen.ends.empty(); }, dpu));
+    EXPECT_EQ(dpu.seen.ends[0].reason, Reason::peer_died);
+    if (flushed == Errc::in_progress) {
+        ASSERT_EQ(dpu.seen.completions.size(), 1u);
+        EXPECT_EQ(dpu.seen.ends[0].completions_before, 1u);
+    }
+    EXPECT_EQ(connection->check(), Errc::connection_reset);
+    EXPECT_EQ(connection->send(1, bytes_of("x")), Errc::connection_reset);
+    this->settle(dpu);
+    EXPECT_EQ(dpu.seen.ends.size(), 1u);
+    dpu.port->close(connection);
+    RegionTable::instance().remove(key->region);
+}
+
+TYPED_TEST_P(LinkContract, ASleeperHearsOfADeathInTime) {
+    auto dpu = this->open(Side::dpu);
+    const PortAddress address = dpu.port->address();
+    auto victim = this->traits.start_victim([&](typename TypeParam::Link::Port& port) {
+        (void)port.connect(address, {}, nullptr);
+    });
+    ASSERT_TRUE(this->until(
+        [&] {
+            victim->step();
+            return dpu.seen.requests.size() == 1;
+        },
+        dpu));
+    this->settle(dpu);
+    while (dpu.port->arm() != Errc::ok) {
+        dpu.progress();
+    }
+    victim->kill();
+    ASSERT_TRUE(this->sleep_on(dpu.port->event_fd()));
+    ASSERT_TRUE(this->until([&] { return !dpu.seen.ends.empty(); }, dpu));
+    EXPECT_EQ(dpu.seen.ends[0].reason, Reason::peer_died);
+}
+
+// ---- one-sided -----------------------------------------------------------------------------------
+
+TYPED_TEST_P(LinkContract, PutGetAndAtomicsReachThePeersMemory) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    const auto pair = this->connect(host, dpu);
+    alignas(8) std::array<std::byte, 4096> memory{};
+    const auto key = RegionTable::instance().add(
+        {.base = memory.data(), .length = memory.size(), .access = access_remote_all});
+    ASSERT_TRUE(key.has_value());
+    RemoteRegion region(*key);
+    unsigned waiting = 0;
+    int token = 0;
+    const auto started = [&](Errc result) {
+        ASSERT_TRUE(result == Errc::ok || result == Errc::in_progress);
+        waiting += result == Errc::in_progress ? 1 : 0;
+    };
+    const auto finish = [&] {
+        EXPECT_TRUE(this->until([&] { return host.seen.completions.size() == waiting; }, host, dpu));
+        for (const auto& completion : host.seen.completions) {
+            EXPECT_EQ(completion.status, Errc::ok);
+            EXPECT_EQ(completion.token, &token);
+        }
+        host.seen.completions.clear();
+        waiting = 0;
+    };
+
+    const auto data = pattern(3000, 1);
+    started(pair.initiator->put(data.data(), data.size(), region, key->base + 100, &token));
+    started(pair.initiator->flush(&token));
+    finish();
+    EXPECT_TRUE(std::equal(data.begin(), data.end(), memory.begin() + 100));
+
+    std::vector<std::byte> got(3000);
+    started(pair.initiator->get(got.data(), got.size(), region, key->base + 100, &token));
+    finish();
+    EXPECT_EQ(got, data);
+
+    const auto word = [&](std::size_t at) {
+        std::uint64_t value = 0;
+        std::memcpy(&value, memory.data() + at, sizeof(value));
+        return value;
+    };
+    const std::uint64_t before = 0x1'0000'0005u;
+    std::memcpy(memory.data() + 8, &before, sizeof(before));
+    struct Case {
+        AtomicRequest request;
+        std::uint64_t after;
+    };
+    std::uint64_t old = 0;
+    std::uint64_t expected_old = before;
+    for (Case step : {Case{{AtomicOp::add, 8, 3}, 0x1'0000'0008u},
+                      Case{{AtomicOp::bit_and, 8, 0xff}, 8},
+                      Case{{AtomicOp::bit_or, 8, 0x11}, 0x19},
+                      Case{{AtomicOp::bit_xor, 8, 0x18}, 1},
+                      Case{{AtomicOp::swap, 8, 77}, 77},
+                      Case{{AtomicOp::compare_swap, 8, 5, 1}, 77},
+                      Case{{AtomicOp::compare_swap, 8, 5, 77}, 5}}) {
+        step.request.result = &old;
+        started(pair.initiator->atomic(step.request, region, key->base + 8, &token));
+        finish();
+        EXPECT_EQ(old, expected_old);
+        EXPECT_EQ(word(8), step.after);
+        expected_old = step.after;
+    }
+    // 32 bits leave the neighbouring word alone; the result may be unwanted.
+    const std::uint64_t full = 0xaaaaaaaa'ffffffffu;
+    std::memcpy(memory.data() + 16, &full, sizeof(full));
+    started(pair.initiator->atomic({AtomicOp::add, 4, 2}, region, key->base + 16, &token));
+    started(pair.initiator->flush(&token));
+    finish();
+    EXPECT_EQ(word(16), 0xaaaaaaaa'00000001u);
+    RegionTable::instance().remove(key->region);
+}
+
+TYPED_TEST_P(LinkContract, OneSidedOperationsCannotLeaveTheRegion) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    const auto pair = this->connect(host, dpu);
+    alignas(8) std::array<std::byte, 256> memory{};
+    const auto key = RegionTable::instance().add(
+        {.base = memory.data() + 64, .length = 64, .access = access_remote_read});
+    ASSERT_TRUE(key.has_value());
+    // A forged key: more bytes, and rights that were not given.
+    RegionKey forged = *key;
+    forged.base -= 64;
+    forged.length = 256;
+    forged.access = access_remote_all;
+    RemoteRegion region(forged);
+    const auto data = pattern(64, 3);
+    std::vector<std::byte> got(256);
+    unsigned refused = 0;
+    const auto refuse = [&](Errc result) {
+        if (result == Errc::in_progress) {
+            const std::size_t before = host.seen.completions.size();
+            ASSERT_TRUE(
+                this->until([&] { return host.seen.completions.size() > before; }, host, dpu));
+            result = host.seen.completions.back().status;
+        }
+        EXPECT_NE(result, Errc::ok);
+        ++refused;
+    };
+    refuse(pair.initiator->put(data.data(), data.size(), region, key->base, nullptr));
+    refuse(pair.initiator->get(got.data(), 65, region, key->base, nullptr));
+    refuse(pair.initiator->get(got.data(), 1, region, key->base - 1, nullptr));
+    refuse(pair.initiator->atomic({AtomicOp::add, 8, 1}, region, key->base, nullptr));
+    RegionTable::instance().remove(key->region);
+    refuse(pair.initiator->get(got.data(), 8, region, key->base, nullptr));
+    EXPECT_EQ(refused, 5u);
+    EXPECT_TRUE(std::all_of(memory.begin(), memory.end(),
+                            [](std::byte b) { return b == std::byte{0}; }));
+}
+
+TYPED_TEST_P(LinkContract, AFlushComesAfterTheMessagesBefore) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    const auto pair = this->connect(host, dpu);
+    for (unsigned i = 0; i < 10; ++i) {
+        ASSERT_EQ(pair.initiator->send(1, bytes_of("m")), Errc::ok);
+    }
+    int token = 0;
+    const Errc result = pair.initiator->flush(&token);
+    ASSERT_EQ(result, Errc::in_progress) << "nobody has taken the messages out";
+    this->settle(host);
+    EXPECT_TRUE(host.seen.completions.empty());
+    ASSERT_TRUE(this->until([&] { return !host.seen.completions.empty(); }, host, dpu));
+    EXPECT_EQ(host.seen.completions[0].token, &token);
+    EXPECT_EQ(host.seen.completions[0].status, Errc::ok);
+    EXPECT_EQ(dpu.seen.messages.size(), 10u);
+}
+
+// ---- channels ------------------------------------------------------------------------------------
+
+TYPED_TEST_P(LinkContract, ChannelsCarryMessagesBothWays) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    const auto pair = this->connect(host, dpu);
+    auto opened = pair.acceptor->open_channel(0x1234567890abcdefu);
+    ASSERT_TRUE(opened.has_value()) << opened.error().message;
+    ASSERT_EQ(opened->send(3, bytes_of("early")), Errc::ok);
+    ASSERT_TRUE(this->until([&] { return host.seen.channels.size() == 1; }, host, dpu));
+    EXPECT_EQ(host.seen.channels[0].first, 0x1234567890abcdefu);
+    EXPECT_EQ(host.seen.channel_connection, pair.initiator);
+    auto& here = host.seen.channels[0].second;
+    EXPECT_EQ(here.check(), Errc::ok);
+    std::vector<std::string> got;
+    const auto record = [&](std::uint8_t, const std::byte* data, std::uint32_t length) {
+        got.push_back(text_of({data, length}));
+        return true;
+    };
+    ASSERT_TRUE(this->until([&] { return here.poll(record, 16) + got.size() > 0; }, host, dpu));
+    EXPECT_EQ(got, std::vector<std::string>{"early"});
+    ASSERT_EQ(here.send(4, bytes_of("back")), Errc::ok);
+    got.clear();
+    ASSERT_TRUE(this->until([&] { return opened->poll(record, 16) + got.size() > 0; }, host, dpu));
+    EXPECT_EQ(got, std::vector<std::string>{"back"});
+    ASSERT_TRUE(this->until([&] {
+        (void)opened->poll(record, 16);
+        return here.confirmed() == here.sent();
+    }));
+    EXPECT_TRUE(dpu.seen.messages.empty() && host.seen.messages.empty());
+}
+
+TYPED_TEST_P(LinkContract, AChannelKeepsAMessageThatIsNotWantedYet) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    const auto pair = this->connect(host, dpu);
+    auto opened = pair.initiator->open_channel(1);
+    ASSERT_TRUE(opened.has_value());
+    ASSERT_TRUE(this->until([&] { return dpu.seen.channels.size() == 1; }, host, dpu));
+    auto& there = dpu.seen.channels[0].second;
+    for (std::uint8_t i = 0; i < 3; ++i) {
+        ASSERT_EQ(opened->send(i, pattern(100, i)), Errc::ok);
+    }
+    unsigned offered = 0;
+    ASSERT_TRUE(this->until([&] {
+        EXPECT_EQ(there.poll(
+                      [&](std::uint8_t id, const std::byte*, std::uint32_t) {
+                          EXPECT_EQ(id, 0);
+                          ++offered;
+                          return false;
+                      },
+                      16),
+                  0u);
+        return offered == 3;
+    }));
+    EXPECT_EQ(opened->confirmed(), 0u);
+    // Budget: no more than asked for.
+    std::vector<std::uint8_t> ids;
+    const auto take = [&](std::uint8_t id, const std::byte* data, std::uint32_t length) {
+        EXPECT_EQ(std::vector<std::byte>(data, data + length), pattern(100, id));
+        ids.push_back(id);
+        return true;
+    };
+    EXPECT_EQ(there.poll(take, 2), 2u);
+    // One is refused after two were taken: those two count as confirmed all the same.
+    EXPECT_EQ(there.poll([](auto, auto, auto) { return false; }, 2), 0u);
+    EXPECT_EQ(opened->confirmed(), 2u);
+    EXPECT_EQ(there.poll(take, 2), 1u);
+    EXPECT_EQ(ids, (std::vector<std::uint8_t>{0, 1, 2}));
+}
+
+TYPED_TEST_P(LinkContract, AChannelsEndIsSeenAfterItsMessages) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    const auto pair = this->connect(host, dpu);
+    auto opened = pair.initiator->open_channel(1);
+    ASSERT_TRUE(opened.has_value());
+    ASSERT_TRUE(this->until([&] { return dpu.seen.channels.size() == 1; }, host, dpu));
+    auto& there = dpu.seen.channels[0].second;
+    ASSERT_EQ(opened->send(1, bytes_of("last")), Errc::ok);
+    {
+        auto gone = std::move(*opened);
+    }
+    unsigned taken = 0;
+    ASSERT_TRUE(this->until(
+        [&] {
+            taken += there.poll([](auto, auto, auto) { return true; }, 16);
+            return there.check() != Errc::ok;
+        },
+        host, dpu));
+    EXPECT_EQ(taken, 1u);
+    EXPECT_EQ(there.check(), Errc::not_connected);
+    EXPECT_EQ(pair.acceptor->check(), Errc::ok) << "the connection lives on";
+    EXPECT_TRUE(dpu.seen.ends.empty());
+}
+
+TYPED_TEST_P(LinkContract, AChannelOutlivesItsConnectionAsAnObject) {
+    auto dpu = this->open(Side::dpu);
+    std::optional<typename TypeParam::Link::Channel> ours;
+    {
+        auto host = this->open(Side::host);
+        const auto pair = this->connect(host, dpu);
+        auto opened = pair.initiator->open_channel(1);
+        ASSERT_TRUE(opened.has_value());
+        ASSERT_TRUE(this->until([&] { return dpu.seen.channels.size() == 1; }, host, dpu));
+        ours = std::move(*opened);
+        host.port->close(pair.initiator);
+    }
+    EXPECT_NE(ours->check(), Errc::ok);
+    const Errc late = ours->send(1, bytes_of("x"));
+    EXPECT_TRUE(late == Errc::not_connected || late == Errc::connection_reset);
+    ours.reset();
+    auto& there = dpu.seen.channels[0].second;
+    ASSERT_TRUE(this->until([&] { return there.check() != Errc::ok; }, dpu));
+    ASSERT_TRUE(this->until([&] { return !dpu.seen.ends.empty(); }, dpu));
+    dpu.port.reset();
+    EXPECT_NE(there.check(), Errc::ok);
+    dpu.seen.channels.clear();
+}
+
+TYPED_TEST_P(LinkContract, AChannelsDeadPeerIsSeen) {
+    auto dpu = this->open(Side::dpu);
+    const PortAddress address = dpu.port->address();
+    auto victim = this->traits.start_victim([&](typename TypeParam::Link::Port& port) {
+        (void)port.connect(address, {}, nullptr);
+    });
+    ASSERT_TRUE(this->until(
+        [&] {
+            victim->step();
+            return dpu.seen.requests.size() == 1;
+        },
+        dpu));
+    auto channel = dpu.seen.requests[0].connection->open_channel(5);
+    ASSERT_TRUE(channel.has_value());
+    EXPECT_EQ(channel->check(), Errc::ok);
+    victim->kill();
+    ASSERT_TRUE(this->until([&] { return channel->check() == Errc::connection_reset; }));
+}
+
+TYPED_TEST_P(LinkContract, ChannelsRunOnThreadsOfTheirOwn) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    const auto pair = this->connect(host, dpu);
+    constexpr unsigned count = 3;
+    constexpr std::uint32_t messages = 2000;
+    const std::uint32_t max_inline = this->limits_.max_inline;
+    const std::uint32_t max_message = this->limits_.max_message;
+    std::atomic<unsigned> sent_all{0};
+    std::vector<std::thread> threads;
+    for (unsigned n = 0; n < count; ++n) {
+        threads.emplace_back([&, n] {
+            auto channel = pair.initiator->open_channel(n);
+            ASSERT_TRUE(channel.has_value());
+            for (std::uint32_t i = 0; i < messages;) {
+                const std::uint32_t size = i % 50 == 49 ? max_message : i % (max_inline + 1);
+                const auto message = pattern(size, i * count + n);
+                const std::int64_t result =
+                    size <= max_inline
+                        ? -static_cast<std::int64_t>(channel->send(1, message))
+                        : channel->send_packed(1, size, [&](std::byte* to) {
+                              std::memcpy(to, message.data(), size);
+                              return size;
+                          });
+                if (result >= 0) {
+                    ++i;
+                } else {
+                    ASSERT_EQ(static_cast<Errc>(-result), Errc::again);
+                    std::this_thread::yield();
+                }
+            }
+            sent_all.fetch_add(1);
+            const auto deadline = std::chrono::steady_clock::now() + patience;
+            while (channel->confirmed() != messages) { // keep it open
+                ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+                std::this_thread::yield();
+            }
+        });
+    }
+    EXPECT_TRUE(this->until([&] { return dpu.seen.channels.size() == count; }, dpu, host));
+    std::vector<std::thread> receivers;
+    for (auto& [tag, channel] : dpu.seen.channels) {
+        receivers.emplace_back([&, n = static_cast<std::uint32_t>(tag)] {
+            std::uint32_t i = 0;
+            const auto deadline = std::chrono::steady_clock::now() + patience;
+            while (i < messages) {
+                const unsigned got = channel.poll(
+                    [&](std::uint8_t, const std::byte* data, std::uint32_t length) {
+                        EXPECT_EQ(std::vector<std::byte>(data, data + length),
+                                  pattern(length, i * count + n));
+                        ++i;
+                        return true;
+                    },
+                    16);
+                if (got == 0) {
+                    ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+                    std::this_thread::yield();
+                }
+            }
+            (void)channel.poll([](auto, auto, auto) { return true; }, 1);
+        });
+    }
+    for (std::thread& thread : receivers) {
+        thread.join();
+    }
+    for (std::thread& thread : threads) {
+        thread.join();
+    }
+}
+
+// ---- sleeping ------------------------------------------------------------------------------------
+
+TYPED_TEST_P(LinkContract, SleepersLoseNoEvent) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    const auto pair = this->connect(host, dpu);
+    constexpr std::size_t rounds = 1000;
+    // Each end answers a message with a message, and sleeps whenever it may.
+    const auto play = [&](auto& end, auto* connection, bool serves) {
+        if (serves) {
+            EXPECT_EQ(connection->send(1, bytes_of("ping")), Errc::ok);
+        }
+        std::size_t answered = 0;
+        while (answered < rounds) {
+            if (end.progress() == 0 && answered == end.seen.messages.size()) {
+                if (end.port->arm() == Errc::ok && !this->sleep_on(end.port->event_fd())) {
+                    ADD_FAILURE() << "slept through message " << answered;
+                    return;
+                }
+                continue;
+            }
+            while (answered < end.seen.messages.size()) {
+                ++answered;
+                if (!serves || answered < rounds) {
+                    EXPECT_EQ(connection->send(1, bytes_of("ping")), Errc::ok);
+                }
+            }
+        }
+    };
+    std::thread other([&] { play(dpu, pair.acceptor, false); });
+    play(host, pair.initiator, true);
+    other.join();
+}
+
+TYPED_TEST_P(LinkContract, SleepersOnChannelsLoseNoEvent) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    const auto pair = this->connect(host, dpu);
+    auto opened = pair.initiator->open_channel(1);
+    ASSERT_TRUE(opened.has_value());
+    ASSERT_TRUE(this->until([&] { return dpu.seen.channels.size() == 1; }, host, dpu));
+    constexpr unsigned rounds = 1000;
+    const auto play = [&](auto& channel, bool serves) {
+        if (serves) {
+            EXPECT_EQ(channel.send(1, bytes_of("ping")), Errc::ok);
+        }
+        for (unsigned answered = 0; answered < rounds;) {
+            const unsigned got = channel.poll([](auto, auto, auto) { return true; }, 1);
+            if (got == 0) {
+                if (channel.arm() == Errc::ok && !this->sleep_on(channel.event_fd())) {
+                    ADD_FAILURE() << "slept through message " << answered;
+                    return;
+                }
+                continue;
+            }
+            ++answered;
+            if (!serves || answered < rounds) {
+                EXPECT_EQ(channel.send(1, bytes_of("ping")), Errc::ok);
+            }
+        }
+    };
+    std::thread other([&] { play(dpu.seen.channels[0].second, false); });
+    play(*opened, true);
+    other.join();
+}
+
+TYPED_TEST_P(LinkContract, AConnectRequestEndsASleep) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    this->settle(dpu);
+    while (dpu.port->arm() != Errc::ok) {
+        dpu.progress();
+    }
+    EXPECT_FALSE(this->readable(dpu.port->event_fd()));
+    ASSERT_TRUE(host.port->connect(dpu.port->address(), {}, nullptr).has_value());
+    EXPECT_TRUE(this->sleep_on(dpu.port->event_fd()));
+    while (host.port->arm() != Errc::ok) {
+        host.progress();
+    }
+    ASSERT_TRUE(this->until([&] { return !dpu.seen.requests.empty(); }, dpu));
+    EXPECT_TRUE(this->sleep_on(host.port->event_fd())) << "so does the answer";
+    ASSERT_TRUE(this->until([&] { return !host.seen.connected.empty(); }, host));
+}
+
+TYPED_TEST_P(LinkContract, RoomEndsTheSleepOfWhoWasToldAgain) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    const auto pair = this->connect(host, dpu);
+    const auto message = pattern(this->limits_.max_inline, 1);
+    while (pair.initiator->send(1, message) == Errc::ok) {
+    }
+    while (host.port->arm() != Errc::ok) {
+        host.progress();
+    }
+    ASSERT_TRUE(this->until([&] { return !dpu.seen.messages.empty(); }, dpu));
+    this->settle(dpu);
+    EXPECT_TRUE(this->sleep_on(host.port->event_fd()));
+    ASSERT_TRUE(
+        this->until([&] { return pair.initiator->send(1, message) == Errc::ok; }, host, dpu));
+}
+
+TYPED_TEST_P(LinkContract, ConfirmationEndsASleepIfAskedFor) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    const auto pair = this->connect(host, dpu);
+    this->settle(host, dpu);
+    ASSERT_EQ(pair.initiator->send(1, bytes_of("m")), Errc::ok);
+    while (host.port->arm(true) != Errc::ok) {
+        host.progress();
+    }
+    ASSERT_TRUE(this->until([&] { return !dpu.seen.messages.empty(); }, dpu));
+    this->settle(dpu);
+    EXPECT_TRUE(this->sleep_on(host.port->event_fd()));
+    EXPECT_EQ(pair.initiator->confirmed(), 1u);
+}
+
+TYPED_TEST_P(LinkContract, RoomOnAChannelEndsASleep) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    const auto pair = this->connect(host, dpu);
+    auto opened = pair.initiator->open_channel(1);
+    ASSERT_TRUE(opened.has_value());
+    ASSERT_TRUE(this->until([&] { return dpu.seen.channels.size() == 1; }, host, dpu));
+    const auto message = pattern(this->limits_.max_inline, 1);
+    while (opened->send(1, message) == Errc::ok) {
+    }
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    while (opened->arm() != Errc::ok) {
+        ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+    }
+    while (dpu.seen.channels[0].second.poll([](auto, auto, auto) { return true; }, 16) != 0) {
+    }
+    EXPECT_TRUE(this->sleep_on(opened->event_fd()));
+    EXPECT_EQ(opened->send(1, message), Errc::ok);
+}
+
+REGISTER_TYPED_TEST_SUITE_P(
+    LinkContract, ConnectsByAddress, ConnectsByServiceName, AServiceNameIsUniquePerFunction,
+    AClosedPortsNameIsFree, NobodyThereIsNotFound, ARefusalSaysWhy, EarlySendsArriveInOrder,
+    APortConnectsToItself, MessagesOfAllSizesArriveWholeAndInOrder,
+    PackedMessagesMayTurnOutShorter, TooLongIsRefused, AFullConnectionSaysAgainAndLosesNothing,
+    ConfirmedFollowsSent, ArrivalOrderHoldsOverAllConnections, WhatWasSentBeforeACloseArrives,
+    WhatWasSentBeforeAPortWentAwayArrives, TheAcceptorMayCloseToo,
+    ASinkMayCloseTheConnectionAtHand, ADeathIsReportedOnceAndAfterWhatCameBefore,
+    ASleeperHearsOfADeathInTime, PutGetAndAtomicsReachThePeersMemory,
+    OneSidedOperationsCannotLeaveTheRegion, AFlushComesAfterTheMessagesBefore,
+    ChannelsCarryMessagesBothWays, AChannelKeepsAMessageThatIsNotWantedYet,
+    AChannelsEndIsSeenAfterItsMessages, AChannelOutlivesItsConnectionAsAnObject,
+    AChannelsDeadPeerIsSeen, ChannelsRunOnThreadsOfTheirOwn, SleepersLoseNoEvent,
+    SleepersOnChannelsLoseNoEvent, AConnectRequestEndsASleep, RoomEndsTheSleepOfWhoWasToldAgain,
+    ConfirmationEndsASleepIfAskedFor, RoomOnAChannelEndsASleep);
+
+} // namespace comch::link::contract

@@ -1,0 +1,36 @@
+#include "core/link/contract_test.hpp"
+#include "core/link/fake/fake_link.hpp"
+
+namespace comch::link::contract {
+namespace {
+
+struct FakeTraits {
+    using Link = fake::Link;
+
+    fake::Network network;
+
+    std::unique_ptr<fake::Port> open(Side side, unsigned number = 0,
+                                     const PortOptions& options = {}) {
+        return *network.open_port(side, side == Side::dpu ? dpu_function_id : function(number),
+                                  options);
+    }
+    FunctionId function(unsigned number) { return 100 + number; }
+
+    struct Victim {
+        fake::Network* network;
+        std::unique_ptr<fake::Port> port;
+        Recorder<fake::Link> seen;
+        void step() { port->progress(seen); }
+        void kill() { network->kill(port->address()); }
+    };
+    std::unique_ptr<Victim> start_victim(const std::function<void(fake::Port&)>& body) {
+        auto victim = std::make_unique<Victim>(Victim{&network, open(Side::host), {}});
+        body(*victim->port);
+        return victim;
+    }
+};
+
+INSTANTIATE_TYPED_TEST_SUITE_P(Fake, LinkContract, FakeTraits);
+
+} // namespace
+} // namespace comch::link::contract
