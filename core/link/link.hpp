@@ -215,7 +215,12 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //     Errc atomic(const AtomicRequest&, RemoteRegion&, std::uint64_t remote, void* token);
 //     Errc flush(void* token);         done when every one-sided operation and message before it
 //                                      has taken effect at the peer
+//           A null token is not remembered: in_progress means ask again.
 //     Errc fence();                    later operations take effect after earlier ones
+//     template <class Done> void cancel(Done);        all one-sided operations and flushes in
+//           flight end now: done(token, Errc::canceled)
+//     void hold(bool);                 while on, sends answer again: older ones wait in a queue above
+//     bool may_retry() const;          has room come since the last again?
 //     Errc check();                    ok, or connection_reset if the peer is known to be gone
 //     Result<Channel> open_channel(std::uint64_t tag);     any thread, while the connection lives
 // };

@@ -87,6 +87,18 @@ public:
                 void* token);
     Errc flush(void* token);
     Errc fence();
+    /// Gives up on all one-sided operations and flushes in flight: `done(token, Errc::canceled)`.
+    template <class Done> void cancel(Done&& done) { one_sided_.cancel(Errc::canceled, done); }
+    /// While on, sends answer `again`: the layer above has older ones in a queue.
+    void hold(bool on) noexcept {
+        if (on) {
+            pipe_.hold(Pipe::hold_queue);
+        } else {
+            pipe_.release(Pipe::hold_queue);
+        }
+    }
+    /// Has room come since the last `again`?
+    [[nodiscard]] bool may_retry() const noexcept { return pipe_.may_retry(); }
     [[nodiscard]] Errc check() noexcept;
     [[nodiscard]] Result<Channel> open_channel(std::uint64_t tag);
 

@@ -137,14 +137,16 @@ Errc OneSidedEngine::flush(void* token) {
     if (flush_reached(flush)) {
         return Errc::ok;
     }
-    flushes_.push_back(flush);
+    if (token != nullptr) { // else the caller asks again
+        flushes_.push_back(flush);
+    }
     return Errc::in_progress;
 }
 
 Errc OneSidedEngine::fence() {
     if (active_ != 0 || puts_waiting_ != 0) {
         hold_ = true;
-        pipe_.tx().stop();
+        pipe_.hold(Pipe::hold_fence);
     }
     fence_position_ = last_position_;
     return Errc::ok;
@@ -158,13 +160,11 @@ bool OneSidedEngine::fence_passed() {
     return true;
 }
 
-void OneSidedEngine::release_or_hold() {
-    if (active_ == 0 && puts_waiting_ == 0) {
+void OneSidedEngine::release_if_out() {
+    if (hold_ && active_ == 0 && puts_waiting_ == 0) {
         hold_ = false;
         fence_position_ = last_position_;
-        pipe_.tx().resume();
-    } else {
-        pipe_.tx().stop();
+        pipe_.release(Pipe::hold_fence);
     }
 }
 
@@ -381,6 +381,7 @@ bool OneSidedEngine::serve_atomic(const OneSided& request, const Atomic& atomic)
         return true;
     }
     // At once where there is room: somebody waits for the value.
+    const Pipe::Bypass bypass(pipe_);
     return (jobs_.empty() && push_small_reply(job)) || owe(job);
 }
 
@@ -388,7 +389,7 @@ bool OneSidedEngine::accept_reply(const Reply& reply, const std::byte* data, std
                                   Completion& completion) {
     Operation* const operation = find(reply.op);
     if (operation == nullptr) {
-        return false;
+        return true; // it was canceled
     }
     if (operation->is_atomic) {
         if (length != sizeof(std::uint64_t)) {
@@ -425,7 +426,7 @@ bool OneSidedEngine::accept_error(const Reply& reply, Completion& completion) {
     }
     Operation* const operation = find(reply.op);
     if (operation == nullptr) {
-        return false;
+        return true; // it was canceled
     }
     finish(*operation, Errc::not_permitted, completion);
     return true;
@@ -467,9 +468,7 @@ void OneSidedEngine::finish(Operation& operation, Errc status, Completion& compl
     completion = {true, operation.token, status};
     operation.active = false;
     --active_;
-    if (hold_) {
-        release_or_hold();
-    }
+    release_if_out();
 }
 
 void OneSidedEngine::forget(std::uint64_t name) {

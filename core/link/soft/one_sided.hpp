@@ -64,6 +64,13 @@ public:
         return count;
     }
 
+    /// Gives up on everything of ours that is not done: `done(token, status)`. Late answers are
+    /// ignored.
+    template <class Done> void cancel(Errc status, Done&& done) {
+        fail_all(status, done);
+        release_if_out();
+    }
+
     /// Handles a one-sided record of the peer. False: the peer broke the protocol.
     template <class Done>
     [[nodiscard]] bool handle(Kind kind, const std::byte* payload, std::uint32_t length,
@@ -89,6 +96,12 @@ public:
         active_ = 0;
         std::deque<Job> jobs;
         jobs.swap(jobs_);
+        puts_waiting_ = 0;
+        for (const Job& job : jobs) {
+            if (job.kind != Job::Kind::put) {
+                jobs_.push_back(job); // what we owe the peer stays owed
+            }
+        }
         for (const Job& job : jobs) {
             if (job.kind == Job::Kind::put) {
                 done(job.token, status);
@@ -143,10 +156,10 @@ private:
 
     template <class Done> unsigned push_jobs(Done&& done) {
         unsigned count = 0;
-        const bool held = hold_ && pipe_.broken() == Errc::ok;
-        if (held) {
-            pipe_.tx().resume();
+        if (jobs_.empty()) {
+            return 0;
         }
+        const Pipe::Bypass bypass(pipe_);
         while (!jobs_.empty() && push(jobs_.front())) {
             const Job job = jobs_.front();
             jobs_.pop_front();
@@ -158,9 +171,7 @@ private:
             }
             ++count;
         }
-        if (held) {
-            release_or_hold();
-        }
+        release_if_out();
         return count;
     }
 
@@ -191,7 +202,7 @@ private:
     [[nodiscard]] bool operations_before(std::uint64_t sequence) const;
     [[nodiscard]] bool flush_reached(Flush& flush);
     [[nodiscard]] bool fence_passed();
-    void release_or_hold();
+    void release_if_out();
 
     Pipe& pipe_;
     std::vector<Operation> operations_;

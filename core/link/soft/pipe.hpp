@@ -144,6 +144,47 @@ public:
     [[nodiscard]] std::uint64_t sent() const noexcept { return sent_; }
     [[nodiscard]] std::uint64_t confirmed() noexcept;
 
+    // ---- holding back --------------------------------------------------------------------------
+
+    /// Who wants sends to be refused for now. Costs the sends nothing: their credit is taken away.
+    enum Hold : unsigned {
+        hold_fence = 1, ///< something older must be out first
+        hold_queue = 2, ///< the layer above has older sends in a queue of its own
+    };
+    void hold(Hold who) noexcept {
+        holds_ |= who;
+        tx_.stop();
+    }
+    void release(Hold who) noexcept {
+        holds_ &= ~static_cast<unsigned>(who);
+        if (holds_ == 0 && broken_ == Errc::ok) {
+            tx_.resume();
+        }
+    }
+    /// While it lives, what the link itself owes the peer may be sent all the same.
+    class Bypass {
+    public:
+        explicit Bypass(Pipe& pipe) noexcept : pipe_(pipe) {
+            if (pipe_.broken_ == Errc::ok) {
+                pipe_.tx_.resume();
+            }
+        }
+        ~Bypass() {
+            if (pipe_.holds_ != 0) {
+                pipe_.tx_.stop();
+            }
+        }
+        Bypass(const Bypass&) = delete;
+        Bypass& operator=(const Bypass&) = delete;
+
+    private:
+        Pipe& pipe_;
+    };
+    /// Would an attempt be worth while: has room come since the last refusal?
+    [[nodiscard]] bool may_retry() const noexcept {
+        return broken_ != Errc::ok || !refused_ || credit() != credit_at_refusal_;
+    }
+
     /// Ends sending: every send answers `why` from now on.
     void break_off(Errc why) noexcept {
         tx_.stop();
@@ -277,6 +318,7 @@ private:
     bool fenced_ = true;
     bool socket_ready_ = false;
     Errc broken_ = Errc::ok;
+    unsigned holds_ = 0;
     std::uint64_t sent_ = 0;
     BulkWriter bulk_tx_;
     bool refused_ = false;
