@@ -504,7 +504,7 @@ void Port::refuse(int socket, Errc code, std::span<const std::byte> reply) {
     answer.code = static_cast<std::int8_t>(code);
     const std::size_t n = std::min(reply.size(), max_private_data);
     answer.private_length = static_cast<std::uint16_t>(n);
-    if (n != 0) {
+    if (reply.data() != nullptr) {
         std::memcpy(answer.private_data, reply.data(), n);
     }
     (void)send_packet(socket, std::as_bytes(std::span(&answer, 1)));

@@ -1,0 +1,512 @@
+#include "ep.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "status.hpp"
+
+extern "C" {
+#include <uct/base/uct_iov.inl>
+}
+
+namespace comch::uct {
+namespace {
+
+using link::AtomicOp;
+using link::AtomicRequest;
+
+/// Tokens of gets carry a mark in their lowest bits; completions are aligned.
+constexpr std::uintptr_t get_mark = 1;
+constexpr std::uintptr_t get_short_mark = 2;
+
+RemoteRegion& region_of(uct_rkey_t rkey) { return *reinterpret_cast<RemoteRegion*>(rkey); }
+
+/// What a call on an endpoint without a connection answers.
+ucs_status_t ended(const Ep& ep) { return ep.failure; }
+
+ucs_status_t too_long(const char* what, std::size_t value, std::size_t limit) {
+    ucs_error("comch: %s of %zu is above the limit of %zu that the interface states", what, value,
+              limit);
+    return UCS_ERR_INVALID_PARAM;
+}
+
+// ---- active messages ----------------------------------------------------------------------------
+
+ucs_status_t am_short(uct_ep_h tl_ep, std::uint8_t id, std::uint64_t header, const void* payload,
+                      unsigned length) {
+    Ep& ep = *Ep::of(tl_ep);
+    if (ep.connection == nullptr) [[unlikely]] {
+        return ended(ep);
+    }
+    const auto total = static_cast<std::uint32_t>(sizeof(header) + length);
+    if (total > ep.iface()->max_short) [[unlikely]] {
+        return too_long("am_short", total, ep.iface()->max_short);
+    }
+    return to_ucs(ep.connection->send_inline(id, total, [&](std::byte* to) {
+        std::memcpy(to, &header, sizeof(header));
+        std::memcpy(to + sizeof(header), payload, length);
+    }));
+}
+
+ucs_status_t am_short_iov(uct_ep_h tl_ep, std::uint8_t id, const uct_iov_t* iov,
+                          std::size_t count) {
+    Ep& ep = *Ep::of(tl_ep);
+    if (ep.connection == nullptr) [[unlikely]] {
+        return ended(ep);
+    }
+    const std::size_t total = uct_iov_total_length(iov, count);
+    if (total > ep.iface()->max_short) [[unlikely]] {
+        return too_long("am_short_iov", total, ep.iface()->max_short);
+    }
+    return to_ucs(ep.connection->send_inline(id, static_cast<std::uint32_t>(total),
+                                             [&](std::byte* to) {
+                                                 ucs_iov_iter_t iter;
+                                                 ucs_iov_iter_init(&iter);
+                                                 uct_iov_to_buffer(iov, count, &iter, to, SIZE_MAX);
+                                             }));
+}
+
+ssize_t am_bcopy(uct_ep_h tl_ep, std::uint8_t id, uct_pack_callback_t pack, void* arg, unsigned) {
+    Ep& ep = *Ep::of(tl_ep);
+    if (ep.connection == nullptr) [[unlikely]] {
+        return ended(ep);
+    }
+    const std::int64_t result = ep.connection->send_packed(
+        id, link::soft::tuning::max_message,
+        [&](std::byte* to) { return static_cast<std::uint32_t>(pack(to, arg)); });
+    return result >= 0 ? static_cast<ssize_t>(result)
+                       : static_cast<ssize_t>(to_ucs(static_cast<Errc>(-result)));
+}
+
+/// The sender's buffers are copied once, into the ring, and are the caller's again at once.
+ucs_status_t am_zcopy(uct_ep_h tl_ep, std::uint8_t id, const void* header, unsigned header_length,
+                      const uct_iov_t* iov, std::size_t count, unsigned, uct_completion_t*) {
+    Ep& ep = *Ep::of(tl_ep);
+    if (ep.connection == nullptr) [[unlikely]] {
+        return ended(ep);
+    }
+    const std::size_t total = header_length + uct_iov_total_length(iov, count);
+    if (total > link::soft::tuning::max_message) [[unlikely]] {
+        return too_long("am_zcopy", total, link::soft::tuning::max_message);
+    }
+    const std::int64_t result = ep.connection->send_packed(
+        id, static_cast<std::uint32_t>(total), [&](std::byte* to) {
+            std::memcpy(to, header, header_length);
+            ucs_iov_iter_t iter;
+            ucs_iov_iter_init(&iter);
+            uct_iov_to_buffer(iov, count, &iter, to + header_length, SIZE_MAX);
+            return static_cast<std::uint32_t>(total);
+        });
+    return result >= 0 ? UCS_OK : to_ucs(static_cast<Errc>(-result));
+}
+
+// ---- put and get --------------------------------------------------------------------------------
+
+ucs_status_t put_short(uct_ep_h tl_ep, const void* buffer, unsigned length, std::uint64_t address,
+                       uct_rkey_t rkey) {
+    Ep& ep = *Ep::of(tl_ep);
+    if (ep.connection == nullptr) [[unlikely]] {
+        return ended(ep);
+    }
+    // At most one chunk, so it is through at once or not at all.
+    return to_ucs(ep.connection->put(buffer, length, region_of(rkey), address, nullptr));
+}
+
+ssize_t put_bcopy(uct_ep_h tl_ep, uct_pack_callback_t pack, void* arg, std::uint64_t address,
+                  uct_rkey_t rkey) {
+    Ep& ep = *Ep::of(tl_ep);
+    if (ep.connection == nullptr) [[unlikely]] {
+        return ended(ep);
+    }
+    std::byte* const scratch = ep.iface()->scratch.get();
+    const std::size_t length = pack(scratch, arg);
+    const Errc result =
+        ep.connection->put(scratch, length, region_of(rkey), address, nullptr);
+    return result == Errc::ok ? static_cast<ssize_t>(length)
+                              : static_cast<ssize_t>(to_ucs(result));
+}
+
+ucs_status_t put_zcopy(uct_ep_h tl_ep, const uct_iov_t* iov, std::size_t count,
+                       std::uint64_t address, uct_rkey_t rkey, uct_completion_t* completion) {
+    Ep& ep = *Ep::of(tl_ep);
+    if (ep.connection == nullptr) [[unlikely]] {
+        return ended(ep);
+    }
+    if (count != 1) [[unlikely]] {
+        return count == 0 ? UCS_OK : too_long("put_zcopy", count, 1);
+    }
+    return to_ucs(ep.connection->put(iov[0].buffer, uct_iov_get_length(iov), region_of(rkey),
+                                     address, completion));
+}
+
+/// A get of memory that is mapped here is done at once. For any other the data has to come first:
+/// the call asks for it and answers no-resource, and the caller's retry (from its pending queue)
+/// finds the data here.
+ucs_status_t get_short(uct_ep_h tl_ep, void* buffer, unsigned length, std::uint64_t address,
+                       uct_rkey_t rkey) {
+    Ep& ep = *Ep::of(tl_ep);
+    if (ep.connection == nullptr) [[unlikely]] {
+        return ended(ep);
+    }
+    auto* const where = reinterpret_cast<void*>(address);
+    auto* const region = reinterpret_cast<void*>(rkey);
+    if (ep.get_short != nullptr) {
+        if (!ep.get_short_done) {
+            return UCS_ERR_NO_RESOURCE;
+        }
+        std::unique_ptr<GetBcopy> get(std::exchange(ep.get_short, nullptr));
+        const bool same = ep.get_short_key[0] == where && ep.get_short_key[1] == region &&
+                          get->length == length;
+        if (same) {
+            std::memcpy(buffer, get->buffer.get(), length);
+        }
+        ep.iface()->get_pool.push_back(std::move(get));
+        if (same) {
+            return UCS_OK;
+        }
+    }
+    auto get = ep.iface()->take_get();
+    get->length = length;
+    auto* const token = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(get.get()) |
+                                                get_short_mark);
+    const Errc result =
+        ep.connection->get(get->buffer.get(), length, region_of(rkey), address, token);
+    if (result == Errc::ok) {
+        std::memcpy(buffer, get->buffer.get(), length);
+    }
+    if (result == Errc::in_progress) {
+        ep.get_short = get.release();
+        ep.get_short_key[0] = where;
+        ep.get_short_key[1] = region;
+        ep.get_short_done = false;
+        return UCS_ERR_NO_RESOURCE;
+    }
+    ep.iface()->get_pool.push_back(std::move(get));
+    return to_ucs(result);
+}
+
+ucs_status_t get_bcopy(uct_ep_h tl_ep, uct_unpack_callback_t unpack, void* arg, std::size_t length,
+                       std::uint64_t address, uct_rkey_t rkey, uct_completion_t* completion) {
+    Ep& ep = *Ep::of(tl_ep);
+    if (ep.connection == nullptr) [[unlikely]] {
+        return ended(ep);
+    }
+    if (length > max_rma_bcopy) [[unlikely]] {
+        return too_long("get_bcopy", length, max_rma_bcopy);
+    }
+    auto get = ep.iface()->take_get();
+    get->unpack = unpack;
+    get->arg = arg;
+    get->length = length;
+    get->completion = completion;
+    auto* const token =
+        reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(get.get()) | get_mark);
+    const Errc result =
+        ep.connection->get(get->buffer.get(), length, region_of(rkey), address, token);
+    if (result == Errc::in_progress) {
+        (void)get.release(); // complete() takes it back
+        return UCS_INPROGRESS;
+    }
+    if (result == Errc::ok) {
+        unpack(arg, get->buffer.get(), length);
+    }
+    ep.iface()->get_pool.push_back(std::move(get));
+    return to_ucs(result);
+}
+
+ucs_status_t get_zcopy(uct_ep_h tl_ep, const uct_iov_t* iov, std::size_t count,
+                       std::uint64_t address, uct_rkey_t rkey, uct_completion_t* completion) {
+    Ep& ep = *Ep::of(tl_ep);
+    if (ep.connection == nullptr) [[unlikely]] {
+        return ended(ep);
+    }
+    if (count != 1) [[unlikely]] {
+        return count == 0 ? UCS_OK : too_long("get_zcopy", count, 1);
+    }
+    return to_ucs(ep.connection->get(iov[0].buffer, uct_iov_get_length(iov), region_of(rkey),
+                                     address, completion));
+}
+
+// ---- atomics ------------------------------------------------------------------------------------
+
+bool to_core(unsigned op, AtomicOp& out) {
+    switch (op) {
+    case UCT_ATOMIC_OP_ADD:
+        out = AtomicOp::add;
+        return true;
+    case UCT_ATOMIC_OP_AND:
+        out = AtomicOp::bit_and;
+        return true;
+    case UCT_ATOMIC_OP_OR:
+        out = AtomicOp::bit_or;
+        return true;
+    case UCT_ATOMIC_OP_XOR:
+        out = AtomicOp::bit_xor;
+        return true;
+    case UCT_ATOMIC_OP_SWAP:
+        out = AtomicOp::swap;
+        return true;
+    default:
+        return false;
+    }
+}
+
+ucs_status_t run_atomic(uct_ep_h tl_ep, const AtomicRequest& request, std::uint64_t address,
+                        uct_rkey_t rkey, uct_completion_t* completion) {
+    Ep& ep = *Ep::of(tl_ep);
+    if (ep.connection == nullptr) [[unlikely]] {
+        return ended(ep);
+    }
+    return to_ucs(ep.connection->atomic(request, region_of(rkey), address, completion));
+}
+
+template <class Word>
+ucs_status_t atomic_post(uct_ep_h ep, unsigned op, Word value, std::uint64_t address,
+                         uct_rkey_t rkey) {
+    AtomicRequest request{AtomicOp::add, sizeof(Word), value};
+    return to_core(op, request.op) ? run_atomic(ep, request, address, rkey, nullptr)
+                                   : UCS_ERR_UNSUPPORTED;
+}
+
+template <class Word>
+ucs_status_t atomic_fetch(uct_ep_h ep, unsigned op, Word value, Word* result,
+                          std::uint64_t address, uct_rkey_t rkey, uct_completion_t* completion) {
+    AtomicRequest request{AtomicOp::add, sizeof(Word), value, 0, result};
+    return to_core(op, request.op) ? run_atomic(ep, request, address, rkey, completion)
+                                   : UCS_ERR_UNSUPPORTED;
+}
+
+template <class Word>
+ucs_status_t atomic_cswap(uct_ep_h ep, Word compare, Word swap, std::uint64_t address,
+                          uct_rkey_t rkey, Word* result, uct_completion_t* completion) {
+    return run_atomic(ep, {AtomicOp::compare_swap, sizeof(Word), swap, compare, result}, address,
+                      rkey, completion);
+}
+
+// ---- pending queue ------------------------------------------------------------------------------
+
+uct_pending_req_priv_queue_t* priv_of(uct_pending_req_t* request) {
+    return reinterpret_cast<uct_pending_req_priv_queue_t*>(&request->priv);
+}
+
+uct_pending_req_t* head_of(const Ep& ep) {
+    auto* priv = ucs_queue_head_elem_non_empty(&ep.queue, uct_pending_req_priv_queue_t, queue_elem);
+    return ucs_container_of(priv, uct_pending_req_t, priv);
+}
+
+ucs_status_t pending_add(uct_ep_h tl_ep, uct_pending_req_t* request, unsigned) {
+    Ep& ep = *Ep::of(tl_ep);
+    if (ep.connection == nullptr) {
+        return UCS_ERR_BUSY; // the retry will answer with the failure
+    }
+    if (ucs_queue_is_empty(&ep.queue) && ep.connection->may_retry() &&
+        (ep.get_short == nullptr || ep.get_short_done)) {
+        return UCS_ERR_BUSY;
+    }
+    ucs_queue_push(&ep.queue, &priv_of(request)->queue_elem);
+    if (!ep.queued) {
+        ep.queued = true;
+        ep.iface()->pending.push_back(&ep);
+    }
+    ep.connection->hold(true); // later sends must not pass the queue
+    return UCS_OK;
+}
+
+void leave_pending(Ep& ep) {
+    if (ep.queued) {
+        ep.queued = false;
+        std::erase(ep.iface()->pending, &ep);
+    }
+}
+
+void pending_purge(uct_ep_h tl_ep, uct_pending_purge_callback_t callback, void* arg) {
+    Ep& ep = *Ep::of(tl_ep);
+    while (!ucs_queue_is_empty(&ep.queue)) {
+        uct_pending_req_t* request = head_of(ep);
+        (void)ucs_queue_pull_non_empty(&ep.queue);
+        if (callback != nullptr) {
+            callback(request, arg);
+        }
+    }
+    leave_pending(ep);
+    if (ep.connection != nullptr) {
+        ep.connection->hold(false);
+    }
+}
+
+// ---- synchronization ----------------------------------------------------------------------------
+
+ucs_status_t flush(uct_ep_h tl_ep, unsigned flags, uct_completion_t* completion) {
+    Ep& ep = *Ep::of(tl_ep);
+    if (ep.connection == nullptr) {
+        // Whatever was in flight has been completed with an error.
+        return (flags & UCT_FLUSH_FLAG_CANCEL) != 0 || ep.failure == UCS_ERR_NOT_CONNECTED
+                   ? UCS_OK
+                   : ep.failure;
+    }
+    if ((flags & UCT_FLUSH_FLAG_CANCEL) != 0) {
+        pending_purge(tl_ep, nullptr, nullptr);
+        ep.connection->cancel([&](void* token, Errc status) { complete(ep, token, to_ucs(status)); });
+        return UCS_OK;
+    }
+    if (!ucs_queue_is_empty(&ep.queue)) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    const Errc result = ep.connection->flush(completion);
+    return to_ucs(result);
+}
+
+ucs_status_t fence(uct_ep_h tl_ep, unsigned) {
+    Ep& ep = *Ep::of(tl_ep);
+    return ep.connection == nullptr ? UCS_OK : to_ucs(ep.connection->fence());
+}
+
+/// The port watches the peer's process by itself and calls the error handler; there is nothing to
+/// send. A peer that is known to be gone is reported again, for callers that came late.
+ucs_status_t check(uct_ep_h tl_ep, unsigned flags, uct_completion_t* completion) {
+    UCT_EP_KEEPALIVE_CHECK_PARAM(flags, completion);
+    Ep& ep = *Ep::of(tl_ep);
+    return ep.connection == nullptr && ep.failure != UCS_ERR_NOT_CONNECTED ? ep.failure : UCS_OK;
+}
+
+// ---- life ---------------------------------------------------------------------------------------
+
+ucs_status_t create(const uct_ep_params_t* params, uct_ep_h* ep_p) {
+    UCT_EP_PARAMS_CHECK_DEV_IFACE_ADDRS(params);
+    Iface& iface = *Iface::of(params->iface);
+    auto ep = std::make_unique<Ep>();
+    ucs_queue_head_init(&ep->queue);
+    const ucs_status_t status = init_base_ep(&ep->super, &iface.super);
+    if (status != UCS_OK) {
+        return status;
+    }
+    link::PortAddress address;
+    std::memcpy(address.bytes.data(), params->iface_addr, address.bytes.size());
+    auto connection = iface.port->connect(address, {}, ep.get());
+    if (!connection) {
+        cleanup_base_ep(&ep->super);
+        ucs_debug("comch: %s", connection.error().message.c_str());
+        return to_ucs(connection.error().code);
+    }
+    ep->connection = *connection;
+    iface.eps.push_back(ep.get());
+    *ep_p = &ep.release()->super.super;
+    return UCS_OK;
+}
+
+void destroy(uct_ep_h tl_ep) {
+    std::unique_ptr<Ep> ep(Ep::of(tl_ep));
+    pending_purge(tl_ep, nullptr, nullptr);
+    if (ep->connection != nullptr) {
+        ep->connection->cancel([&](void* token, Errc status) {
+            complete(*ep, token, to_ucs(status));
+        });
+        ep->iface()->port->close(ep->connection);
+    }
+    if (ep->get_short != nullptr) {
+        ep->iface()->get_pool.emplace_back(ep->get_short);
+    }
+    std::erase(ep->iface()->eps, ep.get());
+    cleanup_base_ep(&ep->super);
+}
+
+} // namespace
+
+void complete(Ep& ep, void* token, ucs_status_t status) {
+    const auto bits = reinterpret_cast<std::uintptr_t>(token);
+    if ((bits & get_short_mark) != 0) {
+        auto* get = reinterpret_cast<GetBcopy*>(bits & ~get_short_mark);
+        if (status == UCS_OK && ep.get_short == get) {
+            ep.get_short_done = true;
+        } else {
+            ep.get_short = nullptr;
+            ep.iface()->get_pool.emplace_back(get);
+        }
+        return;
+    }
+    uct_completion_t* completion = nullptr;
+    if ((bits & get_mark) != 0) {
+        std::unique_ptr<GetBcopy> get(reinterpret_cast<GetBcopy*>(bits & ~get_mark));
+        if (status == UCS_OK) {
+            get->unpack(get->arg, get->buffer.get(), get->length);
+        }
+        completion = get->completion;
+        ep.iface()->get_pool.push_back(std::move(get));
+    } else {
+        completion = static_cast<uct_completion_t*>(token);
+    }
+    if (completion != nullptr) {
+        uct_invoke_completion(completion, status);
+    }
+}
+
+void fail_ep(Ep& ep, ucs_status_t status) {
+    ep.connection = nullptr;
+    ep.failure = status;
+}
+
+unsigned dispatch_pending(Iface& iface) {
+    unsigned count = 0;
+    // By index, and looked up again after every call: a request may destroy endpoints.
+    for (std::size_t i = 0; i < iface.pending.size();) {
+        Ep* const ep = iface.pending[i];
+        if (ep->connection != nullptr) {
+            ep->connection->hold(false);
+        }
+        bool stuck = false;
+        while (!stuck && i < iface.pending.size() && iface.pending[i] == ep &&
+               !ucs_queue_is_empty(&ep->queue)) {
+            uct_pending_req_t* request = head_of(*ep);
+            (void)ucs_queue_pull_non_empty(&ep->queue);
+            const ucs_status_t status = request->func(request);
+            if (status == UCS_OK) {
+                ++count;
+                continue;
+            }
+            ucs_queue_push_head(&ep->queue, &priv_of(request)->queue_elem);
+            stuck = status != UCS_INPROGRESS;
+        }
+        if (i >= iface.pending.size() || iface.pending[i] != ep) {
+            continue; // purged or destroyed meanwhile; somebody else is at this place now
+        }
+        if (ucs_queue_is_empty(&ep->queue)) {
+            ep->queued = false;
+            iface.pending.erase(iface.pending.begin() + static_cast<std::ptrdiff_t>(i));
+            continue;
+        }
+        if (ep->connection != nullptr) {
+            ep->connection->hold(true);
+        }
+        ++i;
+    }
+    return count;
+}
+
+void fill_ep_ops(uct_iface_ops_t& ops) {
+    ops.ep_put_short = put_short;
+    ops.ep_put_bcopy = put_bcopy;
+    ops.ep_put_zcopy = put_zcopy;
+    ops.ep_get_short = get_short;
+    ops.ep_get_bcopy = get_bcopy;
+    ops.ep_get_zcopy = get_zcopy;
+    ops.ep_am_short = am_short;
+    ops.ep_am_short_iov = am_short_iov;
+    ops.ep_am_bcopy = am_bcopy;
+    ops.ep_am_zcopy = am_zcopy;
+    ops.ep_atomic_cswap64 = atomic_cswap<std::uint64_t>;
+    ops.ep_atomic_cswap32 = atomic_cswap<std::uint32_t>;
+    ops.ep_atomic64_post = atomic_post<std::uint64_t>;
+    ops.ep_atomic32_post = atomic_post<std::uint32_t>;
+    ops.ep_atomic64_fetch = atomic_fetch<std::uint64_t>;
+    ops.ep_atomic32_fetch = atomic_fetch<std::uint32_t>;
+    ops.ep_pending_add = pending_add;
+    ops.ep_pending_purge = pending_purge;
+    ops.ep_flush = flush;
+    ops.ep_fence = fence;
+    ops.ep_check = check;
+    ops.ep_create = create;
+    ops.ep_destroy = destroy;
+}
+
+} // namespace comch::uct

@@ -1,0 +1,37 @@
+// The endpoint: one connection of the core, from this interface to a peer's.
+#pragma once
+
+#include "iface.hpp"
+
+namespace comch::uct {
+
+/// A uct_ep_h of ours points here.
+struct Ep {
+    uct_base_ep_t super;
+    Connection* connection = nullptr; ///< null once it has ended
+    ucs_queue_head_t queue;           ///< pending requests
+    ucs_status_t failure = UCS_OK;    ///< what operations answer once the connection has ended
+    bool queued = false;              ///< in the interface's list
+    GetBcopy* get_short = nullptr;    ///< the one get_short under way, or its result
+    void* get_short_key[2] = {};      ///< which one: address and region
+    bool get_short_done = false;
+
+    [[nodiscard]] static Ep* of(uct_ep_h ep) { return reinterpret_cast<Ep*>(ep); }
+    [[nodiscard]] Iface* iface() const {
+        return reinterpret_cast<Iface*>(super.super.iface);
+    }
+};
+
+/// The endpoint's entries of the operation table.
+void fill_ep_ops(uct_iface_ops_t& ops);
+
+/// Sends what waits in the queues. Returns how many requests moved.
+unsigned dispatch_pending(Iface& iface);
+
+/// A token of the core's on_complete(): a completion, or a get_bcopy.
+void complete(Ep& ep, void* token, ucs_status_t status);
+
+/// The connection has ended. The endpoint stays, and fails what is asked of it.
+void fail_ep(Ep& ep, ucs_status_t status);
+
+} // namespace comch::uct

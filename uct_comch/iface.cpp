@@ -1,0 +1,344 @@
+#include "iface.hpp"
+
+#include <algorithm>
+#include <climits>
+#include <cstring>
+
+#include "ep.hpp"
+#include "status.hpp"
+
+namespace comch::uct {
+
+ucs_config_field_t iface_config_table[] = {
+    // Errors of a peer are shown by default: with UCP's own default error mode they would only be
+    // logged at a level that nobody reads.
+    {"", "ALLOC=md,mmap,heap;FAILURE=error", nullptr, ucs_offsetof(IfaceConfig, super),
+     UCS_CONFIG_TYPE_TABLE(uct_iface_config_table)},
+
+    {"HOST_DPU_ONLY", "n",
+     "Reach only peers of the other side. By default processes of the same side reach each other "
+     "through their device as well, so that a job of any shape runs.",
+     ucs_offsetof(IfaceConfig, host_dpu_only), UCS_CONFIG_TYPE_BOOL},
+
+    {"MAX_SHORT", "1024",
+     "Longest active message, header included, that is sent as a short one (copied straight into "
+     "the ring).",
+     ucs_offsetof(IfaceConfig, max_short), UCS_CONFIG_TYPE_UINT},
+
+    {"BW", "24000MBs", "Bandwidth reported to the upper layer.",
+     ucs_offsetof(IfaceConfig, bandwidth), UCS_CONFIG_TYPE_BW},
+
+    {"LAT", "65ns", "Latency reported to the upper layer.", ucs_offsetof(IfaceConfig, latency),
+     UCS_CONFIG_TYPE_TIME},
+
+    {nullptr, nullptr, nullptr, 0, {}}};
+
+namespace {
+
+using link::ConnectDecision;
+using link::ConnectRequest;
+using link::Reason;
+
+/// What the port calls while this interface progresses.
+struct Sink {
+    Iface& iface;
+
+    ConnectDecision on_connect_request(Connection&, const ConnectRequest& request) {
+        if (iface.host_dpu_only && request.peer.side == iface.md()->device.side()) {
+            return {Errc::not_permitted, nullptr, {}};
+        }
+        return {};
+    }
+    void on_connected(Connection&, std::span<const std::byte>) {}
+    void on_message(Connection&, std::uint8_t id, const std::byte* data, std::uint32_t length) {
+        if (id >= UCT_AM_ID_MAX) [[unlikely]] {
+            ucs_error("comch: a peer sent an active message with id %u, the largest is %u", id,
+                      static_cast<unsigned>(UCT_AM_ID_MAX - 1));
+            return;
+        }
+        // The data lies in the ring: the callback copies what it keeps.
+        (void)uct_iface_invoke_am(&iface.super, id, const_cast<std::byte*>(data), length, 0);
+    }
+    void on_complete(Connection& connection, void* token, Errc status) {
+        complete(*static_cast<Ep*>(connection.user()), token, to_ucs(status));
+    }
+    void on_disconnected(Connection& connection, Reason reason, std::span<const std::byte>);
+    void on_channel(Connection&, std::uint64_t, link::soft::Channel&&) {}
+};
+
+ucs_status_t status_of(Reason reason) {
+    switch (reason) {
+    case Reason::closed:
+        return UCS_ERR_NOT_CONNECTED;
+    case Reason::peer_died:
+        return UCS_ERR_CONNECTION_RESET;
+    case Reason::protocol_error:
+        return UCS_ERR_IO_ERROR;
+    case Reason::rejected:
+        return UCS_ERR_REJECTED;
+    case Reason::not_found:
+    case Reason::version_mismatch:
+        return UCS_ERR_UNREACHABLE;
+    case Reason::device_error:
+        return UCS_ERR_IO_ERROR;
+    }
+    return UCS_ERR_IO_ERROR;
+}
+
+void Sink::on_disconnected(Connection& connection, Reason reason, std::span<const std::byte>) {
+    auto* const ep = static_cast<Ep*>(connection.user());
+    const ucs_status_t status = status_of(reason);
+    const std::string& detail = connection.error_text();
+    const link::PeerInfo& peer = connection.peer();
+    const auto say = [&](ucs_log_level_t level) {
+        const std::string_view why = link::to_string(reason);
+        ucs_log(level, "comch: connection with process %lu on the %s side ended: %.*s%s%s",
+                peer.pid, to_string(peer.side).data(), static_cast<int>(why.size()), why.data(),
+                detail.empty() ? "" : "; ", detail.c_str());
+    };
+    if (ep == nullptr) {
+        // A peer that only sends to us. If we send to it as well, that endpoint tells.
+        const bool told = std::any_of(iface.eps.begin(), iface.eps.end(), [&](const Ep* other) {
+            return other->connection == nullptr
+                       ? other->failure != UCS_ERR_NOT_CONNECTED
+                       : other->connection->peer().process_id == peer.process_id;
+        });
+        if (reason != Reason::closed && !told) {
+            say(iface.super.config.failure_level);
+        }
+        iface.port->close(&connection);
+        return;
+    }
+    const bool pending = !ucs_queue_is_empty(&ep->queue);
+    fail_ep(*ep, reason == Reason::closed && pending ? UCS_ERR_CONNECTION_RESET : status);
+    iface.port->close(&connection);
+    if (reason == Reason::closed && !pending) {
+        return; // an orderly end is no error as long as nobody wants anything
+    }
+    const ucs_status_t handled =
+        uct_iface_handle_ep_err(&iface.super.super, &ep->super.super, ep->failure);
+    say(uct_base_iface_failure_log_level(&iface.super, handled, status));
+}
+
+unsigned progress(uct_iface_h tl_iface) {
+    Iface& iface = *Iface::of(tl_iface);
+    Sink sink{iface};
+    unsigned count = iface.port->progress(sink);
+    if (!iface.pending.empty()) [[unlikely]] {
+        count += dispatch_pending(iface);
+    }
+    return count;
+}
+
+ucs_status_t query(uct_iface_h tl_iface, uct_iface_attr_t* attr) {
+    Iface& iface = *Iface::of(tl_iface);
+    uct_base_iface_query(&iface.super, attr);
+    constexpr std::size_t line = 64;
+    const std::size_t max_message = iface.port->limits().max_message;
+
+    attr->cap.am.max_short = iface.max_short;
+    attr->cap.am.max_bcopy = max_message;
+    attr->cap.am.min_zcopy = 0;
+    attr->cap.am.max_zcopy = max_message;
+    attr->cap.am.opt_zcopy_align = line;
+    attr->cap.am.align_mtu = line;
+    attr->cap.am.max_hdr = 1024;
+    attr->cap.am.max_iov = 32;
+
+    attr->cap.put.max_short = max_rma_bcopy;
+    attr->cap.put.max_bcopy = max_rma_bcopy;
+    attr->cap.put.min_zcopy = 0;
+    attr->cap.put.max_zcopy = SIZE_MAX;
+    attr->cap.put.opt_zcopy_align = line;
+    attr->cap.put.align_mtu = line;
+    attr->cap.put.max_iov = 1;
+
+    attr->cap.get.max_short = max_rma_bcopy;
+    attr->cap.get.max_bcopy = max_rma_bcopy;
+    attr->cap.get.min_zcopy = 0;
+    attr->cap.get.max_zcopy = SIZE_MAX;
+    attr->cap.get.opt_zcopy_align = line;
+    attr->cap.get.align_mtu = line;
+    attr->cap.get.max_iov = 1;
+
+    attr->device_addr_len = sizeof(DeviceAddress);
+    attr->iface_addr_len = sizeof(link::PortAddress);
+    attr->ep_addr_len = 0;
+    attr->max_conn_priv = 0;
+    attr->cap.flags = UCT_IFACE_FLAG_AM_SHORT | UCT_IFACE_FLAG_AM_BCOPY | UCT_IFACE_FLAG_AM_ZCOPY |
+                      UCT_IFACE_FLAG_PUT_SHORT | UCT_IFACE_FLAG_PUT_BCOPY |
+                      UCT_IFACE_FLAG_PUT_ZCOPY | UCT_IFACE_FLAG_GET_SHORT |
+                      UCT_IFACE_FLAG_GET_BCOPY | UCT_IFACE_FLAG_GET_ZCOPY |
+                      UCT_IFACE_FLAG_ATOMIC_CPU | UCT_IFACE_FLAG_PENDING |
+                      UCT_IFACE_FLAG_CB_SYNC | UCT_IFACE_FLAG_CONNECT_TO_IFACE |
+                      UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE | UCT_IFACE_FLAG_EP_CHECK |
+                      UCT_IFACE_FLAG_EP_KEEPALIVE;
+    attr->cap.event_flags =
+        UCT_IFACE_FLAG_EVENT_SEND_COMP | UCT_IFACE_FLAG_EVENT_RECV | UCT_IFACE_FLAG_EVENT_FD;
+
+    constexpr std::uint64_t posted = UCS_BIT(UCT_ATOMIC_OP_ADD) | UCS_BIT(UCT_ATOMIC_OP_AND) |
+                                     UCS_BIT(UCT_ATOMIC_OP_OR) | UCS_BIT(UCT_ATOMIC_OP_XOR);
+    constexpr std::uint64_t fetching =
+        posted | UCS_BIT(UCT_ATOMIC_OP_SWAP) | UCS_BIT(UCT_ATOMIC_OP_CSWAP);
+    attr->cap.atomic32.op_flags = attr->cap.atomic64.op_flags = posted;
+    attr->cap.atomic32.fop_flags = attr->cap.atomic64.fop_flags = fetching;
+
+    attr->latency = ucs_linear_func_make(iface.latency, 0);
+    attr->bandwidth.dedicated = iface.bandwidth;
+    attr->bandwidth.shared = 0;
+    attr->overhead = 8e-9;
+    attr->priority = 0;
+    return UCS_OK;
+}
+
+ucs_status_t get_device_address(uct_iface_h tl_iface, uct_device_addr_t* out) {
+    const Device& device = Iface::of(tl_iface)->md()->device;
+    DeviceAddress address{};
+    std::memcpy(address.domain, device.domain()->id().bytes.data(), sizeof(address.domain));
+    address.side = static_cast<std::uint8_t>(device.side());
+    address.function = device.function().id;
+    std::memcpy(out, &address, sizeof(address));
+    return UCS_OK;
+}
+
+ucs_status_t get_address(uct_iface_h tl_iface, uct_iface_addr_t* out) {
+    const link::PortAddress address = Iface::of(tl_iface)->port->address();
+    std::memcpy(out, address.bytes.data(), address.bytes.size());
+    return UCS_OK;
+}
+
+int is_reachable(const uct_iface_h tl_iface, const uct_device_addr_t* device_address,
+                 const uct_iface_addr_t*) {
+    const Iface& iface = *Iface::of(tl_iface);
+    const Device& device = iface.md()->device;
+    DeviceAddress address;
+    std::memcpy(&address, device_address, sizeof(address));
+    if (std::memcmp(address.domain, device.domain()->id().bytes.data(), sizeof(address.domain)) !=
+        0) {
+        return 0;
+    }
+    return !iface.host_dpu_only || address.side != static_cast<std::uint8_t>(device.side());
+}
+
+ucs_status_t flush(uct_iface_h tl_iface, unsigned flags, uct_completion_t* completion) {
+    if (completion != nullptr) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+    Iface& iface = *Iface::of(tl_iface);
+    for (Ep* ep : iface.eps) {
+        const ucs_status_t status = iface.super.super.ops.ep_flush(
+            &ep->super.super, flags & ~static_cast<unsigned>(UCT_FLUSH_FLAG_CANCEL), nullptr);
+        if (status == UCS_INPROGRESS || status == UCS_ERR_NO_RESOURCE) {
+            return UCS_INPROGRESS;
+        }
+    }
+    return UCS_OK;
+}
+
+ucs_status_t fence(uct_iface_h tl_iface, unsigned flags) {
+    Iface& iface = *Iface::of(tl_iface);
+    for (Ep* ep : iface.eps) {
+        (void)iface.super.super.ops.ep_fence(&ep->super.super, flags);
+    }
+    return UCS_OK;
+}
+
+ucs_status_t event_fd_get(uct_iface_h tl_iface, int* fd) {
+    *fd = Iface::of(tl_iface)->port->event_fd();
+    return UCS_OK;
+}
+
+ucs_status_t event_arm(uct_iface_h tl_iface, unsigned) {
+    Iface& iface = *Iface::of(tl_iface);
+    for (const Ep* ep : iface.pending) {
+        if (ep->connection == nullptr || ep->connection->may_retry()) {
+            return UCS_ERR_BUSY;
+        }
+    }
+    return iface.port->arm() == Errc::ok ? UCS_OK : UCS_ERR_BUSY;
+}
+
+void close(uct_iface_h tl_iface) {
+    Iface* iface = Iface::of(tl_iface);
+    uct_base_iface_progress_disable(tl_iface, UCT_PROGRESS_SEND | UCT_PROGRESS_RECV);
+    cleanup_base_iface(&iface->super);
+    delete iface;
+}
+
+uct_iface_ops_t make_iface_ops() {
+    uct_iface_ops_t ops{};
+    fill_ep_ops(ops);
+    ops.iface_flush = flush;
+    ops.iface_fence = fence;
+    ops.iface_progress_enable = uct_base_iface_progress_enable;
+    ops.iface_progress_disable = uct_base_iface_progress_disable;
+    ops.iface_progress = progress;
+    ops.iface_event_fd_get = event_fd_get;
+    ops.iface_event_arm = event_arm;
+    ops.iface_close = close;
+    ops.iface_query = query;
+    ops.iface_get_device_address = get_device_address;
+    ops.iface_get_address = get_address;
+    ops.iface_is_reachable = is_reachable;
+    return ops;
+}
+
+} // namespace
+
+std::unique_ptr<GetBcopy> Iface::take_get() {
+    if (!get_pool.empty()) {
+        auto get = std::move(get_pool.back());
+        get_pool.pop_back();
+        return get;
+    }
+    auto get = std::make_unique<GetBcopy>();
+    get->buffer = std::make_unique<std::byte[]>(max_rma_bcopy);
+    return get;
+}
+
+ucs_status_t open_iface(uct_md_h md, uct_worker_h worker, const uct_iface_params_t* params,
+                        const uct_iface_config_t* tl_config, uct_iface_h* iface_p) {
+    static uct_iface_ops_t ops = make_iface_ops();
+    const auto& config = *reinterpret_cast<const IfaceConfig*>(tl_config);
+    if ((params->open_mode & UCT_IFACE_OPEN_MODE_DEVICE) == 0) {
+        ucs_error("comch: interfaces are opened on a device");
+        return UCS_ERR_UNSUPPORTED;
+    }
+    const std::uint32_t longest = link::soft::tuning::max_inline;
+    if (config.max_short < 64 || config.max_short > longest) {
+        ucs_error("comch: UCX_COMCH_MAX_SHORT is %u, it must be from 64 to %u", config.max_short,
+                  longest);
+        return UCS_ERR_INVALID_PARAM;
+    }
+    auto iface = std::make_unique<Iface>();
+    auto port = Port::open(reinterpret_cast<Md*>(md)->device,
+                           {.face = "uct", .arrival_order = false, .one_way = true});
+    if (!port) {
+        ucs_error("comch: %s", port.error().message.c_str());
+        return to_ucs(port.error().code);
+    }
+    iface->port = std::move(*port);
+    iface->scratch = std::make_unique<std::byte[]>(max_rma_bcopy);
+    iface->max_short = config.max_short;
+    iface->bandwidth = config.bandwidth;
+    iface->latency = config.latency;
+    iface->host_dpu_only = config.host_dpu_only != 0;
+    const ucs_status_t status =
+        init_base_iface(&iface->super, &ops, &uct_base_iface_internal_ops, md, worker, params,
+                        tl_config);
+    if (status != UCS_OK) {
+        return status;
+    }
+    *iface_p = &iface.release()->super.super;
+    return UCS_OK;
+}
+
+ucs_status_t query_devices(uct_md_h md, uct_tl_device_resource_t** devices, unsigned* count) {
+    // A network device: UCX hands only those addresses to processes that it takes to be on another
+    // machine, as the two sides are (in other namespaces, on another computer).
+    return uct_single_device_resource(
+        md, reinterpret_cast<Md*>(md)->device.function().name.c_str(), UCT_DEVICE_TYPE_NET,
+        UCS_SYS_DEVICE_ID_UNKNOWN, devices, count);
+}
+
+} // namespace comch::uct

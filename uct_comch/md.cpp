@@ -1,0 +1,214 @@
+#include "md.hpp"
+
+#include <climits>
+#include <cstring>
+
+#include <sys/mman.h>
+
+#include "core/memory/region_table.hpp"
+#include "status.hpp"
+
+namespace comch::uct {
+
+ucs_config_field_t md_config_table[] = {
+    {"", "", nullptr, ucs_offsetof(MdConfig, super), UCS_CONFIG_TYPE_TABLE(uct_md_config_table)},
+
+    {"DOMAIN", "",
+     "Domain in which processes of the host and of the DPU find each other: the absolute path of "
+     "its directory, or a name N for /dev/shm/comch-<uid>-N.\n"
+     "Empty: the environment's COMCH_DOMAIN, else /dev/shm/comch-<uid>.",
+     ucs_offsetof(MdConfig, domain), UCS_CONFIG_TYPE_STRING},
+
+    {"SIDE", "",
+     "Side of the PCIe link that this process plays: host or dpu.\n"
+     "Empty: the environment's COMCH_SIDE, else that of the device, else host.",
+     ucs_offsetof(MdConfig, side), UCS_CONFIG_TYPE_STRING},
+
+    {"DEVICE", "",
+     "Device to open, by name or PCI address (comch_info lists them). UCX is offered this one "
+     "only.\n"
+     "Empty: the environment's COMCH_DEVICE, else the first device of the side.",
+     ucs_offsetof(MdConfig, device), UCS_CONFIG_TYPE_STRING},
+
+    {nullptr, nullptr, nullptr, 0, {}}};
+
+namespace {
+
+Md* md_of(uct_md_h md) { return reinterpret_cast<Md*>(md); }
+
+Result<Device> open_configured_device(const MdConfig& config) {
+    DomainOptions options;
+    options.directory = config.domain;
+    auto domain = Domain::open(options);
+    if (!domain) {
+        return tl::unexpected(domain.error());
+    }
+    return default_device(*domain, {config.side, config.device});
+}
+
+ucs_status_t close_md_checked(uct_md_h md) {
+    delete md_of(md);
+    return UCS_OK;
+}
+void close_md(uct_md_h md) { (void)close_md_checked(md); }
+
+ucs_status_t query_md(uct_md_h, uct_md_attr_t* attr) {
+    attr->cap.flags = UCT_MD_FLAG_ALLOC | UCT_MD_FLAG_REG | UCT_MD_FLAG_NEED_RKEY |
+                      UCT_MD_FLAG_FIXED | UCT_MD_FLAG_INVALIDATE;
+    attr->cap.max_alloc = ULONG_MAX;
+    attr->cap.max_reg = ULONG_MAX;
+    attr->cap.reg_mem_types = UCS_BIT(UCS_MEMORY_TYPE_HOST);
+    attr->cap.alloc_mem_types = UCS_BIT(UCS_MEMORY_TYPE_HOST);
+    attr->cap.access_mem_types = UCS_BIT(UCS_MEMORY_TYPE_HOST);
+    attr->cap.detect_mem_types = 0;
+    // An entry in a table, whatever the size.
+    attr->reg_cost = ucs_linear_func_make(60e-9, 0);
+    attr->rkey_packed_size = sizeof(RegionKey);
+    std::memset(&attr->local_cpus, 0xff, sizeof(attr->local_cpus));
+    return UCS_OK;
+}
+
+std::uint32_t access_of(unsigned flags) {
+    std::uint32_t access = 0;
+    if ((flags & UCT_MD_MEM_ACCESS_REMOTE_GET) != 0) {
+        access |= access_remote_read;
+    }
+    if ((flags & UCT_MD_MEM_ACCESS_REMOTE_PUT) != 0) {
+        access |= access_remote_write;
+    }
+    if ((flags & UCT_MD_MEM_ACCESS_REMOTE_ATOMIC) != 0) {
+        access |= access_remote_atomic;
+    }
+    return access;
+}
+
+ucs_status_t add_region(Memory& memory, std::byte* base, std::size_t length, unsigned flags) {
+    auto key = RegionTable::instance().add(
+        {base, length, access_of(flags), memory.shared.fd.get()});
+    if (!key) {
+        uct_md_log_mem_reg_error(flags, "comch: %s", key.error().message.c_str());
+        return to_ucs(key.error().code);
+    }
+    memory.key = *key;
+    return UCS_OK;
+}
+
+ucs_status_t allocate(uct_md_h, std::size_t* length, void** address, ucs_memory_type_t type,
+                      unsigned flags, const char* name, uct_mem_h* memh) {
+    if (type != UCS_MEMORY_TYPE_HOST) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+    auto shared = create_shared_memory(name != nullptr ? name : "comch", *length,
+                                       (flags & UCT_MD_MEM_FLAG_FIXED) != 0 ? *address : nullptr);
+    if (!shared) {
+        uct_md_log_mem_reg_error(flags, "comch: %s", shared.error().message.c_str());
+        return to_ucs(shared.error().code);
+    }
+    auto memory = std::make_unique<Memory>();
+    memory->shared = std::move(*shared);
+    const ucs_status_t status = add_region(*memory, memory->shared.mapping.data(),
+                                           memory->shared.mapping.size(), flags);
+    if (status != UCS_OK) {
+        return status;
+    }
+    *length = memory->shared.mapping.size();
+    *address = memory->shared.mapping.data();
+    *memh = memory.release();
+    return UCS_OK;
+}
+
+ucs_status_t free_memory(uct_md_h, uct_mem_h memh) {
+    auto* memory = static_cast<Memory*>(memh);
+    RegionTable::instance().remove(memory->key.region);
+    // Peers may have it mapped still: give the pages back now, not when the last of them lets go.
+    (void)::madvise(memory->shared.mapping.data(), memory->shared.mapping.size(), MADV_REMOVE);
+    delete memory;
+    return UCS_OK;
+}
+
+ucs_status_t register_memory(uct_md_h, void* address, std::size_t length, unsigned flags,
+                             uct_mem_h* memh) {
+    auto memory = std::make_unique<Memory>();
+    const ucs_status_t status =
+        add_region(*memory, static_cast<std::byte*>(address), length, flags);
+    if (status != UCS_OK) {
+        return status;
+    }
+    *memh = memory.release();
+    return UCS_OK;
+}
+
+ucs_status_t deregister_memory(uct_md_h, const uct_md_mem_dereg_params_t* params) {
+    UCT_MD_MEM_DEREG_CHECK_PARAMS(params, 1);
+    auto* memory = static_cast<Memory*>(params->memh);
+    // After this no peer's operation touches the memory: registered memory is never mapped by
+    // peers, and the table has waited for those that were under way.
+    RegionTable::instance().remove(memory->key.region);
+    delete memory;
+    if ((UCT_MD_MEM_DEREG_FIELD_VALUE(params, flags, FIELD_FLAGS, 0) &
+         UCT_MD_MEM_DEREG_FLAG_INVALIDATE) != 0) {
+        uct_invoke_completion(params->comp, UCS_OK);
+    }
+    return UCS_OK;
+}
+
+ucs_status_t pack_rkey(uct_md_h, uct_mem_h memh, const uct_md_mkey_pack_params_t*, void* buffer) {
+    std::memcpy(buffer, &static_cast<const Memory*>(memh)->key, sizeof(RegionKey));
+    return UCS_OK;
+}
+
+ucs_status_t query_memory(uct_md_h, const void*, size_t, uct_md_mem_attr_t*) {
+    return UCS_ERR_UNSUPPORTED;
+}
+
+ucs_status_t detect_memory_type(uct_md_h, const void*, size_t, ucs_memory_type_t*) {
+    return UCS_ERR_UNSUPPORTED;
+}
+
+uct_md_ops_t make_md_ops() {
+    uct_md_ops_t ops{};
+    ops.close = close_md;
+    ops.query = query_md;
+    ops.mem_alloc = allocate;
+    ops.mem_free = free_memory;
+    ops.mem_reg = register_memory;
+    ops.mem_dereg = deregister_memory;
+    ops.mem_query = query_memory;
+    ops.mkey_pack = pack_rkey;
+    ops.detect_memory_type = detect_memory_type;
+    return ops;
+}
+
+} // namespace
+
+ucs_status_t open_md(uct_component_t* component, const char*, const uct_md_config_t* config,
+                     uct_md_h* md) {
+    static uct_md_ops_t ops = make_md_ops();
+    auto device = open_configured_device(*reinterpret_cast<const MdConfig*>(config));
+    if (!device) {
+        ucs_error("comch: %s", device.error().message.c_str());
+        return to_ucs(device.error().code);
+    }
+    *md = &(new Md{{&ops, component}, device->domain(), *device})->super;
+    return UCS_OK;
+}
+
+ucs_status_t query_md_resources(uct_component_t* component, uct_md_resource_desc_t** resources,
+                                unsigned* count) {
+    return uct_md_query_single_md_resource(component, resources, count);
+}
+
+ucs_status_t unpack_rkey(uct_component_t*, const void* buffer, uct_rkey_t* rkey, void** handle) {
+    RegionKey key;
+    std::memcpy(&key, buffer, sizeof(key));
+    *rkey = reinterpret_cast<uct_rkey_t>(new RemoteRegion(key));
+    *handle = nullptr;
+    return UCS_OK;
+}
+
+ucs_status_t release_rkey(uct_component_t*, uct_rkey_t rkey, void*) {
+    delete reinterpret_cast<RemoteRegion*>(rkey);
+    return UCS_OK;
+}
+
+} // namespace comch::uct

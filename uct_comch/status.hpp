@@ -1,0 +1,51 @@
+// The one table from the core's errors to UCX's.
+#pragma once
+
+#include <comch/error.hpp>
+
+#include "ucx_compat.hpp"
+
+namespace comch::uct {
+
+[[nodiscard]] constexpr ucs_status_t to_ucs(Errc code) noexcept {
+    switch (code) {
+    case Errc::ok:
+        return UCS_OK;
+    case Errc::again:
+        return UCS_ERR_NO_RESOURCE;
+    case Errc::in_progress:
+        return UCS_INPROGRESS;
+    case Errc::invalid_argument:
+        return UCS_ERR_INVALID_PARAM;
+    case Errc::too_big:
+        return UCS_ERR_EXCEEDS_LIMIT;
+    case Errc::not_found:
+        return UCS_ERR_UNREACHABLE;
+    case Errc::in_use:
+        return UCS_ERR_BUSY;
+    case Errc::not_permitted:
+    case Errc::rejected:
+        return UCS_ERR_REJECTED;
+    case Errc::bad_state:
+        return UCS_ERR_INVALID_PARAM;
+    case Errc::not_connected:
+        return UCS_ERR_NOT_CONNECTED;
+    case Errc::connection_reset:
+        return UCS_ERR_CONNECTION_RESET;
+    case Errc::connection_aborted:
+        return UCS_ERR_ENDPOINT_TIMEOUT;
+    case Errc::version_mismatch:
+        return UCS_ERR_UNREACHABLE;
+    case Errc::no_memory:
+        return UCS_ERR_NO_MEMORY;
+    case Errc::unsupported:
+        return UCS_ERR_UNSUPPORTED;
+    case Errc::canceled:
+        return UCS_ERR_CANCELED;
+    case Errc::io:
+        return UCS_ERR_IO_ERROR;
+    }
+    return UCS_ERR_IO_ERROR;
+}
+
+} // namespace comch::uct
