@@ -334,10 +334,11 @@ ucs_status_t open_iface(uct_md_h md, uct_worker_h worker, const uct_iface_params
 }
 
 ucs_status_t query_devices(uct_md_h md, uct_tl_device_resource_t** devices, unsigned* count) {
+    // Named after the DPU on both sides: UCX tools name one device for the two ends of a test.
     // A network device: UCX hands only those addresses to processes that it takes to be on another
     // machine, as the two sides are (in other namespaces, on another computer).
     return uct_single_device_resource(
-        md, reinterpret_cast<Md*>(md)->device.function().name.c_str(), UCT_DEVICE_TYPE_NET,
+        md, reinterpret_cast<Md*>(md)->domain->description().dpu.name.c_str(), UCT_DEVICE_TYPE_NET,
         UCS_SYS_DEVICE_ID_UNKNOWN, devices, count);
 }
 
