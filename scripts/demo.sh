@@ -65,7 +65,7 @@ mkdir -p "$build/log" || die "cannot create the build folder '$build': choose an
 run_logged "configure" "$build/log/demo-configure.log" cmake -S "$COMCH_ROOT" -B "$build" -G Ninja \
     -DCMAKE_BUILD_TYPE=RelWithDebInfo || exit 1
 run_logged "build" "$build/log/demo-build.log" cmake --build "$build" -j "$jobs" \
-    --target comch_info comch_stat uct_comch mpi_tests/all || exit 1
+    --target comch_tools uct_comch mpi_tests/all || exit 1
 
 heading "The devices of the soft domain (no DPU is needed: it stands in for one)"
 part "the devices" show "$build/bin/comch_info"
