@@ -143,7 +143,7 @@ ucs_status_t query(uct_iface_h tl_iface, uct_iface_attr_t* attr) {
     attr->cap.am.opt_zcopy_align = line;
     attr->cap.am.align_mtu = line;
     attr->cap.am.max_hdr = 1024;
-    attr->cap.am.max_iov = 32;
+    attr->cap.am.max_iov = 16; // UCP keeps its vectors on the stack: 29 is the most it takes
 
     attr->cap.put.max_short = max_rma_bcopy;
     attr->cap.put.max_bcopy = max_rma_bcopy;
