@@ -41,7 +41,9 @@ done
 
 export NINJA_STATUS='[%f/%t] '
 jobs=$(comch_jobs)
-library=$build/lib/ucx/libuct_comch.so
+# Paths as one would type them: relative to the current folder if they are below it.
+short() { realpath -m --relative-base="$PWD" "$1"; }
+library=$(short "$build/lib/ucx/libuct_comch.so")
 failed=()
 
 heading() { printf '\n=== %s\n\n' "$*"; }
@@ -68,7 +70,7 @@ run_logged "build" "$build/log/demo-build.log" cmake --build "$build" -j "$jobs"
     --target comch_tools uct_comch mpi_tests/all || exit 1
 
 heading "The devices of the soft domain (no DPU is needed: it stands in for one)"
-part "the devices" show "$build/bin/comch_info"
+part "the devices" show "$(short "$build/bin/comch_info")"
 
 heading "ucx_perftest between a host-side and a DPU-side process, over comch"
 cat <<END
@@ -78,28 +80,33 @@ By hand, in two terminals, with LD_PRELOAD=$library and UCX_TLS=comch:
 Here one script starts both:
 END
 perftest() {
-    show python3 "$COMCH_ROOT/scripts/perftest_pair.py" --build-dir "$build" -- "$@"
+    show python3 "$(short "$COMCH_ROOT/scripts/perftest_pair.py")" --build-dir "$(short "$build")" -- "$@"
 }
 part "ucx_perftest latency" perftest -t tag_lat -s 8 -n 500000
 part "ucx_perftest bandwidth" perftest -t tag_bw -s 1048576 -n 5000
 
 heading "An unmodified OpenMPI job of 4 ranks, 2 on the host and 2 on the DPU, every byte checked"
 export COMCH_BUILD_DIR=$build COMCH_SOURCE_DIR=$COMCH_ROOT PYTHONDONTWRITEBYTECODE=1
-part "the MPI job" show python3 "$COMCH_ROOT/mpi_tests/run.py" --mpi openmpi --ranks 4 --layout mixed \
+part "the MPI job" show python3 "$(short "$COMCH_ROOT/mpi_tests/run.py")" --mpi openmpi --ranks 4 --layout mixed \
     --tests pt2pt_sizes,collectives
 
 heading "A first table: comch beside UCX's own posix+cma, measured now ($rounds rounds)"
-part "the table" show python3 "$COMCH_ROOT/scripts/first_table.py" --build-dir "$build" \
+part "the table" show python3 "$(short "$COMCH_ROOT/scripts/first_table.py")" --build-dir "$(short "$build")" \
     --rounds "$rounds"
 
 heading "What to try next"
 cat <<END
-  scripts/test.sh                     all the tests
-  $build/bin/comch_stat               live connections, while a job runs
-  any program that uses UCX:          LD_PRELOAD=$library UCX_TLS=comch COMCH_SIDE=host PROGRAM
-  transports as UCX sees them:        LD_PRELOAD=$library ucx_info -d
-  comch's settings in UCX:            LD_PRELOAD=$library ucx_info -cf | grep -A 3 UCX_COMCH
-  MPI jobs, files for mpirun --tune:  README.md and config/
+all the tests:
+  $(short "$COMCH_ROOT/scripts/test.sh")
+live connections, while a job runs:
+  $(short "$build/bin/comch_stat")
+any program that uses UCX, on the host side (two such programs find each other):
+  LD_PRELOAD=$library UCX_TLS=comch COMCH_SIDE=host PROGRAM
+the transport and its settings, as UCX sees them:
+  LD_PRELOAD=$library ucx_info -d
+  LD_PRELOAD=$library ucx_info -cf | grep UCX_COMCH
+other MPI jobs, under OpenMPI and MPICH:
+  $(short "$COMCH_ROOT/mpi_tests/run.py") --help; README.md shows the plain mpirun command lines
 END
 echo
 if [ "${#failed[@]}" -ne 0 ]; then
