@@ -31,6 +31,16 @@ public:
         return base_ + (static_cast<std::uint32_t>(start_) & (size_ - 1));
     }
 
+    /// Bytes the peer has certainly taken out; reads its credit line.
+    [[nodiscard]] std::uint64_t consumed() noexcept {
+        if (attached()) {
+            (void)refresh(0);
+        }
+        return consumed_;
+    }
+    /// The same as last read.
+    [[nodiscard]] std::uint64_t last_consumed() const noexcept { return consumed_; }
+
     [[nodiscard]] BulkRef commit(std::uint32_t length) noexcept {
         const BulkRef ref{static_cast<std::uint32_t>(start_) & (size_ - 1), length};
         head_ = start_ + ((std::uint64_t{length} + line_size - 1) & ~std::uint64_t{line_size - 1});

@@ -111,9 +111,9 @@ Errc Channel::arm() {
     if (peer_gone_ || failed_ || life_->state() != Errc::ok) {
         return Errc::again; // poll what is left, then check()
     }
-    pipe_->arm();
+    pipe_->arm(false);
     membarrier_all();
-    return pipe_->must_stay_awake() ? Errc::again : Errc::ok;
+    return pipe_->must_stay_awake(false) ? Errc::again : Errc::ok;
 }
 
 Errc Channel::check() {

@@ -99,7 +99,8 @@ Errc Pipe::send_ordered(std::uint8_t id, std::span<const std::byte> message) noe
 std::uint64_t Pipe::confirmed() noexcept {
     const std::uint64_t taken =
         tx_.control()->consumer.messages.load(std::memory_order_relaxed);
-    return taken <= sent_ ? taken : 0; // a lie counts for nothing
+    confirmed_seen_ = taken <= sent_ ? taken : 0; // a lie counts for nothing
+    return confirmed_seen_;
 }
 
 bool Pipe::accept_bulk(int memfd, std::uint64_t size) noexcept {

@@ -182,7 +182,7 @@ public:
     };
     /// Would an attempt be worth while: has room come since the last refusal?
     [[nodiscard]] bool may_retry() const noexcept {
-        return broken_ != Errc::ok || !refused_ || credit() != credit_at_refusal_;
+        return broken_ != Errc::ok || !refused_ || credit_came();
     }
 
     /// Ends sending: every send answers `why` from now on.
@@ -251,23 +251,30 @@ public:
     // ---- sleeping ------------------------------------------------------------------------------
 
     /// Asks the peer for a doorbell when it publishes and, if something was refused for want of
-    /// room, when it returns credit. After this on all pipes comes one membarrier_all(), then
-    /// must_stay_awake() on each.
-    void arm() noexcept {
+    /// room or the owner waits for confirmations, when it returns credit. After this on all pipes
+    /// comes one membarrier_all(), then must_stay_awake() on each.
+    void arm(bool for_credit) noexcept {
         (void)rx_.return_rest();
         (void)rx_.take_credit_event();
         rx_.control()->doorbell.armed.store(1, std::memory_order_relaxed);
-        if (refused_) {
+        if (refused_ || (for_credit && confirmed_seen_ != sent_)) {
             tx_.control()->producer.wants_credit.store(1, std::memory_order_relaxed);
         }
     }
-    /// Something came before the peer could see the flags: a record, or credit since the refusal.
-    [[nodiscard]] bool must_stay_awake() noexcept {
+    /// Something came before the peer could see the flags: a record, credit since the refusal, a
+    /// confirmation that nobody has looked at.
+    [[nodiscard]] bool must_stay_awake(bool for_credit) noexcept {
         if (rx_.control()->producer.wants_credit.load(std::memory_order_relaxed) != 0) {
             wake_for_credit(); // it may have missed what arm() returned
         }
-        if (refused_ && credit() != credit_at_refusal_) {
+        if (refused_ && credit_came()) {
             refused_ = false; // the next attempt will say whether it is enough
+            // Known from now on, or the kind of room that was not short would keep us awake.
+            (void)tx_.consumed();
+            (void)bulk_tx_.consumed();
+            return true;
+        }
+        if (const std::uint64_t seen = confirmed_seen_; for_credit && confirmed() != seen) {
             return true;
         }
         return rx_.ready();
@@ -275,7 +282,10 @@ public:
     /// Somebody waits for the peer to take more out.
     void note_refusal() noexcept {
         refused_ = true;
-        credit_at_refusal_ = credit();
+        // What the refusal was based on, not what is there by now: credit that came in between must
+        // end the sleep, for there may be none to follow.
+        lines_at_refusal_ = tx_.last_consumed();
+        bulk_at_refusal_ = bulk_tx_.last_consumed();
     }
 
     [[nodiscard]] int socket() const noexcept { return socket_; }
@@ -298,11 +308,12 @@ private:
         }
     }
 
-    /// Changes whenever the peer returns credit of either kind (both only grow).
-    [[nodiscard]] std::uint64_t credit() const noexcept {
+    /// Has the peer returned credit of either kind since the refusal?
+    [[nodiscard]] bool credit_came() const noexcept {
         const auto& consumer = tx_.control()->consumer;
-        return consumer.lines.load(std::memory_order_acquire) +
-               consumer.bulk.load(std::memory_order_acquire);
+        return consumer.lines.load(std::memory_order_acquire) != lines_at_refusal_ ||
+               (bulk_tx_.attached() &&
+                consumer.bulk.load(std::memory_order_acquire) != bulk_at_refusal_);
     }
 
     [[nodiscard]] Errc no_room() noexcept;
@@ -322,7 +333,9 @@ private:
     std::uint64_t sent_ = 0;
     BulkWriter bulk_tx_;
     bool refused_ = false;
-    std::uint64_t credit_at_refusal_ = 0;
+    std::uint64_t lines_at_refusal_ = 0;
+    std::uint64_t bulk_at_refusal_ = 0;
+    std::uint64_t confirmed_seen_ = 0; ///< what confirmed() answered last
     Mapping bulk_rx_;
     Mapping bulk_tx_memory_;
     Mapping segment_;

@@ -244,6 +244,9 @@ void Port::shut_down(Connection& c, Errc code, Reason reason) {
         import->give_back_request();
     }
     c.asked_.clear();
+    if (c.peer_.process_id != 0) {
+        forget_imports_of(c.peer_.process_id);
+    }
     make_cold(c);
     if (c.socket_) {
         unwatch(c.socket_.get());
@@ -361,7 +364,7 @@ void Port::look_for_dead_listeners() {
     }
 }
 
-Errc Port::arm() {
+Errc Port::arm(bool for_credit) {
     pollfd pending{epoll_.get(), POLLIN, 0};
     if (::poll(&pending, 1, 0) > 0) {
         slow_poll_wanted_ = true;
@@ -377,12 +380,12 @@ Errc Port::arm() {
                 c->state_ == Connection::State::connecting) {
                 return Errc::again; // the socket was full: there is no event for that
             }
-            c->pipe_.arm();
+            c->pipe_.arm(for_credit);
         }
     }
     membarrier_all();
     for (const auto& c : connections_) {
-        if (c->state_ == Connection::State::established && c->pipe_.must_stay_awake()) {
+        if (c->state_ == Connection::State::established && c->pipe_.must_stay_awake(for_credit)) {
             make_hot(*c);
             return Errc::again;
         }

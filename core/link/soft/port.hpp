@@ -60,7 +60,7 @@ public:
     }
 
     [[nodiscard]] int event_fd() const noexcept { return epoll_.get(); }
-    [[nodiscard]] Errc arm();
+    [[nodiscard]] Errc arm(bool for_credit = false);
 
 private:
     friend class Connection;

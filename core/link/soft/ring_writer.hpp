@@ -68,6 +68,9 @@ public:
         return taken_;
     }
 
+    /// The same as last read: what the latest refusal of reserve() was based on.
+    [[nodiscard]] std::uint64_t last_consumed() const noexcept { return taken_; }
+
     /// From now on there is no room, until resume(). Costs the hot path nothing: the credit is gone.
     void stop() noexcept {
         stopped_ = true;
