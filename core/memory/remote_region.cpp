@@ -7,10 +7,33 @@
 namespace comch {
 namespace {
 
-/// Imports by owner and region. They die with their last RemoteRegion; the entry goes with them.
+/// Imports by owner and region, kept after their last RemoteRegion: rendezvous protocols unpack a key
+/// for every message, and mapping costs a round trip and the page faults. An owner that frees memory
+/// takes its pages back, so what is kept too long here is address space only.
 struct ImportTable {
+    static constexpr std::size_t max_kept = 256;
+
+    struct Entry {
+        std::shared_ptr<Import> import;
+        std::uint64_t last_use = 0;
+    };
+
     std::mutex mutex;
-    std::map<std::pair<std::uint64_t, std::uint64_t>, std::weak_ptr<Import>> entries;
+    std::map<std::pair<std::uint64_t, std::uint64_t>, Entry> entries;
+    std::uint64_t uses = 0;
+
+    void evict_oldest_unused() {
+        auto oldest = entries.end();
+        for (auto it = entries.begin(); it != entries.end(); ++it) {
+            if (it->second.import.use_count() == 1 &&
+                (oldest == entries.end() || it->second.last_use < oldest->second.last_use)) {
+                oldest = it;
+            }
+        }
+        if (oldest != entries.end()) {
+            entries.erase(oldest);
+        }
+    }
 };
 
 ImportTable& table() {
@@ -34,30 +57,33 @@ RemoteRegion::RemoteRegion(const RegionKey& key) : key_(key) {
     }
     ImportTable& imports = table();
     const std::lock_guard lock(imports.mutex);
-    auto& entry = imports.entries[{key.process_id, key.region}];
-    import_ = entry.lock();
-    if (!import_) {
-        const std::pair<std::uint64_t, std::uint64_t> name{key.process_id, key.region};
-        import_ = std::shared_ptr<Import>(new Import, [name](Import* import) {
-            {
-                ImportTable& all = table();
-                const std::lock_guard guard(all.mutex);
-                const auto it = all.entries.find(name);
-                if (it != all.entries.end() && it->second.expired()) {
-                    all.entries.erase(it);
-                }
-            }
-            delete import;
-        });
-        entry = import_;
+    if (imports.entries.size() >= ImportTable::max_kept) {
+        imports.evict_oldest_unused();
     }
+    auto& entry = imports.entries[{key.process_id, key.region}];
+    if (!entry.import) {
+        entry.import = std::make_shared<Import>();
+    }
+    entry.last_use = ++imports.uses;
+    import_ = entry.import;
 }
 
 std::shared_ptr<Import> find_import(std::uint64_t process_id, std::uint64_t region) {
     ImportTable& imports = table();
     const std::lock_guard lock(imports.mutex);
     const auto it = imports.entries.find({process_id, region});
-    return it == imports.entries.end() ? nullptr : it->second.lock();
+    return it == imports.entries.end() ? nullptr : it->second.import;
+}
+
+void forget_imports_of(std::uint64_t process_id) {
+    ImportTable& imports = table();
+    const std::lock_guard lock(imports.mutex);
+    const auto first = imports.entries.lower_bound({process_id, 0});
+    auto last = first;
+    while (last != imports.entries.end() && last->first.first == process_id) {
+        ++last;
+    }
+    imports.entries.erase(first, last);
 }
 
 } // namespace comch
