@@ -35,7 +35,7 @@ struct Counter {
 /// Written by the thread that sends on the connection.
 struct alignas(64) TxCounters {
     Counter messages;        ///< two-sided messages handed to the link
-    Counter bytes;           ///< their payload bytes
+    Counter bytes;           ///< payload that left here by ring: messages, puts, answers to gets
     Counter bulk_ring_bytes; ///< bytes that went through the bulk ring (two copies)
     Counter mapped_bytes;    ///< bytes of one-sided operations done by one copy on mapped memory
     Counter process_vm_bytes;///< bytes moved by process_vm_readv/writev

@@ -76,7 +76,6 @@ Errc Connection::put(const void* local, std::size_t length, RemoteRegion& region
                                        region.key().region, address, token);
     if (result == Errc::ok || result == Errc::in_progress) {
         pipe_.slot()->tx.one_sided.add(1);
-        pipe_.slot()->tx.bytes.add(length);
     }
     if (result == Errc::in_progress) {
         needs_work();

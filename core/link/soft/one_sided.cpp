@@ -215,6 +215,7 @@ bool OneSidedEngine::push_put_chunk(Job& job) {
         std::memcpy(bulk, job.from, chunk);
         pipe_.put_bulk_record(Kind::put_bulk, 0, std::as_bytes(std::span(&head, 1)), chunk);
     }
+    pipe_.slot()->tx.bytes.add(chunk);
     job.from += chunk;
     job.address += chunk;
     job.remaining -= chunk;
@@ -251,6 +252,7 @@ bool OneSidedEngine::push_get_chunk(Job& job) {
         std::memcpy(bulk, from, chunk);
         pipe_.put_bulk_record(Kind::get_reply_bulk, 0, std::as_bytes(std::span(&head, 1)), chunk);
     }
+    pipe_.slot()->tx.bytes.add(chunk);
     job.address += chunk;
     job.offset += chunk;
     job.remaining -= chunk;
