@@ -79,7 +79,9 @@ public:
             return Errc::too_big;
         }
         return send_inline(id, static_cast<std::uint32_t>(message.size()), [&](std::byte* to) {
-            std::memcpy(to, message.data(), message.size());
+            if (!message.empty()) { // an empty one may have no address
+                std::memcpy(to, message.data(), message.size());
+            }
         });
     }
 
