@@ -125,14 +125,14 @@ Errc Channel::check() {
         return Errc::connection_reset;
     }
     const Errc life = life_->state();
-    if ((!peer_gone_ && life == Errc::ok) || pipe_->rx().ready()) {
+    if (!peer_gone_ && life == Errc::ok) {
         return Errc::ok;
     }
-    if (life == Errc::connection_reset) {
-        return Errc::connection_reset;
-    }
-    return pipe_->peer_said_goodbye() || life == Errc::not_connected ? Errc::not_connected
-                                                                    : Errc::connection_reset;
+    const bool orderly =
+        life == Errc::ok ? pipe_->peer_said_goodbye() : life == Errc::not_connected;
+    const Errc end = orderly ? Errc::not_connected : Errc::connection_reset;
+    pipe_->break_off(end); // nobody would read it
+    return pipe_->rx().ready() ? Errc::ok : end;
 }
 
 } // namespace comch::link::soft

@@ -52,6 +52,7 @@ public:
             }
             if (data_ != nullptr) {
                 if (!on_message(record.header.id, data_, length_)) {
+                    pipe_->idle(); // what was taken out before it counts as taken
                     break;
                 }
                 data_ = nullptr;
