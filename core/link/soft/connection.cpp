@@ -22,17 +22,16 @@ void Connection::needs_work() {
     }
 }
 
-std::byte* Connection::direct(RemoteRegion& region, std::uint64_t address, std::uint64_t length,
-                              std::uint32_t access, RegionTable::Pin& pin) {
+Connection::Direct Connection::direct(RemoteRegion& region, std::uint64_t address,
+                                      std::uint64_t length, std::uint32_t access) {
     const RegionKey& key = region.key();
     if (key.process_id == process_id()) {
         auto own = RegionTable::instance().pin(key.region);
         std::byte* const at = own ? own.range(address, length, access) : nullptr;
-        if (at == nullptr || !one_sided_.direct_allowed()) {
-            return nullptr;
+        if (at == nullptr) {
+            return {.refused = Errc::not_permitted};
         }
-        new (&pin) RegionTable::Pin(std::move(own));
-        return at;
+        return one_sided_.direct_allowed() ? Direct{.at = at, .pin = std::move(own)} : Direct{};
     }
     std::byte* const base = region.mapped();
     if (base == nullptr) {
@@ -40,9 +39,9 @@ std::byte* Connection::direct(RemoteRegion& region, std::uint64_t address, std::
             region.import()->state() == Import::State::unknown) [[unlikely]] {
             request_mapping(region);
         }
-        return nullptr;
+        return {};
     }
-    return one_sided_.direct_allowed() ? base + (address - key.base) : nullptr;
+    return {.at = one_sided_.direct_allowed() ? base + (address - key.base) : nullptr};
 }
 
 void Connection::request_mapping(RemoteRegion& region) {
@@ -63,8 +62,11 @@ Errc Connection::put(const void* local, std::size_t length, RemoteRegion& region
     if (!region.contains(address, length)) {
         return Errc::invalid_argument;
     }
-    RegionTable::Pin pin;
-    if (std::byte* to = direct(region, address, length, access_remote_write, pin)) {
+    const Direct direct_access = direct(region, address, length, access_remote_write);
+    if (direct_access.refused != Errc::ok) {
+        return direct_access.refused;
+    }
+    if (std::byte* to = direct_access.at) {
         if (length != 0) {
             std::memcpy(to, local, length);
         }
@@ -88,8 +90,11 @@ Errc Connection::get(void* local, std::size_t length, RemoteRegion& region, std:
     if (!region.contains(address, length)) {
         return Errc::invalid_argument;
     }
-    RegionTable::Pin pin;
-    if (const std::byte* from = direct(region, address, length, access_remote_read, pin)) {
+    const Direct direct_access = direct(region, address, length, access_remote_read);
+    if (direct_access.refused != Errc::ok) {
+        return direct_access.refused;
+    }
+    if (const std::byte* from = direct_access.at) {
         if (length != 0) {
             std::memcpy(local, from, length);
         }
@@ -112,8 +117,11 @@ Errc Connection::atomic(const AtomicRequest& request, RemoteRegion& region, std:
         !region.contains(address, request.size)) {
         return Errc::invalid_argument;
     }
-    RegionTable::Pin pin;
-    if (std::byte* at = direct(region, address, request.size, access_remote_atomic, pin)) {
+    const Direct direct_access = direct(region, address, request.size, access_remote_atomic);
+    if (direct_access.refused != Errc::ok) {
+        return direct_access.refused;
+    }
+    if (std::byte* at = direct_access.at) {
         const std::uint64_t old = execute_atomic(at, request);
         if (request.result != nullptr) {
             const auto word = static_cast<std::uint32_t>(old);

@@ -118,11 +118,15 @@ private:
 
     Connection() : one_sided_(pipe_) {}
 
-    /// Where [address, +length) of the region is in this process, if it may be touched directly
-    /// now; `pin` keeps our own memory registered meanwhile.
-    [[nodiscard]] std::byte* direct(RemoteRegion& region, std::uint64_t address,
-                                    std::uint64_t length, std::uint32_t access,
-                                    RegionTable::Pin& pin);
+    /// Memory that an operation may touch at once.
+    struct Direct {
+        std::byte* at = nullptr; ///< null: it goes through the ring
+        Errc refused = Errc::ok; ///< or not at all
+        RegionTable::Pin pin{};  ///< keeps our own memory registered meanwhile
+    };
+    /// Where [address, +length) of the region is in this process, if it may be touched directly now.
+    [[nodiscard]] Direct direct(RemoteRegion& region, std::uint64_t address, std::uint64_t length,
+                                std::uint32_t access);
     void request_mapping(RemoteRegion& region);
     void needs_work();
     [[nodiscard]] bool unanswered() const noexcept {
