@@ -77,7 +77,7 @@ template <class Link> struct Recorder {
         Connection* connection;
         Reason reason;
         std::string data;
-        std::size_t messages_before;    ///< messages handed out until then
+        std::size_t messages_before; ///< messages handed out until then
         std::size_t completions_before;
     };
     struct Request {
@@ -155,7 +155,7 @@ protected:
     }
 
     /// Progresses all the ends until `done`; a failure after `patience`.
-    template <class Done, class... Ends> ::testing::AssertionResult until(Done done, Ends&... ends) {
+    template <class Done, class... Ends>::testing::AssertionResult until(Done done, Ends&... ends) {
         const auto deadline = std::chrono::steady_clock::now() + patience;
         while (!done()) {
             if (((ends.progress()) + ... + 0u) == 0) {
@@ -240,7 +240,8 @@ protected:
 
 TYPED_TEST_SUITE_P(LinkContract);
 
-// ---- connecting ----------------------------------------------------------------------------------
+// ---- connecting
+// ----------------------------------------------------------------------------------
 
 TYPED_TEST_P(LinkContract, ConnectsByAddress) {
     auto dpu = this->open(Side::dpu);
@@ -375,7 +376,8 @@ TYPED_TEST_P(LinkContract, APortConnectsToItself) {
     ASSERT_TRUE(this->until([&] { return port.seen.messages.size() == 2; }, port));
 }
 
-// ---- messages ------------------------------------------------------------------------------------
+// ---- messages
+// ------------------------------------------------------------------------------------
 
 TYPED_TEST_P(LinkContract, MessagesOfAllSizesArriveWholeAndInOrder) {
     auto dpu = this->open(Side::dpu);
@@ -488,8 +490,8 @@ TYPED_TEST_P(LinkContract, ArrivalOrderHoldsOverAllConnections) {
     std::vector<std::unique_ptr<typename LinkContract<TypeParam>::End>> hosts;
     std::vector<typename TypeParam::Link::Connection*> connections;
     for (unsigned i = 0; i < 3; ++i) {
-        hosts.push_back(std::make_unique<typename LinkContract<TypeParam>::End>(
-            this->open(Side::host, i % 2)));
+        hosts.push_back(
+            std::make_unique<typename LinkContract<TypeParam>::End>(this->open(Side::host, i % 2)));
         connections.push_back(this->connect(*hosts.back(), dpu).initiator);
     }
     std::vector<std::uint8_t> order;
@@ -506,7 +508,8 @@ TYPED_TEST_P(LinkContract, ArrivalOrderHoldsOverAllConnections) {
     }
 }
 
-// ---- the end -------------------------------------------------------------------------------------
+// ---- the end
+// -------------------------------------------------------------------------------------
 
 TYPED_TEST_P(LinkContract, WhatWasSentBeforeACloseArrives) {
     auto dpu = this->open(Side::dpu);
@@ -617,9 +620,8 @@ TYPED_TEST_P(LinkContract, ADeathIsReportedOnceAndAfterWhatCameBefore) {
 TYPED_TEST_P(LinkContract, ASleeperHearsOfADeathInTime) {
     auto dpu = this->open(Side::dpu);
     const PortAddress address = dpu.port->address();
-    auto victim = this->traits.start_victim([&](typename TypeParam::Link::Port& port) {
-        (void)port.connect(address, {}, nullptr);
-    });
+    auto victim = this->traits.start_victim(
+        [&](typename TypeParam::Link::Port& port) { (void)port.connect(address, {}, nullptr); });
     ASSERT_TRUE(this->until(
         [&] {
             victim->step();
@@ -636,7 +638,8 @@ TYPED_TEST_P(LinkContract, ASleeperHearsOfADeathInTime) {
     EXPECT_EQ(dpu.seen.ends[0].reason, Reason::peer_died);
 }
 
-// ---- one-sided -----------------------------------------------------------------------------------
+// ---- one-sided
+// -----------------------------------------------------------------------------------
 
 TYPED_TEST_P(LinkContract, PutGetAndAtomicsReachThePeersMemory) {
     auto dpu = this->open(Side::dpu);
@@ -654,7 +657,8 @@ TYPED_TEST_P(LinkContract, PutGetAndAtomicsReachThePeersMemory) {
         waiting += result == Errc::in_progress ? 1 : 0;
     };
     const auto finish = [&] {
-        EXPECT_TRUE(this->until([&] { return host.seen.completions.size() == waiting; }, host, dpu));
+        EXPECT_TRUE(
+            this->until([&] { return host.seen.completions.size() == waiting; }, host, dpu));
         for (const auto& completion : host.seen.completions) {
             EXPECT_EQ(completion.status, Errc::ok);
             EXPECT_EQ(completion.token, &token);
@@ -687,13 +691,11 @@ TYPED_TEST_P(LinkContract, PutGetAndAtomicsReachThePeersMemory) {
     };
     std::uint64_t old = 0;
     std::uint64_t expected_old = before;
-    for (Case step : {Case{{AtomicOp::add, 8, 3}, 0x1'0000'0008u},
-                      Case{{AtomicOp::bit_and, 8, 0xff}, 8},
-                      Case{{AtomicOp::bit_or, 8, 0x11}, 0x19},
-                      Case{{AtomicOp::bit_xor, 8, 0x18}, 1},
-                      Case{{AtomicOp::swap, 8, 77}, 77},
-                      Case{{AtomicOp::compare_swap, 8, 5, 1}, 77},
-                      Case{{AtomicOp::compare_swap, 8, 5, 77}, 5}}) {
+    for (Case step :
+         {Case{{AtomicOp::add, 8, 3}, 0x1'0000'0008u}, Case{{AtomicOp::bit_and, 8, 0xff}, 8},
+          Case{{AtomicOp::bit_or, 8, 0x11}, 0x19}, Case{{AtomicOp::bit_xor, 8, 0x18}, 1},
+          Case{{AtomicOp::swap, 8, 77}, 77}, Case{{AtomicOp::compare_swap, 8, 5, 1}, 77},
+          Case{{AtomicOp::compare_swap, 8, 5, 77}, 5}}) {
         step.request.result = &old;
         started(pair.initiator->atomic(step.request, region, key->base + 8, &token));
         finish();
@@ -745,8 +747,8 @@ TYPED_TEST_P(LinkContract, OneSidedOperationsCannotLeaveTheRegion) {
     RegionTable::instance().remove(key->region);
     refuse(pair.initiator->get(got.data(), 8, region, key->base, nullptr));
     EXPECT_EQ(refused, 5u);
-    EXPECT_TRUE(std::all_of(memory.begin(), memory.end(),
-                            [](std::byte b) { return b == std::byte{0}; }));
+    EXPECT_TRUE(
+        std::all_of(memory.begin(), memory.end(), [](std::byte b) { return b == std::byte{0}; }));
 }
 
 TYPED_TEST_P(LinkContract, AFlushComesAfterTheMessagesBefore) {
@@ -767,7 +769,8 @@ TYPED_TEST_P(LinkContract, AFlushComesAfterTheMessagesBefore) {
     EXPECT_EQ(dpu.seen.messages.size(), 10u);
 }
 
-// ---- channels ------------------------------------------------------------------------------------
+// ---- channels
+// ------------------------------------------------------------------------------------
 
 TYPED_TEST_P(LinkContract, ChannelsCarryMessagesBothWays) {
     auto dpu = this->open(Side::dpu);
@@ -847,9 +850,7 @@ TYPED_TEST_P(LinkContract, AChannelsEndIsSeenAfterItsMessages) {
     ASSERT_TRUE(this->until([&] { return dpu.seen.channels.size() == 1; }, host, dpu));
     auto& there = dpu.seen.channels[0].second;
     ASSERT_EQ(opened->send(1, bytes_of("last")), Errc::ok);
-    {
-        auto gone = std::move(*opened);
-    }
+    { auto gone = std::move(*opened); }
     unsigned taken = 0;
     ASSERT_TRUE(this->until(
         [&] {
@@ -890,9 +891,8 @@ TYPED_TEST_P(LinkContract, AChannelOutlivesItsConnectionAsAnObject) {
 TYPED_TEST_P(LinkContract, AChannelsDeadPeerIsSeen) {
     auto dpu = this->open(Side::dpu);
     const PortAddress address = dpu.port->address();
-    auto victim = this->traits.start_victim([&](typename TypeParam::Link::Port& port) {
-        (void)port.connect(address, {}, nullptr);
-    });
+    auto victim = this->traits.start_victim(
+        [&](typename TypeParam::Link::Port& port) { (void)port.connect(address, {}, nullptr); });
     ASSERT_TRUE(this->until(
         [&] {
             victim->step();
@@ -924,12 +924,11 @@ TYPED_TEST_P(LinkContract, ChannelsRunOnThreadsOfTheirOwn) {
                 const std::uint32_t size = i % 50 == 49 ? max_message : i % (max_inline + 1);
                 const auto message = pattern(size, i * count + n);
                 const std::int64_t result =
-                    size <= max_inline
-                        ? -static_cast<std::int64_t>(channel->send(1, message))
-                        : channel->send_packed(1, size, [&](std::byte* to) {
-                              std::memcpy(to, message.data(), size);
-                              return size;
-                          });
+                    size <= max_inline ? -static_cast<std::int64_t>(channel->send(1, message))
+                                       : channel->send_packed(1, size, [&](std::byte* to) {
+                                             std::memcpy(to, message.data(), size);
+                                             return size;
+                                         });
                 if (result >= 0) {
                     ++i;
                 } else {
@@ -976,7 +975,8 @@ TYPED_TEST_P(LinkContract, ChannelsRunOnThreadsOfTheirOwn) {
     }
 }
 
-// ---- sleeping ------------------------------------------------------------------------------------
+// ---- sleeping
+// ------------------------------------------------------------------------------------
 
 TYPED_TEST_P(LinkContract, SleepersLoseNoEvent) {
     auto dpu = this->open(Side::dpu);
@@ -1115,17 +1115,17 @@ TYPED_TEST_P(LinkContract, RoomOnAChannelEndsASleep) {
 REGISTER_TYPED_TEST_SUITE_P(
     LinkContract, ConnectsByAddress, ConnectsByServiceName, AServiceNameIsUniquePerFunction,
     AClosedPortsNameIsFree, NobodyThereIsNotFound, ARefusalSaysWhy, EarlySendsArriveInOrder,
-    APortConnectsToItself, MessagesOfAllSizesArriveWholeAndInOrder,
-    PackedMessagesMayTurnOutShorter, TooLongIsRefused, AFullConnectionSaysAgainAndLosesNothing,
-    ConfirmedFollowsSent, ArrivalOrderHoldsOverAllConnections, WhatWasSentBeforeACloseArrives,
-    WhatWasSentBeforeAPortWentAwayArrives, TheAcceptorMayCloseToo,
-    ASinkMayCloseTheConnectionAtHand, ADeathIsReportedOnceAndAfterWhatCameBefore,
-    ASleeperHearsOfADeathInTime, PutGetAndAtomicsReachThePeersMemory,
-    OneSidedOperationsCannotLeaveTheRegion, AFlushComesAfterTheMessagesBefore,
-    ChannelsCarryMessagesBothWays, AChannelKeepsAMessageThatIsNotWantedYet,
-    AChannelsEndIsSeenAfterItsMessages, AChannelOutlivesItsConnectionAsAnObject,
-    AChannelsDeadPeerIsSeen, ChannelsRunOnThreadsOfTheirOwn, SleepersLoseNoEvent,
-    SleepersOnChannelsLoseNoEvent, AConnectRequestEndsASleep, RoomEndsTheSleepOfWhoWasToldAgain,
-    ConfirmationEndsASleepIfAskedFor, RoomOnAChannelEndsASleep);
+    APortConnectsToItself, MessagesOfAllSizesArriveWholeAndInOrder, PackedMessagesMayTurnOutShorter,
+    TooLongIsRefused, AFullConnectionSaysAgainAndLosesNothing, ConfirmedFollowsSent,
+    ArrivalOrderHoldsOverAllConnections, WhatWasSentBeforeACloseArrives,
+    WhatWasSentBeforeAPortWentAwayArrives, TheAcceptorMayCloseToo, ASinkMayCloseTheConnectionAtHand,
+    ADeathIsReportedOnceAndAfterWhatCameBefore, ASleeperHearsOfADeathInTime,
+    PutGetAndAtomicsReachThePeersMemory, OneSidedOperationsCannotLeaveTheRegion,
+    AFlushComesAfterTheMessagesBefore, ChannelsCarryMessagesBothWays,
+    AChannelKeepsAMessageThatIsNotWantedYet, AChannelsEndIsSeenAfterItsMessages,
+    AChannelOutlivesItsConnectionAsAnObject, AChannelsDeadPeerIsSeen,
+    ChannelsRunOnThreadsOfTheirOwn, SleepersLoseNoEvent, SleepersOnChannelsLoseNoEvent,
+    AConnectRequestEndsASleep, RoomEndsTheSleepOfWhoWasToldAgain, ConfirmationEndsASleepIfAskedFor,
+    RoomOnAChannelEndsASleep);
 
 } // namespace comch::link::contract

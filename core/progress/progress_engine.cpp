@@ -16,8 +16,8 @@ namespace comch {
 Result<std::unique_ptr<ProgressEngine>> ProgressEngine::create() {
     UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
     if (!epoll) {
-        return fail_errno(Errc::no_memory, "cannot create an epoll descriptor for a progress engine",
-                          errno);
+        return fail_errno(Errc::no_memory,
+                          "cannot create an epoll descriptor for a progress engine", errno);
     }
     UniqueFd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!wake) {
@@ -80,7 +80,9 @@ void ProgressEngine::wake() noexcept {
     errno = saved;
 }
 
-void ProgressEngine::add(ProgressSource& source) { sources_.push_back(&source); }
+void ProgressEngine::add(ProgressSource& source) {
+    sources_.push_back(&source);
+}
 
 void ProgressEngine::remove(ProgressSource& source) noexcept {
     const auto found = std::find(sources_.begin(), sources_.end(), &source);

@@ -1,7 +1,7 @@
 // Words that servers, clients, connections, producers and consumers share.
 //
-// How handlers are given: a struct of plain function pointers and one `user` pointer. They cross the
-// compiled boundary that keeps link kinds out of these headers (which a template visitor could
+// How handlers are given: a struct of plain function pointers and one `user` pointer. They cross
+// the compiled boundary that keeps link kinds out of these headers (which a template visitor could
 // not), cost one well-predicted indirect call per event and no allocation, and bind to C as they
 // are. A handler that is null is not called.
 //
@@ -41,9 +41,9 @@ enum class Refusal : std::uint8_t {
     by_program,       ///< Server::refuse()
     message_size,     ///< both ends set a maximum message size, and not the same
     too_many_clients, ///< the server has as many as it may
-    wrong_function,   ///< the client is not on the function that the server's representor stands for
-    stopping,         ///< the server is going away
-    malformed,        ///< the request is not one of this protocol
+    wrong_function, ///< the client is not on the function that the server's representor stands for
+    stopping,       ///< the server is going away
+    malformed,      ///< the request is not one of this protocol
 };
 [[nodiscard]] std::string_view to_string(Refusal refusal) noexcept;
 

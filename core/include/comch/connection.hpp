@@ -61,7 +61,8 @@ public:
     /// What the other end attached to its request or answer; empty once established with nothing.
     [[nodiscard]] std::span<const std::byte> peer_data() const noexcept { return peer_data_; }
 
-    /// The consumers of the other side that are open now, in the order of their arrival. Any thread.
+    /// The consumers of the other side that are open now, in the order of their arrival. Any
+    /// thread.
     [[nodiscard]] std::vector<std::uint32_t> remote_consumers() const;
 
 protected:

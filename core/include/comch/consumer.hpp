@@ -57,9 +57,10 @@ public:
     /// Starting when this returns; running after progress here and on the connection's engine.
     /// Any thread that owns `engine`. not_connected: the connection is not established;
     /// no_memory: as many consumers as the device allows are open on it.
-    [[nodiscard]] static Result<std::unique_ptr<Consumer>>
-    open(ProgressEngine& engine, Connection& connection, const ConsumerOptions& options,
-         const ConsumerHandlers& handlers);
+    [[nodiscard]] static Result<std::unique_ptr<Consumer>> open(ProgressEngine& engine,
+                                                                Connection& connection,
+                                                                const ConsumerOptions& options,
+                                                                const ConsumerHandlers& handlers);
 
     /// Withdraws the consumer; no handler is called, posted buffers are free.
     ~Consumer();

@@ -13,10 +13,10 @@ namespace comch {
 
 /// What may be done to the memory, and by whom.
 enum Permission : std::uint32_t {
-    local_read  = 1u << 0,
+    local_read = 1u << 0,
     local_write = 1u << 1,
-    peer_read   = 1u << 2, ///< by the other side, over PCIe
-    peer_write  = 1u << 3,
+    peer_read = 1u << 2, ///< by the other side, over PCIe
+    peer_write = 1u << 3,
 };
 
 class RemoteRegion;

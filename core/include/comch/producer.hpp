@@ -45,9 +45,10 @@ class Producer {
 public:
     /// Running when this returns. Any thread that owns `engine`. not_connected: the connection is
     /// not established; no_memory: as many producers as the device allows are open on it.
-    [[nodiscard]] static Result<std::unique_ptr<Producer>>
-    open(ProgressEngine& engine, Connection& connection, const ProducerOptions& options,
-         const ProducerHandlers& handlers);
+    [[nodiscard]] static Result<std::unique_ptr<Producer>> open(ProgressEngine& engine,
+                                                                Connection& connection,
+                                                                const ProducerOptions& options,
+                                                                const ProducerHandlers& handlers);
 
     /// Sends under way are given up; no handler is called.
     ~Producer();

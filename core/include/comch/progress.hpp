@@ -9,9 +9,9 @@
 //         }
 //     }
 //
-// An engine belongs to one thread; a program has as many as it wants. All handlers of what is opened
-// on an engine are called from its progress(), and from nowhere else, so that no handler ever runs
-// inside another call. Whatever is opened on an engine must be destroyed before it.
+// An engine belongs to one thread; a program has as many as it wants. All handlers of what is
+// opened on an engine are called from its progress(), and from nowhere else, so that no handler
+// ever runs inside another call. Whatever is opened on an engine must be destroyed before it.
 #pragma once
 
 #include <atomic>

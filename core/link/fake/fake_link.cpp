@@ -74,11 +74,16 @@ std::uint64_t load_word(const std::byte* at, std::uint8_t size) {
 
 std::uint64_t apply(const AtomicRequest& request, std::uint64_t old) {
     switch (request.op) {
-    case AtomicOp::add: return old + request.operand;
-    case AtomicOp::bit_and: return old & request.operand;
-    case AtomicOp::bit_or: return old | request.operand;
-    case AtomicOp::bit_xor: return old ^ request.operand;
-    case AtomicOp::swap: return request.operand;
+    case AtomicOp::add:
+        return old + request.operand;
+    case AtomicOp::bit_and:
+        return old & request.operand;
+    case AtomicOp::bit_or:
+        return old | request.operand;
+    case AtomicOp::bit_xor:
+        return old ^ request.operand;
+    case AtomicOp::swap:
+        return request.operand;
     case AtomicOp::compare_swap: {
         const std::uint64_t mask = request.size == 4 ? 0xffffffffu : ~std::uint64_t{0};
         return (old & mask) == (request.compare & mask) ? request.operand : old;
@@ -105,8 +110,12 @@ Errc perform(const Message& message) {
         return Errc::not_permitted;
     }
     switch (op.kind) {
-    case Operation::Kind::put: std::memcpy(at, message.bytes.data(), op.length); break;
-    case Operation::Kind::get: std::memcpy(op.local, at, op.length); break;
+    case Operation::Kind::put:
+        std::memcpy(at, message.bytes.data(), op.length);
+        break;
+    case Operation::Kind::get:
+        std::memcpy(op.local, at, op.length);
+        break;
     case Operation::Kind::atomic: {
         const std::uint64_t old = load_word(at, op.atomic.size);
         const std::uint64_t updated = apply(op.atomic, old);
@@ -116,16 +125,20 @@ Errc perform(const Message& message) {
         }
         break;
     }
-    default: break;
+    default:
+        break;
     }
     return Errc::ok;
 }
 
 } // namespace
 
-// ---- Sender --------------------------------------------------------------------------------------
+// ---- Sender
+// --------------------------------------------------------------------------------------
 
-const Limits& Sender::limits() const noexcept { return network_->settings.limits; }
+const Limits& Sender::limits() const noexcept {
+    return network_->settings.limits;
+}
 
 Errc Sender::reserve() {
     if (!wire_) {
@@ -190,7 +203,8 @@ std::uint64_t Sender::confirmed() const {
     return wire_->lane[end_].confirmed;
 }
 
-// ---- Channel -------------------------------------------------------------------------------------
+// ---- Channel
+// -------------------------------------------------------------------------------------
 
 Channel::Channel(std::shared_ptr<detail::NetworkState> network, std::shared_ptr<Wire> wire,
                  unsigned end)
@@ -208,7 +222,9 @@ Channel& Channel::operator=(Channel&& other) noexcept {
     return *this;
 }
 
-Channel::~Channel() { close(); }
+Channel::~Channel() {
+    close();
+}
 
 void Channel::close() noexcept {
     if (!wire_) {
@@ -243,13 +259,16 @@ void Channel::pop() {
     detail::taken_out(*wire_, 1 - end_);
 }
 
-int Channel::event_fd() const noexcept { return wire_->bell[end_]->fd.get(); }
+int Channel::event_fd() const noexcept {
+    return wire_->bell[end_]->fd.get();
+}
 
 Errc Channel::arm() {
     const std::lock_guard lock(network_->mutex);
     Lane& out = wire_->lane[end_];
     const bool room = out.blocked && out.queue.size() < network_->settings.queue_depth;
-    if (!wire_->lane[1 - end_].queue.empty() || room || channel_state_of(*wire_, end_) != Errc::ok) {
+    if (!wire_->lane[1 - end_].queue.empty() || room ||
+        channel_state_of(*wire_, end_) != Errc::ok) {
         out.blocked = out.blocked && !room;
         return Errc::again;
     }
@@ -269,14 +288,17 @@ Errc Channel::check() {
     return channel_state_of(*wire_, end_);
 }
 
-// ---- Connection ----------------------------------------------------------------------------------
+// ---- Connection
+// ----------------------------------------------------------------------------------
 
 bool Connection::established() const {
     const std::lock_guard lock(network_->mutex);
     return stage_ == Stage::established;
 }
 
-std::optional<Reason> Connection::ended() const { return end_of(*wire_, end_); }
+std::optional<Reason> Connection::ended() const {
+    return end_of(*wire_, end_);
+}
 
 Errc Connection::send_ordered(std::uint8_t id, std::span<const std::byte> message) {
     if (message.size() > limits().max_message) {
@@ -395,7 +417,8 @@ Result<Channel> Connection::open_channel(std::uint64_t tag) {
     return Channel(network_, wire, 0);
 }
 
-// ---- Port ----------------------------------------------------------------------------------------
+// ---- Port
+// ----------------------------------------------------------------------------------------
 
 Port::Port(std::shared_ptr<detail::NetworkState> network, std::uint64_t number, Side side,
            FunctionId function, PortOptions options)
@@ -417,15 +440,22 @@ Port::~Port() {
     }
 }
 
-PortAddress Port::address() const noexcept { return detail::address_of(number_); }
+PortAddress Port::address() const noexcept {
+    return detail::address_of(number_);
+}
 
-const Limits& Port::limits() const noexcept { return network_->settings.limits; }
+const Limits& Port::limits() const noexcept {
+    return network_->settings.limits;
+}
 
-unsigned Port::budget() const noexcept { return network_->settings.progress_budget; }
+unsigned Port::budget() const noexcept {
+    return network_->settings.progress_budget;
+}
 
 Result<void> Port::listen(const ServiceName& service) {
     const std::lock_guard lock(network_->mutex);
-    const bool added = network_->services.try_emplace({service.function, service.name}, this).second;
+    const bool added =
+        network_->services.try_emplace({service.function, service.name}, this).second;
     if (!added) {
         return fail(Errc::in_use, fmt::format("a server named '{}' exists already on function {}; "
                                               "stop it or choose another name",
@@ -473,8 +503,7 @@ Result<Connection*> Port::start_connect(Port* target, Request request, std::stri
         return fail(Errc::not_found, fmt::format("nobody listens at {}", what));
     }
     const std::shared_ptr<Wire> wire = network_->make_wire();
-    connections_.push_back(
-        std::unique_ptr<Connection>(new Connection(network_, wire, 0, user)));
+    connections_.push_back(std::unique_ptr<Connection>(new Connection(network_, wire, 0, user)));
     Connection* const connection = connections_.back().get();
     connection->peer_ = {.side = target->side_, .function = target->function_};
     wire->port[0] = number_;
@@ -511,9 +540,8 @@ void Port::close(Connection* connection) {
 }
 
 void Port::bury(Connection& connection) {
-    const auto found =
-        std::find_if(connections_.begin(), connections_.end(),
-                     [&](const auto& owned) { return owned.get() == &connection; });
+    const auto found = std::find_if(connections_.begin(), connections_.end(),
+                                    [&](const auto& owned) { return owned.get() == &connection; });
     if (found == connections_.end()) {
         return;
     }
@@ -555,8 +583,8 @@ bool Port::next(Event& event) {
         if (wire.dead[0]) {
             continue; // the initiator's process is gone
         }
-        connections_.push_back(std::unique_ptr<Connection>(
-            new Connection(network_, event.request.wire, 1, nullptr)));
+        connections_.push_back(
+            std::unique_ptr<Connection>(new Connection(network_, event.request.wire, 1, nullptr)));
         event.connection = connections_.back().get();
         event.connection->peer_ = event.request.peer;
         wire.bell[1] = bell_;

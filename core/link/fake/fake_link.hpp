@@ -114,15 +114,15 @@ struct PendingChannel {
 /// What both ends of a connection or channel share.
 struct Wire {
     Lane lane[2];
-    std::uint64_t port[2] = {0, 0};   ///< whose end it is
-    std::shared_ptr<Bell> bell[2];    ///< null: that end does not exist (yet)
-    bool dead[2] = {false, false};    ///< that end's process is gone
-    std::optional<Reason> forced[2];  ///< that end is told that the connection ended so
+    std::uint64_t port[2] = {0, 0};  ///< whose end it is
+    std::shared_ptr<Bell> bell[2];   ///< null: that end does not exist (yet)
+    bool dead[2] = {false, false};   ///< that end's process is gone
+    std::optional<Reason> forced[2]; ///< that end is told that the connection ended so
     std::deque<Completion> completions[2];
-    std::vector<void*> outstanding[2]; ///< tokens of operations not completed yet
+    std::vector<void*> outstanding[2];              ///< tokens of operations not completed yet
     Connection* connection[2] = {nullptr, nullptr}; ///< null: a channel, or that end closed
-    std::weak_ptr<Wire> parent;       ///< of a channel: its connection
-    unsigned parent_end = 0;          ///< which end of `parent` the channel's end 0 belongs to
+    std::weak_ptr<Wire> parent;                     ///< of a channel: its connection
+    unsigned parent_end = 0; ///< which end of `parent` the channel's end 0 belongs to
     std::vector<std::weak_ptr<Wire>> children;
     std::deque<PendingChannel> early_channels; ///< opened before the peer has seen the request
 };
@@ -151,7 +151,8 @@ public:
     [[nodiscard]] Result<std::unique_ptr<Port>> open_port(Side side, FunctionId function,
                                                           const PortOptions& options = {});
 
-    // ---- faults ----------------------------------------------------------------------------------
+    // ---- faults
+    // ----------------------------------------------------------------------------------
 
     /// The next connect() is refused with this reason (not_found, rejected, version_mismatch).
     void refuse_next_connect(Reason reason);
@@ -351,7 +352,12 @@ private:
 
     struct Event {
         enum class Kind : std::uint8_t {
-            request, connected, disconnected, message, complete, channel
+            request,
+            connected,
+            disconnected,
+            message,
+            complete,
+            channel
         };
         Kind kind{};
         Connection* connection = nullptr;

@@ -1,0 +1,515 @@
+// A consumer, over any link.
+//
+// One lane (a link channel) per producer that sends to it. Lanes are polled in turn; a message
+// lands in the next posted buffer whichever lane it comes from, and stays in its lane while there
+// is none. Feedback (what was handled, how many buffers are free) goes back on the lane, as seldom
+// as possible: when the lane is drained, or the producer could run dry.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <comch/consumer.hpp>
+
+#include "core/channel/connection_core.hpp"
+#include "core/channel/idle_check.hpp"
+#include "core/channel/notifier.hpp"
+#include "core/channel/posted_buffers.hpp"
+#include "core/channel/wire.hpp"
+
+namespace comch::channel {
+
+template <class Link> class ConsumerCore final : public ProgressSource {
+public:
+    using Connection = ConnectionCore<Link>;
+
+    [[nodiscard]] static Result<std::unique_ptr<ConsumerCore>>
+    open(ProgressEngine& engine, std::shared_ptr<Connection> connection,
+         const ConsumerOptions& options, const ConsumerHandlers& handlers) {
+        if (options.max_posted > limits::consumer_tasks) {
+            return fail(Errc::invalid_argument,
+                        "cannot open a consumer: more posted buffers are asked for than the device "
+                        "allows; see Capabilities::max_consumer_tasks");
+        }
+        std::unique_ptr<ConsumerCore> core(
+            new ConsumerCore(engine, std::move(connection), options, handlers));
+        auto attachment = core->connection_->attach(true, core->notifier_);
+        if (!attachment) {
+            return tl::unexpected(std::move(attachment.error()));
+        }
+        core->attachment_ = *attachment;
+        core->id_ = (*attachment)->id;
+        core->state_ = State::starting;
+        engine.add(*core);
+        return core;
+    }
+
+    ~ConsumerCore() {
+        engine_.remove(*this);
+        if (attachment_ != nullptr) {
+            close_lanes();
+            connection_->detach(attachment_);
+        }
+        notifier_->detach();
+    }
+    ConsumerCore(const ConsumerCore&) = delete;
+    ConsumerCore& operator=(const ConsumerCore&) = delete;
+
+    [[nodiscard]] std::uint32_t id() const noexcept { return id_; }
+    [[nodiscard]] State state() const noexcept { return state_; }
+    [[nodiscard]] Connection& connection() const noexcept { return *connection_; }
+
+    [[nodiscard]] Errc post(const ReceiveBuffer& buffer, void* cookie) {
+        if (state_ != State::running) [[unlikely]] {
+            return Errc::bad_state;
+        }
+        if (buffer.length > buffer.capacity || buffer.capacity > limits::fast_path_buffer_size ||
+            (buffer.address == nullptr && buffer.capacity != 0)) [[unlikely]] {
+            return Errc::invalid_argument;
+        }
+        if (buffer.memory != nullptr) {
+            const Errc allowed = buffer.memory->check(buffer.address, buffer.capacity, peer_write);
+            if (allowed != Errc::ok) [[unlikely]] {
+                return allowed;
+            }
+        }
+        if (outstanding_ == max_posted_) {
+            return Errc::again;
+        }
+        ++outstanding_;
+        posted_.push_back({.tail = buffer.address + buffer.length,
+                           .room = buffer.capacity - buffer.length,
+                           .offset = buffer.length,
+                           .cookie = cookie});
+        if (!announced_) [[unlikely]] {
+            // Until a producer has a lane, this is how it learns that it may send. Said again with
+            // each buffer until the connection's thread has passed it on.
+            connection_->say_posted(attachment_, posted_.size(), posted_.front().room);
+            announced_ = posted_.size() >= announce_up_to || !lanes_.empty();
+        }
+        return Errc::ok;
+    }
+
+    [[nodiscard]] Result<void> stop() {
+        if (state_ != State::starting && state_ != State::running) {
+            return fail(Errc::bad_state, "cannot stop the consumer: it is stopped already");
+        }
+        state_ = State::stopping;
+        end_status_ = Errc::canceled;
+        return {};
+    }
+
+private:
+    static constexpr unsigned poll_budget = 16;
+    static constexpr std::uint64_t acknowledge_at_most = 16; ///< messages without feedback
+    static constexpr std::uint32_t announce_up_to = 64;
+
+    /// From one producer.
+    struct Lane {
+        typename Link::Channel channel;
+        std::uint32_t producer = 0;
+        std::uint64_t handled = 0; ///< messages
+        wire::Credit told;         ///< the last feedback
+        bool feedback_due = true;  ///< the first, or one that found no room
+        bool stalled = false;      ///< its next message waits for a buffer
+        bool watched = false;      ///< the engine sleeps on its descriptor
+        bool ended = false;        ///< to be closed
+        // a message that comes in parts
+        bool in_parts = false;
+        bool skipping = false; ///< refused: its parts are thrown away
+        PostedBuffer buffer;
+        std::uint64_t length = 0;
+        std::uint64_t received = 0;
+        wire::Immediate immediate;
+
+        [[nodiscard]] bool filling() const noexcept { return in_parts && !skipping; }
+    };
+
+    ConsumerCore(ProgressEngine& engine, std::shared_ptr<Connection> connection,
+                 const ConsumerOptions& options, const ConsumerHandlers& handlers)
+        : ProgressSource{
+              .progress =
+                  [](ProgressSource& self) { return static_cast<ConsumerCore&>(self).progress(); },
+              .arm = [](ProgressSource& self) { return static_cast<ConsumerCore&>(self).arm(); }},
+          engine_(engine), connection_(std::move(connection)),
+          notifier_(std::make_shared<Notifier>(engine)), handlers_(handlers),
+          max_posted_(options.max_posted != 0 ? options.max_posted : default_posted),
+          posted_(max_posted_) {}
+
+    static constexpr std::uint32_t default_posted = 256;
+
+    // ---- data path
+    // -------------------------------------------------------------------------------
+
+    unsigned progress() {
+        unsigned handled = 0;
+        if (notifier_->take()) [[unlikely]] {
+            handled += attend();
+        }
+        // The next lane in turn goes first, so that none eats all the buffers.
+        const std::size_t count = lanes_.size();
+        for (std::size_t i = 0; i < count && state_ == State::running; ++i) {
+            Lane& lane = *lanes_[(first_lane_ + i) % count];
+            handled += poll(lane);
+        }
+        if (count > 1) {
+            first_lane_ = (first_lane_ + 1) % count;
+        }
+        if (handled == 0 && idle_check_.due()) [[unlikely]] {
+            check_lanes();
+        }
+        if (has_ended_lanes_) [[unlikely]] {
+            sweep();
+        }
+        if (state_ == State::stopping) [[unlikely]] {
+            handled += finish();
+        }
+        return handled;
+    }
+
+    unsigned poll(Lane& lane) {
+        if (lane.stalled && posted_.empty()) {
+            return 0;
+        }
+        lane.stalled = false;
+        const unsigned taken = lane.channel.poll(
+            [&](std::uint8_t id, const std::byte* data, std::uint32_t length) {
+                return on_record(lane, id, {data, length});
+            },
+            poll_budget);
+        give_feedback(lane, taken < poll_budget, taken == 0);
+        return taken;
+    }
+
+    /// False: the record stays where it is.
+    bool on_record(Lane& lane, std::uint8_t id, std::span<const std::byte> record) {
+        if (state_ != State::running || lane.ended) {
+            return false;
+        }
+        switch (static_cast<wire::FastPath>(id)) {
+        case wire::FastPath::plain:
+            if (lane.in_parts) {
+                break;
+            }
+            return land(lane, {}, record);
+        case wire::FastPath::with_immediate: {
+            const auto immediate = wire::read<wire::Immediate>(record);
+            if (lane.in_parts || !immediate || immediate->length > limits::immediate_data_size) {
+                break;
+            }
+            return land(lane, {immediate->bytes, immediate->length},
+                        record.subspan(sizeof(wire::Immediate)));
+        }
+        case wire::FastPath::start: {
+            const auto start = wire::read<wire::Start>(record);
+            if (lane.in_parts || !start || start->length == 0 ||
+                start->immediate.length > limits::immediate_data_size) {
+                break;
+            }
+            return begin(lane, *start);
+        }
+        case wire::FastPath::part:
+            if (!lane.in_parts || record.size() > lane.length - lane.received) {
+                break;
+            }
+            append(lane, record);
+            return true;
+        case wire::FastPath::cancel:
+            if (!lane.in_parts) {
+                break;
+            }
+            give_back(lane);
+            ++lane.handled;
+            return true;
+        case wire::FastPath::goodbye:
+            end_lane(lane);
+            return true;
+        }
+        end_lane(lane);
+        connection_->say_broken();
+        return false;
+    }
+
+    /// A message that is here whole.
+    bool land(Lane& lane, std::span<const std::byte> immediate, std::span<const std::byte> data) {
+        if (posted_.empty()) {
+            lane.stalled = true;
+            return false;
+        }
+        if (data.size() > posted_.front().room) [[unlikely]] {
+            if (!refuse(lane)) {
+                return false;
+            }
+            ++lane.handled;
+            return true;
+        }
+        const PostedBuffer buffer = posted_.pop_front();
+        if (!data.empty()) {
+            std::memcpy(buffer.tail, data.data(), data.size());
+        }
+        ++lane.handled;
+        deliver(lane, buffer, data.size(), immediate);
+        return true;
+    }
+
+    bool begin(Lane& lane, const wire::Start& start) {
+        if (posted_.empty()) {
+            lane.stalled = true;
+            return false;
+        }
+        lane.skipping = start.length > posted_.front().room;
+        if (lane.skipping) {
+            if (!refuse(lane)) {
+                return false;
+            }
+        } else {
+            lane.buffer = posted_.pop_front();
+        }
+        lane.in_parts = true;
+        lane.length = start.length;
+        lane.received = 0;
+        lane.immediate = start.immediate;
+        return true;
+    }
+
+    void append(Lane& lane, std::span<const std::byte> data) {
+        if (!lane.skipping && !data.empty()) {
+            std::memcpy(lane.buffer.tail + lane.received, data.data(), data.size());
+        }
+        lane.received += data.size();
+        if (lane.received == lane.length) {
+            ++lane.handled;
+            lane.in_parts = false;
+            if (!lane.skipping) {
+                deliver(lane, lane.buffer, lane.length,
+                        {lane.immediate.bytes, lane.immediate.length});
+            }
+        }
+    }
+
+    void deliver(const Lane& lane, const PostedBuffer& buffer, std::size_t length,
+                 std::span<const std::byte> immediate) {
+        --outstanding_;
+        if (handlers_.received != nullptr) {
+            handlers_.received(handlers_.user, {.cookie = buffer.cookie,
+                                                .status = Errc::ok,
+                                                .offset = buffer.offset,
+                                                .length = length,
+                                                .immediate = immediate,
+                                                .connection = connection_.get(),
+                                                .producer = lane.producer});
+        }
+    }
+
+    /// Tells the producer that its next message is too long. False: no room to say it; the message
+    /// has to wait until there is.
+    bool refuse(Lane& lane) {
+        const wire::Refused refused{.number = lane.handled + 1};
+        return lane.channel.send(static_cast<std::uint8_t>(wire::Feedback::refused),
+                                 wire::as_bytes(refused)) != Errc::again;
+    }
+
+    void give_feedback(Lane& lane, bool drained, bool idle) {
+        const std::int64_t free = posted_.size() + (lane.filling() ? 1 : 0);
+        const auto unacknowledged = lane.handled - lane.told.handled;
+        // What the producer believes to have for messages that are not here yet.
+        const std::int64_t believed =
+            std::int64_t{lane.told.free} - static_cast<std::int64_t>(unacknowledged);
+        const bool acknowledge =
+            unacknowledged != 0 && (drained || unacknowledged >= acknowledge_at_most);
+        const bool runs_dry = free > believed && believed <= free / 2;
+        // Others took the buffers that it counts on; nothing else is going on, so say so.
+        const bool wrong = idle && free == 0 && believed > 0;
+        if (acknowledge || runs_dry || wrong || lane.feedback_due) {
+            send_feedback(lane, static_cast<std::uint32_t>(free));
+        }
+    }
+
+    void send_feedback(Lane& lane, std::uint32_t free) {
+        const wire::Credit credit{.handled = lane.handled,
+                                  .room = lane.filling()    ? lane.buffer.room
+                                          : posted_.empty() ? 0
+                                                            : posted_.front().room,
+                                  .free = free,
+                                  .uniform = uniform_for(lane) ? 1u : 0u};
+        const Errc result = lane.channel.send(static_cast<std::uint8_t>(wire::Feedback::credit),
+                                              wire::as_bytes(credit));
+        lane.feedback_due = result == Errc::again;
+        if (result == Errc::ok) {
+            lane.told = credit;
+        }
+    }
+
+    /// While a lane is being filled, its buffer comes first.
+    [[nodiscard]] bool uniform_for(const Lane& lane) const noexcept {
+        return posted_.uniform() &&
+               (!lane.filling() || posted_.empty() || posted_.front().room == lane.buffer.room);
+    }
+
+    // ---- everything else
+    // -------------------------------------------------------------------------
+
+    unsigned attend() {
+        if (attachment_ == nullptr) {
+            return 0;
+        }
+        auto news = connection_->news(attachment_);
+        unsigned handled = 0;
+        if (state_ == State::starting && news.registered && news.status == Errc::ok) {
+            state_ = State::running;
+            report();
+            ++handled;
+        }
+        for (auto& inbound : news.channels) {
+            if (lanes_.size() >= limits::producers_per_connection) {
+                connection_->say_broken();
+                break;
+            }
+            auto lane = std::make_unique<Lane>();
+            lane->channel = std::move(inbound.channel);
+            lane->producer = inbound.producer;
+            lanes_.push_back(std::move(lane));
+            announced_ = true;
+            ++handled;
+        }
+        if (news.status != Errc::ok && (state_ == State::starting || state_ == State::running)) {
+            state_ = State::stopping;
+            end_status_ = news.status;
+            report();
+            ++handled;
+        }
+        return handled;
+    }
+
+    void check_lanes() {
+        for (const std::unique_ptr<Lane>& lane : lanes_) {
+            if (lane->channel.check() != Errc::ok && !lane->stalled && !lane->ended &&
+                poll(*lane) == 0) {
+                // Its producer is gone, and everything it has sent is here.
+                end_lane(*lane);
+            }
+        }
+    }
+
+    void end_lane(Lane& lane) noexcept {
+        lane.ended = true;
+        has_ended_lanes_ = true;
+    }
+
+    /// The buffer of a message that will not become whole is the next free one again.
+    void give_back(Lane& lane) {
+        if (lane.filling()) {
+            posted_.push_front(lane.buffer);
+        }
+        lane.in_parts = false;
+    }
+
+    void sweep() {
+        for (const std::unique_ptr<Lane>& lane : lanes_) {
+            if (lane->ended) {
+                give_back(*lane);
+                unwatch(*lane);
+            }
+        }
+        std::erase_if(lanes_, [](const auto& lane) { return lane->ended; });
+        has_ended_lanes_ = false;
+    }
+
+    void unwatch(Lane& lane) {
+        if (lane.watched) {
+            engine_.unwatch(lane.channel.event_fd());
+            lane.watched = false;
+        }
+    }
+
+    void close_lanes() {
+        for (const std::unique_ptr<Lane>& lane : lanes_) {
+            give_back(*lane);
+            unwatch(*lane);
+            // So that its producer knows at once; if there is no room, it sees the channel end.
+            (void)lane->channel.send(static_cast<std::uint8_t>(wire::Feedback::goodbye), {});
+        }
+        lanes_.clear();
+    }
+
+    unsigned finish() {
+        close_lanes();
+        unsigned handled = 1;
+        while (!posted_.empty()) {
+            const PostedBuffer buffer = posted_.pop_front();
+            --outstanding_;
+            ++handled;
+            if (handlers_.received != nullptr) {
+                handlers_.received(handlers_.user, {.cookie = buffer.cookie,
+                                                    .status = end_status_,
+                                                    .offset = buffer.offset,
+                                                    .length = 0,
+                                                    .immediate = {},
+                                                    .connection = connection_.get(),
+                                                    .producer = 0});
+            }
+        }
+        connection_->detach(attachment_);
+        attachment_ = nullptr;
+        state_ = State::idle;
+        report();
+        return handled;
+    }
+
+    void report() {
+        if (handlers_.state_changed != nullptr) {
+            handlers_.state_changed(handlers_.user, state_);
+        }
+    }
+
+    Errc arm() {
+        if (notifier_->pending() || state_ == State::stopping || has_ended_lanes_) {
+            return Errc::again;
+        }
+        idle_check_.force();
+        for (const std::unique_ptr<Lane>& lane : lanes_) {
+            give_feedback(*lane, true, true);
+            if (lane->stalled) {
+                if (!posted_.empty()) {
+                    return Errc::again;
+                }
+                // What waits there cannot be taken: it must not end the sleep. Whoever posts a
+                // buffer is awake.
+                unwatch(*lane);
+                continue;
+            }
+            if (!lane->watched) {
+                if (!engine_.watch(lane->channel.event_fd())) {
+                    return Errc::again; // cannot be slept on: stay awake
+                }
+                lane->watched = true;
+            }
+            if (lane->channel.arm() != Errc::ok) {
+                return Errc::again;
+            }
+        }
+        return Errc::ok;
+    }
+
+    ProgressEngine& engine_;
+    std::shared_ptr<Connection> connection_;
+    std::shared_ptr<Notifier> notifier_;
+    ConsumerHandlers handlers_;
+    const std::uint32_t max_posted_;
+    std::uint32_t outstanding_ = 0; ///< posted, and being filled
+    PostedBuffers posted_;
+    std::vector<std::unique_ptr<Lane>> lanes_;
+    std::size_t first_lane_ = 0;
+    IdleCheck idle_check_;
+    State state_ = State::idle;
+    Errc end_status_ = Errc::ok;
+    bool announced_ = false;
+    bool has_ended_lanes_ = false;
+    std::uint32_t id_ = 0;
+    Attachment<Link>* attachment_ = nullptr;
+};
+
+} // namespace comch::channel

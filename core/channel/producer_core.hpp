@@ -1,0 +1,616 @@
+// A producer, over any link.
+//
+// One route (a link channel) per consumer that it sends to, opened at the first send. A send is an
+// operation from a pool, in a queue per route: it is put on the link at once if it can be, the rest
+// of a long message on progress, and it is complete when the consumer says that it has handled it.
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include <comch/producer.hpp>
+
+#include "core/channel/connection_core.hpp"
+#include "core/channel/idle_check.hpp"
+#include "core/channel/notifier.hpp"
+#include "core/channel/wire.hpp"
+
+namespace comch::channel {
+
+template <class Link> class ProducerCore final : public ProgressSource {
+public:
+    using Connection = ConnectionCore<Link>;
+
+    [[nodiscard]] static Result<std::unique_ptr<ProducerCore>>
+    open(ProgressEngine& engine, std::shared_ptr<Connection> connection,
+         const ProducerOptions& options, const ProducerHandlers& handlers) {
+        if (options.max_in_flight > limits::producer_tasks) {
+            return fail(
+                Errc::invalid_argument,
+                "cannot open a producer: more sends in flight are asked for than the device "
+                "allows; see Capabilities::max_producer_tasks");
+        }
+        std::unique_ptr<ProducerCore> core(
+            new ProducerCore(engine, std::move(connection), options, handlers));
+        auto attachment = core->connection_->attach(false, core->notifier_);
+        if (!attachment) {
+            return tl::unexpected(std::move(attachment.error()));
+        }
+        core->attachment_ = *attachment;
+        core->id_ = (*attachment)->id;
+        core->state_ = State::running;
+        engine.add(*core);
+        return core;
+    }
+
+    ~ProducerCore() {
+        engine_.remove(*this);
+        if (attachment_ != nullptr) {
+            for (const std::unique_ptr<Route>& route : routes_) {
+                leave(*route);
+            }
+            routes_.clear();
+            connection_->detach(attachment_);
+        }
+        notifier_->detach();
+    }
+    ProducerCore(const ProducerCore&) = delete;
+    ProducerCore& operator=(const ProducerCore&) = delete;
+
+    [[nodiscard]] std::uint32_t id() const noexcept { return id_; }
+    [[nodiscard]] State state() const noexcept { return state_; }
+    [[nodiscard]] Connection& connection() const noexcept { return *connection_; }
+    [[nodiscard]] std::uint32_t in_flight() const noexcept { return in_flight_; }
+
+    [[nodiscard]] Errc send(std::uint32_t consumer, const SendBuffer& buffer, void* cookie) {
+        if (state_ != State::running) [[unlikely]] {
+            return Errc::bad_state;
+        }
+        if (buffer.immediate.size() > limits::immediate_data_size) [[unlikely]] {
+            return Errc::invalid_argument;
+        }
+        if (buffer.data.size() > limits::fast_path_buffer_size) [[unlikely]] {
+            return Errc::too_big;
+        }
+        if (buffer.memory != nullptr) {
+            const Errc allowed =
+                buffer.memory->check(buffer.data.data(), buffer.data.size(), local_read);
+            if (allowed != Errc::ok) [[unlikely]] {
+                return allowed;
+            }
+        }
+        Route* route = last_route_;
+        if (route == nullptr || route->consumer != consumer) [[unlikely]] {
+            if (const Errc found = find_route(consumer, route); found != Errc::ok) {
+                return found;
+            }
+        }
+        if (route->end != Errc::ok) [[unlikely]] {
+            return route->end == Errc::canceled ? Errc::not_found : route->end;
+        }
+        if (route->available() <= 0) {
+            (void)read_feedback(*route);
+            if (route->available() <= 0 || route->end != Errc::ok) {
+                route->starved = true;
+                return Errc::again;
+            }
+        }
+        // The next buffer is known when nothing is on its way to it, or all are alike.
+        if (buffer.data.size() > route->credit.room &&
+            (route->credit.uniform != 0 || route->accepted == route->credit.handled)) [[unlikely]] {
+            return Errc::invalid_argument;
+        }
+        if (free_ == nullptr) {
+            return Errc::again;
+        }
+        Operation& op = *free_;
+        op.data = buffer.data;
+        op.immediate = buffer.immediate;
+        op.cookie = cookie;
+        op.sent = 0;
+        op.status = Errc::ok;
+        op.started = false;
+        op.whole = false;
+        op.number = route->accepted + 1;
+        if (route->unsent == nullptr) [[likely]] {
+            const Errc result = transmit(*route, op);
+            if (!op.started && result != Errc::ok) [[unlikely]] {
+                if (result == Errc::again) {
+                    route->starved = true;
+                    return Errc::again;
+                }
+                end_route(*route, result);
+                return result;
+            }
+        }
+        free_ = op.next;
+        op.next = nullptr;
+        (route->tail != nullptr ? route->tail->next : route->head) = &op;
+        route->tail = &op;
+        ++route->accepted;
+        ++in_flight_;
+        if (!op.whole) [[unlikely]] {
+            if (route->unsent == nullptr) {
+                route->unsent = &op;
+            }
+            if (!op.started) {
+                // It waits behind a long one; the caller's immediate data is only his for now.
+                op.keep_immediate();
+            }
+        }
+        return Errc::ok;
+    }
+
+    [[nodiscard]] Result<void> stop() {
+        if (state_ != State::running) {
+            return fail(Errc::bad_state, "cannot stop the producer: it is stopped already");
+        }
+        state_ = State::stopping;
+        end_status_ = Errc::canceled;
+        return {};
+    }
+
+private:
+    static constexpr unsigned feedback_budget = 16;
+    /// Pieces of a long message put on the link in one progress call: enough to fill it, not so
+    /// many that other routes and contexts starve while the consumer drains at our speed.
+    static constexpr unsigned parts_at_once = 16;
+    static constexpr std::uint32_t default_in_flight = 256;
+
+    struct Operation {
+        Operation* next = nullptr;
+        std::span<const std::byte> data;
+        std::span<const std::byte> immediate;
+        std::size_t sent = 0; ///< bytes of data on the link
+        void* cookie = nullptr;
+        std::uint64_t number = 0; ///< on its route, from 1
+        Errc status = Errc::ok;
+        bool started = false; ///< something of it is on the link
+        bool whole = false;   ///< all of it is
+        std::byte kept[limits::immediate_data_size];
+
+        void keep_immediate() noexcept {
+            if (!immediate.empty()) {
+                std::memcpy(kept, immediate.data(), immediate.size());
+                immediate = {kept, immediate.size()};
+            }
+        }
+    };
+
+    /// To one consumer.
+    struct Route {
+        typename Link::Channel channel;
+        std::uint32_t consumer = 0;
+        wire::Credit credit;        ///< the last feedback
+        std::uint64_t accepted = 0; ///< sends, ever
+        Operation* head = nullptr;  ///< not complete, oldest first
+        Operation* tail = nullptr;
+        Operation* unsent = nullptr; ///< the first that is not whole on the link
+        bool starved = false;        ///< a send was told `again`: somebody waits for feedback
+        bool more = false;           ///< more could be put on the link right now
+        Errc end = Errc::ok;         ///< why nothing can be sent any more
+
+        [[nodiscard]] std::int64_t available() const noexcept {
+            return std::int64_t{credit.free} - static_cast<std::int64_t>(accepted - credit.handled);
+        }
+    };
+
+    ProducerCore(ProgressEngine& engine, std::shared_ptr<Connection> connection,
+                 const ProducerOptions& options, const ProducerHandlers& handlers)
+        : ProgressSource{
+              .progress =
+                  [](ProgressSource& self) { return static_cast<ProducerCore&>(self).progress(); },
+              .arm = [](ProgressSource& self) { return static_cast<ProducerCore&>(self).arm(); }},
+          engine_(engine), connection_(std::move(connection)),
+          notifier_(std::make_shared<Notifier>(engine)), handlers_(handlers),
+          link_limits_(connection_->limits()),
+          operations_(options.max_in_flight != 0 ? options.max_in_flight : default_in_flight) {
+        for (Operation& op : operations_) {
+            op.next = free_;
+            free_ = &op;
+        }
+    }
+
+    // ---- data path
+    // -------------------------------------------------------------------------------
+
+    unsigned progress() {
+        unsigned handled = 0;
+        if (notifier_->take()) [[unlikely]] {
+            handled += attend();
+        }
+        // By index: a handler may send, and so open routes.
+        for (std::size_t i = 0; i < routes_.size(); ++i) {
+            Route& route = *routes_[i];
+            if (route.head != nullptr || route.starved || look_at_all_) {
+                handled += serve(route);
+            }
+        }
+        look_at_all_ = false;
+        if (handled == 0 && idle_check_.due()) [[unlikely]] {
+            handled += check_routes();
+        }
+        if (has_ended_routes_) [[unlikely]] {
+            handled += sweep();
+        }
+        if (state_ == State::stopping) [[unlikely]] {
+            handled += finish();
+        }
+        return handled;
+    }
+
+    unsigned serve(Route& route) {
+        unsigned handled = read_feedback(route);
+        handled += complete(route);
+        if (route.unsent != nullptr) [[unlikely]] {
+            handled += push(route);
+        }
+        return handled;
+    }
+
+    /// Puts as much of an operation on the link as it takes. ok: it is whole there, or there is
+    /// more to do at once (not whole); again: the link is full.
+    Errc transmit(Route& route, Operation& op) {
+        if (!op.started) {
+            const std::size_t head = op.immediate.empty() ? 0 : sizeof(wire::Immediate);
+            if (head + op.data.size() > link_limits_.max_message) {
+                return transmit_start(route, op);
+            }
+            const Errc result = transmit_whole(route, op, head);
+            op.started = op.whole = result == Errc::ok;
+            return result;
+        }
+        for (unsigned parts = 0; parts < parts_at_once; ++parts) {
+            if (op.status != Errc::ok) {
+                // The consumer has refused it already: spare it the rest.
+                const Errc result = send_empty(route, wire::FastPath::cancel);
+                op.whole = result == Errc::ok;
+                return result;
+            }
+            const std::size_t left = op.data.size() - op.sent;
+            const auto size = static_cast<std::uint32_t>(
+                left < link_limits_.max_message ? left : link_limits_.max_message);
+            const std::int64_t result = route.channel.send_packed(
+                static_cast<std::uint8_t>(wire::FastPath::part), size, [&](std::byte* to) {
+                    std::memcpy(to, op.data.data() + op.sent, size);
+                    return size;
+                });
+            if (result < 0) {
+                return static_cast<Errc>(-result);
+            }
+            op.sent += size;
+            if (op.sent == op.data.size()) {
+                op.whole = true;
+                return Errc::ok;
+            }
+        }
+        route.more = true;
+        return Errc::ok;
+    }
+
+    Errc transmit_whole(Route& route, Operation& op, std::size_t head) {
+        const auto id = static_cast<std::uint8_t>(head == 0 ? wire::FastPath::plain
+                                                            : wire::FastPath::with_immediate);
+        const auto length = static_cast<std::uint32_t>(head + op.data.size());
+        const auto fill = [&](std::byte* to) {
+            if (head != 0) {
+                const wire::Immediate immediate = immediate_of(op);
+                std::memcpy(to, &immediate, sizeof(immediate));
+            }
+            if (!op.data.empty()) {
+                std::memcpy(to + head, op.data.data(), op.data.size());
+            }
+        };
+        if (length <= link_limits_.max_inline) [[likely]] {
+            return route.channel.send_inline(id, length, fill);
+        }
+        const std::int64_t result = route.channel.send_packed(id, length, [&](std::byte* to) {
+            fill(to);
+            return length;
+        });
+        return result < 0 ? static_cast<Errc>(-result) : Errc::ok;
+    }
+
+    Errc transmit_start(Route& route, Operation& op) {
+        const wire::Start start{.length = op.data.size(), .immediate = immediate_of(op)};
+        const Errc result = route.channel.send(static_cast<std::uint8_t>(wire::FastPath::start),
+                                               wire::as_bytes(start));
+        if (result != Errc::ok) {
+            return result;
+        }
+        op.started = true;
+        return transmit(route, op);
+    }
+
+    [[nodiscard]] static wire::Immediate immediate_of(const Operation& op) noexcept {
+        wire::Immediate immediate;
+        immediate.length = static_cast<std::uint8_t>(op.immediate.size());
+        if (!op.immediate.empty()) {
+            std::memcpy(immediate.bytes, op.immediate.data(), op.immediate.size());
+        }
+        return immediate;
+    }
+
+    Errc send_empty(Route& route, wire::FastPath id) {
+        return route.channel.send(static_cast<std::uint8_t>(id), {});
+    }
+
+    /// Goes on with what is not on the link yet.
+    unsigned push(Route& route) {
+        unsigned handled = 0;
+        route.more = false;
+        while (route.unsent != nullptr) {
+            Operation& op = *route.unsent;
+            const std::size_t before = op.sent;
+            const Errc result = transmit(route, op);
+            handled += op.whole || op.sent != before ? 1 : 0;
+            if (result != Errc::ok && result != Errc::again) {
+                end_route(route, result);
+                break;
+            }
+            if (!op.whole) {
+                break;
+            }
+            route.unsent = op.next;
+        }
+        return handled;
+    }
+
+    unsigned read_feedback(Route& route) {
+        return route.channel.poll(
+            [&](std::uint8_t id, const std::byte* data, std::uint32_t length) {
+                if (!on_feedback(route, id, {data, length})) [[unlikely]] {
+                    end_route(route, Errc::connection_reset);
+                    connection_->say_broken();
+                }
+                return true;
+            },
+            feedback_budget);
+    }
+
+    /// False: no correct peer says that.
+    bool on_feedback(Route& route, std::uint8_t id, std::span<const std::byte> record) {
+        if (route.end != Errc::ok) {
+            return true;
+        }
+        switch (static_cast<wire::Feedback>(id)) {
+        case wire::Feedback::credit: {
+            const auto credit = wire::read<wire::Credit>(record);
+            if (!credit || credit->handled < route.credit.handled ||
+                credit->handled > route.accepted) {
+                return false;
+            }
+            route.credit = *credit;
+            if (route.available() > 0) {
+                route.starved = false;
+            }
+            return true;
+        }
+        case wire::Feedback::refused: {
+            const auto refused = wire::read<wire::Refused>(record);
+            if (!refused) {
+                return false;
+            }
+            for (Operation* op = route.head; op != nullptr; op = op->next) {
+                if (op->number == refused->number) {
+                    op->status = Errc::invalid_argument;
+                    return op->started;
+                }
+            }
+            return false;
+        }
+        case wire::Feedback::goodbye:
+            end_route(route, Errc::canceled);
+            return true;
+        }
+        return false;
+    }
+
+    unsigned complete(Route& route) {
+        unsigned completed = 0;
+        while (route.head != nullptr && route.head->whole &&
+               route.head->number <= route.credit.handled) {
+            finish_first(route, route.head->status);
+            ++completed;
+        }
+        return completed;
+    }
+
+    void finish_first(Route& route, Errc status) {
+        Operation& op = *route.head;
+        route.head = op.next;
+        if (route.head == nullptr) {
+            route.tail = nullptr;
+        }
+        if (route.unsent == &op) {
+            route.unsent = op.next;
+        }
+        void* const cookie = op.cookie;
+        op.next = free_;
+        free_ = &op;
+        --in_flight_;
+        if (handlers_.sent != nullptr) {
+            handlers_.sent(handlers_.user, cookie, status);
+        }
+    }
+
+    // ---- everything else
+    // -------------------------------------------------------------------------
+
+    Errc find_route(std::uint32_t consumer, Route*& route) {
+        const auto found = by_consumer_.find(consumer);
+        if (found != by_consumer_.end()) {
+            last_route_ = route = found->second;
+            return Errc::ok;
+        }
+        const auto remote = connection_->remote(consumer);
+        if (!remote) {
+            return Errc::not_found;
+        }
+        if (remote->posted == 0) {
+            return Errc::again;
+        }
+        auto channel = connection_->open_channel(id_, consumer);
+        if (!channel) {
+            return channel.error().code;
+        }
+        if (!engine_.watch(channel->event_fd())) {
+            return Errc::no_memory;
+        }
+        auto made = std::make_unique<Route>();
+        made->channel = std::move(*channel);
+        made->consumer = consumer;
+        // Until the consumer itself says more.
+        made->credit.free = remote->posted;
+        made->credit.room = remote->room;
+        route = made.get();
+        routes_.push_back(std::move(made));
+        by_consumer_.emplace(consumer, route);
+        last_route_ = route;
+        return Errc::ok;
+    }
+
+    void end_route(Route& route, Errc why) noexcept {
+        if (route.end == Errc::ok) {
+            route.end = why;
+        }
+        has_ended_routes_ = true;
+    }
+
+    unsigned attend() {
+        if (attachment_ == nullptr) {
+            return 0;
+        }
+        const auto news = connection_->news(attachment_);
+        if (news.status != Errc::ok && state_ == State::running) {
+            state_ = State::stopping;
+            end_status_ = news.status;
+            report();
+            return 1;
+        }
+        return 0;
+    }
+
+    unsigned check_routes() {
+        unsigned handled = 0;
+        for (std::size_t i = 0; i < routes_.size(); ++i) {
+            Route& route = *routes_[i];
+            const Errc state = route.channel.check();
+            if (state == Errc::ok) {
+                continue;
+            }
+            const unsigned served = serve(route);
+            handled += served;
+            if (served == 0) {
+                // Everything that the consumer has said is here. An orderly end is its going away,
+                // unless it is the connection's.
+                const Errc connection = connection_->news(attachment_).status;
+                end_route(route, state != Errc::not_connected ? state
+                                 : connection == Errc::ok     ? Errc::canceled
+                                                              : connection);
+            }
+        }
+        return handled;
+    }
+
+    unsigned sweep() {
+        has_ended_routes_ = false;
+        unsigned handled = 0;
+        for (std::size_t i = 0; i < routes_.size();) {
+            Route& route = *routes_[i];
+            if (route.end == Errc::ok) {
+                ++i;
+                continue;
+            }
+            handled += flush(route, route.end);
+            engine_.unwatch(route.channel.event_fd());
+            by_consumer_.erase(route.consumer);
+            if (last_route_ == &route) {
+                last_route_ = nullptr;
+            }
+            routes_.erase(routes_.begin() + static_cast<std::ptrdiff_t>(i));
+        }
+        return handled;
+    }
+
+    unsigned flush(Route& route, Errc status) {
+        unsigned flushed = complete(route); // what was handled is not lost
+        while (route.head != nullptr) {
+            const Errc own = route.head->status;
+            finish_first(route, own != Errc::ok ? own : status);
+            ++flushed;
+        }
+        return flushed;
+    }
+
+    /// So that the consumer knows at once; if there is no room, it sees the channel end.
+    void leave(Route& route) {
+        (void)send_empty(route, wire::FastPath::goodbye);
+        engine_.unwatch(route.channel.event_fd());
+    }
+
+    unsigned finish() {
+        unsigned handled = 1;
+        for (std::size_t i = 0; i < routes_.size(); ++i) {
+            (void)read_feedback(*routes_[i]);
+            handled += flush(*routes_[i], end_status_);
+        }
+        for (const std::unique_ptr<Route>& route : routes_) {
+            leave(*route);
+        }
+        routes_.clear();
+        by_consumer_.clear();
+        last_route_ = nullptr;
+        connection_->detach(attachment_);
+        attachment_ = nullptr;
+        state_ = State::idle;
+        report();
+        return handled;
+    }
+
+    void report() {
+        if (handlers_.state_changed != nullptr) {
+            handlers_.state_changed(handlers_.user, state_);
+        }
+    }
+
+    Errc arm() {
+        if (notifier_->pending() || state_ == State::stopping || has_ended_routes_) {
+            return Errc::again;
+        }
+        idle_check_.force();
+        for (const std::unique_ptr<Route>& route : routes_) {
+            const bool completable = route->head != nullptr && route->head->whole &&
+                                     route->head->number <= route->credit.handled;
+            if (completable || route->more || route->channel.arm() != Errc::ok) {
+                look_at_all_ = true;
+                return Errc::again;
+            }
+        }
+        return Errc::ok;
+    }
+
+    ProgressEngine& engine_;
+    std::shared_ptr<Connection> connection_;
+    std::shared_ptr<Notifier> notifier_;
+    ProducerHandlers handlers_;
+    const link::Limits link_limits_;
+    std::vector<Operation> operations_;
+    Operation* free_ = nullptr;
+    std::uint32_t in_flight_ = 0;
+    std::vector<std::unique_ptr<Route>> routes_;
+    std::unordered_map<std::uint32_t, Route*> by_consumer_;
+    Route* last_route_ = nullptr; ///< where the last send went: usually where the next goes
+    IdleCheck idle_check_;
+    State state_ = State::idle;
+    Errc end_status_ = Errc::ok;
+    bool look_at_all_ = false;
+    bool has_ended_routes_ = false;
+    std::uint32_t id_ = 0;
+    Attachment<Link>* attachment_ = nullptr;
+};
+
+} // namespace comch::channel

@@ -1,0 +1,166 @@
+// What the channel layer says to its peer: plain structs on top of the link's messages.
+//
+// Everything is little-endian and fixed-width. A receiver copies a struct out with read(), checks
+// every field, and uses only the copy; what does not check ends the connection.
+//
+//   connection set-up   Hello in the link's private data; Welcome in the answer's
+//   connection          Control ids
+//   channel             FastPath ids, producer -> consumer; Feedback ids, consumer -> producer
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <type_traits>
+
+#include <comch/capabilities.hpp>
+#include <comch/channel.hpp>
+
+#include "core/link/link.hpp"
+
+namespace comch::channel::wire {
+
+static_assert(std::endian::native == std::endian::little,
+              "the layout is little-endian; a big-endian port needs conversions here");
+
+inline constexpr std::uint32_t magic = 0x314c4843; ///< "CHL1"
+inline constexpr std::uint16_t version = 1;        ///< of everything in this file
+
+/// A copy of the T at the front of `bytes`, if they are long enough.
+template <class T> [[nodiscard]] std::optional<T> read(std::span<const std::byte> bytes) noexcept {
+    static_assert(std::is_trivially_copyable_v<T>);
+    if (bytes.size() < sizeof(T)) {
+        return std::nullopt;
+    }
+    T value;
+    std::memcpy(&value, bytes.data(), sizeof(T));
+    return value;
+}
+
+template <class T> [[nodiscard]] std::span<const std::byte> as_bytes(const T& value) noexcept {
+    static_assert(std::is_trivially_copyable_v<T> && std::has_unique_object_representations_v<T>);
+    return std::as_bytes(std::span<const T, 1>(&value, 1));
+}
+
+// ---- connection set-up
+// ---------------------------------------------------------------------------
+
+/// The client's request; then `data_length` bytes of the program's.
+struct Hello {
+    std::uint32_t magic = wire::magic;
+    std::uint16_t version = wire::version;
+    std::uint16_t data_length = 0;
+    std::uint32_t message_size = 0; ///< the longest control message, 0: not set
+    std::uint32_t recv_queue = 0;   ///< control messages that the server may have under way
+};
+static_assert(sizeof(Hello) == 16);
+static_assert(sizeof(Hello) + max_connect_data <= link::max_private_data);
+
+/// What became of the request.
+enum class Answer : std::uint8_t {
+    accepted = 1,
+    pending = 2, ///< the program has not decided; another Welcome comes as Control::welcome
+    refused = 3,
+};
+
+/// The server's answer; then `data_length` bytes of the program's.
+struct Welcome {
+    std::uint32_t magic = wire::magic;
+    std::uint16_t version = wire::version;
+    std::uint16_t data_length = 0;
+    std::uint32_t message_size = 0; ///< what holds for the connection
+    std::uint32_t recv_queue = 0;   ///< control messages that the client may have under way
+    std::uint8_t answer = 0;        ///< Answer
+    std::uint8_t refusal = 0;       ///< Refusal
+    std::uint8_t reserved[6] = {};
+};
+static_assert(sizeof(Welcome) == 24 && offsetof(Welcome, answer) == 16);
+static_assert(sizeof(Welcome) + max_connect_data <= link::max_private_data);
+
+// ---- on the connection
+// ---------------------------------------------------------------------------
+
+/// The link's message id.
+enum class Control : std::uint8_t {
+    message = 1,          ///< the program's
+    welcome = 2,          ///< Welcome, when the first answer was `pending`
+    consumer_added = 3,   ///< ConsumerNote
+    consumer_posted = 4,  ///< ConsumerNote; once, when it has posted its first buffer
+    consumer_removed = 5, ///< ConsumerNote
+};
+
+struct ConsumerNote {
+    std::uint32_t consumer = 0; ///< odd ids are the client's, even ones the server's; never reused
+    std::uint32_t posted = 0;   ///< consumer_posted: buffers posted by now
+    std::uint64_t room = 0;     ///< consumer_posted: room in the first of them
+};
+static_assert(sizeof(ConsumerNote) == 16);
+
+// ---- on a producer-consumer channel
+// --------------------------------------------------------------
+
+/// The channel's tag: who sends to whom.
+[[nodiscard]] constexpr std::uint64_t tag(std::uint32_t producer, std::uint32_t consumer) noexcept {
+    return std::uint64_t{producer} << 32 | consumer;
+}
+[[nodiscard]] constexpr std::uint32_t producer_of(std::uint64_t tag) noexcept {
+    return static_cast<std::uint32_t>(tag >> 32);
+}
+[[nodiscard]] constexpr std::uint32_t consumer_of(std::uint64_t tag) noexcept {
+    return static_cast<std::uint32_t>(tag);
+}
+
+/// Producer to consumer. A message is either one record (plain or with_immediate), or a `start`
+/// followed by `part`s until its length is reached or a `cancel` gives it up. Messages of one
+/// channel do not interleave; both ends number them from 1.
+enum class FastPath : std::uint8_t {
+    plain = 1,          ///< the message, nothing else: 8 bytes stay 8 bytes
+    with_immediate = 2, ///< Immediate, then the message
+    start = 3,          ///< Start
+    part = 4,           ///< the next bytes
+    cancel = 5,         ///< nothing
+    goodbye = 6,        ///< nothing; the producer stopped
+};
+
+/// Fixed size, so that the message behind it is aligned for copying.
+struct Immediate {
+    std::uint8_t length = 0; ///< <= 32
+    std::uint8_t reserved[7] = {};
+    std::byte bytes[limits::immediate_data_size] = {};
+};
+static_assert(sizeof(Immediate) == 40 && offsetof(Immediate, bytes) == 8);
+
+struct Start {
+    std::uint64_t length = 0; ///< of the whole message
+    Immediate immediate;
+};
+static_assert(sizeof(Start) == 48);
+
+/// Consumer to producer.
+enum class Feedback : std::uint8_t {
+    credit = 33,  ///< Credit
+    refused = 34, ///< Refused
+    goodbye = 35, ///< nothing; the consumer stopped
+};
+
+/// Cumulative: a later record replaces an earlier one.
+struct Credit {
+    std::uint64_t handled = 0; ///< messages of this channel that landed, were refused or given up
+    std::uint64_t room = 0;    ///< in the next free buffer; meaningless if there is none
+    std::uint32_t free = 0;    ///< buffers for the messages after those, while no other producer
+                               ///< of the consumer takes them
+    std::uint32_t uniform = 0; ///< 1: all of them have this room
+};
+static_assert(sizeof(Credit) == 24);
+
+/// The message was longer than the room in the next free buffer. Comes before the Credit that
+/// counts it as handled.
+struct Refused {
+    std::uint64_t number = 0;
+};
+static_assert(sizeof(Refused) == 8);
+
+} // namespace comch::channel::wire
