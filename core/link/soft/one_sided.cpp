@@ -56,7 +56,7 @@ std::uint64_t execute_atomic(std::byte* at, const AtomicRequest& request) noexce
 Errc OneSidedEngine::put(const std::byte* from, std::size_t length, std::uint64_t region,
                          std::uint64_t address, void* token) {
     if (hold_ || puts_waiting_ >= tuning::max_one_sided) {
-        pipe_.note_refusal();
+        pipe_.note_refusal(Pipe::Short::neither);
         return pipe_.broken() != Errc::ok ? pipe_.broken() : Errc::again;
     }
     Job job{.kind = Job::Kind::put};
@@ -88,7 +88,7 @@ Errc OneSidedEngine::get(std::byte* to, std::size_t length, std::uint64_t region
                          std::uint64_t address, void* token) {
     std::uint64_t name = 0;
     if (hold_ || start(token, to, length, false, name) == nullptr) {
-        pipe_.note_refusal();
+        pipe_.note_refusal(Pipe::Short::neither);
         return pipe_.broken() != Errc::ok ? pipe_.broken() : Errc::again;
     }
     const OneSided request{region, address, length, name};
@@ -109,7 +109,7 @@ Errc OneSidedEngine::atomic(const AtomicRequest& request, std::uint64_t region,
     std::uint64_t name = 0;
     if (hold_ || (fetches && start(token, static_cast<std::byte*>(request.result), request.size,
                                    true, name) == nullptr)) {
-        pipe_.note_refusal();
+        pipe_.note_refusal(Pipe::Short::neither);
         return pipe_.broken() != Errc::ok ? pipe_.broken() : Errc::again;
     }
     const OneSided head{region, address, request.size, name};
@@ -501,7 +501,7 @@ bool OneSidedEngine::flush_reached(Flush& flush) {
         flush.positioned = true;
     }
     if (pipe_.tx().consumed() < flush.position) {
-        pipe_.note_refusal();
+        pipe_.note_refusal(Pipe::Short::lines);
         return false;
     }
     return !operations_before(flush.sequence);

@@ -115,18 +115,22 @@ bool Pipe::accept_bulk(int memfd, std::uint64_t size) noexcept {
     return true;
 }
 
-Errc Pipe::no_room() noexcept {
+Errc Pipe::no_room(Short what) noexcept {
     if (broken_ != Errc::ok) {
         return broken_;
     }
     slot_->tx.credit_stalls.add(1);
-    note_refusal();
+    // Held back, it is not for want of credit.
+    note_refusal(tx_.stopped() ? Short::neither : what);
     return Errc::again;
 }
 
 Errc Pipe::attach_bulk() noexcept {
-    if (!socket_ready_ || tx_.reserve(0) == nullptr) {
-        return no_room();
+    if (!socket_ready_) {
+        return no_room(Short::neither);
+    }
+    if (tx_.reserve(0) == nullptr) {
+        return no_room(Short::lines);
     }
     if (!bulk_tx_memory_) {
         auto memory = create_shared_memory("comch-bulk", tuning::bulk_size);
@@ -139,7 +143,7 @@ Errc Pipe::attach_bulk() noexcept {
         const auto sent = send_packet(socket_, std::as_bytes(std::span(&packet, 1)),
                                       std::span(&fd, 1));
         if (sent != SocketStatus::ok) {
-            return no_room();
+            return no_room(Short::neither);
         }
         bulk_tx_memory_ = std::move(memory->mapping);
     }

@@ -57,7 +57,7 @@ public:
     Errc put_record(Kind kind, std::uint8_t id, std::uint32_t length, Fill&& fill) noexcept {
         std::byte* const to = tx_.reserve(length);
         if (to == nullptr) [[unlikely]] {
-            return no_room();
+            return no_room(Short::lines);
         }
         fill(to);
         tx_.publish(static_cast<std::uint8_t>(kind), id, length);
@@ -117,10 +117,10 @@ public:
             }
         }
         if (tx_.reserve(record) == nullptr) [[unlikely]] {
-            return no_room();
+            return no_room(Short::lines);
         }
         bulk = bulk_tx_.reserve(max);
-        return bulk == nullptr ? no_room() : Errc::ok;
+        return bulk == nullptr ? no_room(Short::bulk) : Errc::ok;
     }
 
     /// Publishes what was written at the place that reserve_bulk() gave: `head`, then the reference.
@@ -281,11 +281,21 @@ public:
         }
         return rx_.ready();
     }
+    /// What was short when something was refused.
+    enum class Short : std::uint8_t { neither, lines, bulk };
+
     /// Somebody waits for the peer to take more out.
-    void note_refusal() noexcept {
+    void note_refusal(Short what) noexcept {
         refused_ = true;
-        // What the refusal was based on, not what is there by now: credit that came in between must
-        // end the sleep, for there may be none to follow.
+        // Of what was short: what the refusal was based on, not what is there by now. Credit that
+        // came in between must end the sleep, for there may be none to follow. Of the other, what
+        // is there by now: it was not what was missing, so it is no reason to try again.
+        if (what != Short::lines) {
+            (void)tx_.consumed();
+        }
+        if (what != Short::bulk && bulk_tx_.attached()) {
+            (void)bulk_tx_.consumed();
+        }
         lines_at_refusal_ = tx_.last_consumed();
         bulk_at_refusal_ = bulk_tx_.last_consumed();
     }
@@ -318,7 +328,7 @@ private:
                 consumer.bulk.load(std::memory_order_acquire) != bulk_at_refusal_);
     }
 
-    [[nodiscard]] Errc no_room() noexcept;
+    [[nodiscard]] Errc no_room(Short what) noexcept;
     [[nodiscard]] Errc attach_bulk() noexcept;
     void ring_doorbell() noexcept;
     void wake_for_credit() noexcept;
