@@ -239,6 +239,7 @@ void Port::shut_down(Connection& c, Errc code, Reason reason) {
         c.pipe_.say_goodbye();
     }
     c.pipe_.break_off(code);
+    c.pipe_.set_socket_ready(false); // its number will be somebody else's
     c.life_->end(code);
     for (const auto& import : c.asked_) {
         import->give_back_request();
