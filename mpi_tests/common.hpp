@@ -60,7 +60,7 @@ public:
     }
 
     /// The test tells what it moved between two different ranks; each transfer is told by one of
-    /// the ranks that take part. For collectives: what any algorithm must move at least.
+    /// the ranks that take part.
     void moved(std::uint64_t bytes, std::uint64_t messages = 1) {
         bytes_.fetch_add(bytes, std::memory_order_relaxed);
         messages_.fetch_add(messages, std::memory_order_relaxed);
@@ -71,6 +71,10 @@ public:
             moved(bytes, messages);
         }
     }
+
+    /// The same, for this rank's share of a collective operation: what it must send or receive,
+    /// whatever the algorithm. With nothing to move there need be no message.
+    void moved_by_collective(std::uint64_t bytes) { moved(bytes, bytes > 0 ? 1 : 0); }
 
     void barrier() { MPI_Barrier(control_); }
 
