@@ -129,9 +129,6 @@ private:
                                 std::uint32_t access);
     void request_mapping(RemoteRegion& region);
     void needs_work();
-    [[nodiscard]] bool unanswered() const noexcept {
-        return state_ < State::established && !entry_.empty() && pipe_.slot() != nullptr;
-    }
 
     // Touched by every poll.
     Pipe pipe_;
@@ -139,6 +136,9 @@ private:
     bool hot_ = false;     ///< in the port's list of rings to poll at every call
     bool working_ = false; ///< in the port's list of connections with something to advance
     bool one_way_ = false; ///< the peer sends only replies
+    bool peer_one_way_ = false; ///< we send only replies
+    bool paused_ = false; ///< a get of the peer is being answered; what it sent after it waits
+    bool unanswered_ = false; ///< initiator: counted in the port's unanswered_
     bool peer_gone_ = false; ///< to be reported once its ring is empty
     void* user_ = nullptr;
 

@@ -232,9 +232,7 @@ void Port::close(Connection* connection) {
 }
 
 void Port::shut_down(Connection& c, Errc code, Reason reason) {
-    if (c.unanswered()) {
-        --unanswered_;
-    }
+    no_longer_unanswered(c);
     if (c.pipe_.rx().control() != nullptr) {
         c.pipe_.say_goodbye();
     }
@@ -284,7 +282,10 @@ Connection* Port::new_connection() {
     return connections_.back().get();
 }
 
-void Port::discard(Connection& c) { close(&c); }
+void Port::discard(Connection& c) {
+    c.hello_.clear(); // no last attempt
+    close(&c);
+}
 
 // ---- the hot and the working list --------------------------------------------------------------
 
@@ -349,6 +350,13 @@ Watch* Port::event(int i) noexcept {
     return static_cast<Watch*>(reinterpret_cast<epoll_event*>(events_.data())[i].data.ptr);
 }
 
+void Port::no_longer_unanswered(Connection& c) noexcept {
+    if (c.unanswered_) {
+        c.unanswered_ = false;
+        --unanswered_;
+    }
+}
+
 void Port::look_for_dead_listeners() {
     // A forked child can keep a dead server's socket open: connecting to it succeeds, and nobody
     // ever answers. The owner's lock tells.
@@ -357,8 +365,7 @@ void Port::look_for_dead_listeners() {
     }
     last_owner_check_ns_ = last_slow_poll_ns_;
     for (const auto& c : connections_) {
-        if (c->state_ < Connection::State::established &&
-            !owner_lives(*device_.domain(), c->entry_)) {
+        if (c->unanswered_ && !owner_lives(*device_.domain(), c->entry_)) {
             c->error_text_ = fmt::format("the process that listened on '{}' is gone", c->entry_);
             c->peer_gone_ = true;
         }
@@ -530,6 +537,7 @@ void Port::admit(Connection& c, Stranger& stranger, Introduction& intro,
     }
     c.pipe_ = std::move(*pipe);
     c.peer_ = {static_cast<Side>(hello.side), hello.function, hello.process_id, intro.pid};
+    c.peer_one_way_ = hello.one_way != 0;
     counters::Slot* slot = counters_->take_slot();
     c.pipe_.attach(c.socket_.get(), slot, !(membarrier_ && hello.has_membarrier != 0));
     c.pipe_.set_socket_ready(true);
@@ -640,6 +648,7 @@ Result<Connection*> Port::start_connect(std::string entry, const ServiceName* se
     if (c.state_ == Connection::State::connecting) {
         c.needs_work();
     }
+    c.unanswered_ = true;
     ++unanswered_;
     return &c;
 }
@@ -732,7 +741,7 @@ Reason Port::take_answer(Connection& c, const wire::Answer& answer, std::size_t 
     }
     slot->state.store(static_cast<std::uint32_t>(counters::SlotState::connected),
                       std::memory_order_release);
-    --unanswered_;
+    no_longer_unanswered(c);
     if (!c.one_way_ || c.one_sided_.awaits_reply()) {
         make_hot(c); // not before: a refused peer's ring must not speak
     }

@@ -106,8 +106,8 @@ private:
                 c.pipe_.idle();
                 return count;
             }
-            if (peek == RingReader::Peek::corrupt || c.state_ >= Connection::State::ended)
-                [[unlikely]] {
+            if (peek == RingReader::Peek::corrupt || c.state_ >= Connection::State::ended ||
+                c.paused_) [[unlikely]] {
                 break;
             }
             ++count;
@@ -175,6 +175,10 @@ private:
                                     });
             if (c.one_sided_.busy()) {
                 c.needs_work();
+                // Where we only answer, gets are answered before what the peer sent after them is
+                // executed: software relies on a read not seeing a later write of the same side.
+                // (Where both ends send, waiting for each other's rings could block for ever.)
+                c.paused_ = c.peer_one_way_ && c.one_sided_.owes();
             }
             return fine;
         }
@@ -287,6 +291,7 @@ private:
                 }
                 count += c.one_sided_.advance(
                     [&](void* token, Errc status) { sink.on_complete(c, token, status); });
+                c.paused_ = c.paused_ && c.one_sided_.owes();
                 send_waiting_packets(c);
                 if (c.pipe_.corrupt()) {
                     protocol_error(c, sink);
@@ -533,6 +538,7 @@ private:
     void accept_strangers(Listener& listener);
     void close_stranger(Stranger& stranger);
     void drop_old_strangers();
+    void no_longer_unanswered(Connection& c) noexcept;
     void look_for_dead_listeners();
     [[nodiscard]] bool read_hello(Stranger& stranger, Introduction& intro);
     void refuse(int socket, Errc code, std::span<const std::byte> reply);
