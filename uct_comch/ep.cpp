@@ -39,14 +39,17 @@ ucs_status_t am_short(uct_ep_h tl_ep, std::uint8_t id, std::uint64_t header, con
     if (ep.connection == nullptr) [[unlikely]] {
         return ended(ep);
     }
-    const auto total = static_cast<std::uint32_t>(sizeof(header) + length);
+    const std::size_t total = sizeof(header) + length;
     if (total > ep.iface()->max_short) [[unlikely]] {
         return too_long("am_short", total, ep.iface()->max_short);
     }
-    return to_ucs(ep.connection->send_inline(id, total, [&](std::byte* to) {
-        std::memcpy(to, &header, sizeof(header));
-        std::memcpy(to + sizeof(header), payload, length);
-    }));
+    return to_ucs(ep.connection->send_inline(
+        id, static_cast<std::uint32_t>(total), [&](std::byte* to) {
+            std::memcpy(to, &header, sizeof(header));
+            if (length != 0) { // the pointer may be null then
+                std::memcpy(to + sizeof(header), payload, length);
+            }
+        }));
 }
 
 ucs_status_t am_short_iov(uct_ep_h tl_ep, std::uint8_t id, const uct_iov_t* iov,
@@ -92,7 +95,9 @@ ucs_status_t am_zcopy(uct_ep_h tl_ep, std::uint8_t id, const void* header, unsig
     }
     const std::int64_t result = ep.connection->send_packed(
         id, static_cast<std::uint32_t>(total), [&](std::byte* to) {
-            std::memcpy(to, header, header_length);
+            if (header_length != 0) {
+                std::memcpy(to, header, header_length);
+            }
             ucs_iov_iter_t iter;
             ucs_iov_iter_init(&iter);
             uct_iov_to_buffer(iov, count, &iter, to + header_length, SIZE_MAX);
@@ -108,6 +113,9 @@ ucs_status_t put_short(uct_ep_h tl_ep, const void* buffer, unsigned length, std:
     Ep& ep = *Ep::of(tl_ep);
     if (ep.connection == nullptr) [[unlikely]] {
         return ended(ep);
+    }
+    if (length > max_rma_bcopy) [[unlikely]] {
+        return too_long("put_short", length, max_rma_bcopy);
     }
     // At most one chunk, so it is through at once or not at all.
     return to_ucs(ep.connection->put(buffer, length, region_of(rkey), address, nullptr));
@@ -148,6 +156,9 @@ ucs_status_t get_short(uct_ep_h tl_ep, void* buffer, unsigned length, std::uint6
     Ep& ep = *Ep::of(tl_ep);
     if (ep.connection == nullptr) [[unlikely]] {
         return ended(ep);
+    }
+    if (length > max_rma_bcopy) [[unlikely]] {
+        return too_long("get_short", length, max_rma_bcopy);
     }
     auto* const where = reinterpret_cast<void*>(address);
     auto* const region = reinterpret_cast<void*>(rkey);
