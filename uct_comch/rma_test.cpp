@@ -1,0 +1,439 @@
+// Put and get: every kind and size, on memory that the peer maps and on memory that it only
+// registered, which its process must serve.
+#include <random>
+
+#include "test_target.hpp"
+
+namespace comch::uct::test {
+namespace {
+
+constexpr std::size_t mib = 1024 * 1024;
+
+struct Rma : testing::TestWithParam<Kind> {
+    Lab lab;
+    Target target{GetParam(), 8 * mib};
+    Interface host{"host"};
+    Endpoint ep{host, target.address()};
+    RemoteKey key{target.key()};
+
+    ucs_status_t put_zcopy(const std::byte* from, std::size_t length, std::uint64_t to) {
+        const uct_iov_t iov = iov_of(from, length);
+        Completion completion;
+        const ucs_status_t status = persist(
+            [&] { return uct_ep_put_zcopy(ep, &iov, 1, to, key, &completion.super); }, host);
+        return finish(status, completion, host);
+    }
+    ucs_status_t get_zcopy(std::byte* to, std::size_t length, std::uint64_t from) {
+        const uct_iov_t iov = iov_of(to, length);
+        Completion completion;
+        const ucs_status_t status = persist(
+            [&] { return uct_ep_get_zcopy(ep, &iov, 1, from, key, &completion.super); }, host);
+        return finish(status, completion, host);
+    }
+
+    /// The range and its surroundings: nothing beside it may have changed.
+    void expect_only_changed(std::uint64_t offset, std::size_t length, std::uint64_t seed) {
+        ASSERT_EQ(flush(ep, host), UCS_OK);
+        EXPECT_EQ(target.wrong_bytes(offset, length, seed), 0u) << length << " bytes";
+        EXPECT_EQ(target.wrong_bytes(offset - 64, 64, 1001), 0u) << "before " << length;
+        EXPECT_EQ(target.wrong_bytes(offset + length, 64, 1002), 0u) << "after " << length;
+    }
+    void surround(std::uint64_t offset, std::size_t length) {
+        target.fill(offset - 64, 64, 1001);
+        target.fill(offset + length, 64, 1002);
+    }
+};
+
+std::vector<std::size_t> small_sizes(std::size_t limit) {
+    std::vector<std::size_t> sizes = {0,   1,   2,   7,    8,    9,    23,   24,   25,   55,
+                                      56,  57,  63,  64,   65,   127,  128,  129,  248,  249,
+                                      991, 992, 993, 1023, 1024, 1025, 4087, 4096, 4097, 16375,
+                                      16376, 16377};
+    sizes.push_back(limit - 1);
+    sizes.push_back(limit);
+    return sizes;
+}
+
+const std::size_t large_sizes[] = {32769, 65536,   131071,      524287,     524288,
+                                   mib,   mib + 3, 3 * mib - 1, 5 * mib + 1};
+
+TEST_P(Rma, PutShort) {
+    std::uint64_t seed = 1;
+    for (const std::size_t length : small_sizes(host.attr.cap.put.max_short)) {
+        const std::uint64_t offset = 4096 + seed % 64;
+        surround(offset, length);
+        auto bytes = pattern(length, seed);
+        ASSERT_EQ(persist([&] {
+                      return uct_ep_put_short(ep, bytes.data(), static_cast<unsigned>(length),
+                                              target.memory(offset), key);
+                  }, host),
+                  UCS_OK);
+        std::fill(bytes.begin(), bytes.end(), std::byte{0xee}); // it is the caller's again
+        expect_only_changed(offset, length, seed++);
+        ASSERT_FALSE(HasFailure());
+    }
+}
+
+TEST_P(Rma, PutBcopy) {
+    std::uint64_t seed = 100;
+    for (const std::size_t length : small_sizes(host.attr.cap.put.max_bcopy)) {
+        const std::uint64_t offset = 4096 + seed % 64;
+        surround(offset, length);
+        const auto bytes = pattern(length, seed);
+        Packing packing{bytes.data(), length};
+        ASSERT_EQ(persist([&] {
+                      return uct_ep_put_bcopy(ep, Packing::pack, &packing, target.memory(offset),
+                                              key);
+                  }, host),
+                  static_cast<ssize_t>(length));
+        expect_only_changed(offset, length, seed++);
+        ASSERT_FALSE(HasFailure());
+    }
+}
+
+TEST_P(Rma, PutZcopy) {
+    auto sizes = small_sizes(32768);
+    sizes.insert(sizes.end(), std::begin(large_sizes), std::end(large_sizes));
+    std::uint64_t seed = 200;
+    for (const std::size_t length : sizes) {
+        const std::uint64_t offset = 4096 + seed % 64;
+        surround(offset, length);
+        auto bytes = pattern(length, seed);
+        ASSERT_EQ(put_zcopy(bytes.data(), length, target.memory(offset)), UCS_OK);
+        std::fill(bytes.begin(), bytes.end(), std::byte{0xee});
+        expect_only_changed(offset, length, seed++);
+        ASSERT_FALSE(HasFailure());
+    }
+}
+
+TEST_P(Rma, GetShort) {
+    std::uint64_t seed = 300;
+    for (const std::size_t length : small_sizes(host.attr.cap.get.max_short)) {
+        const std::uint64_t offset = 8192 + seed % 64;
+        target.fill(offset, length, seed);
+        std::vector<std::byte> bytes(length + 64, std::byte{0x5a});
+        ASSERT_EQ(persist([&] {
+                      return uct_ep_get_short(ep, bytes.data(), static_cast<unsigned>(length),
+                                              target.memory(offset), key);
+                  }, host),
+                  UCS_OK);
+        const auto expected = pattern(length, seed++);
+        ASSERT_TRUE(std::equal(expected.begin(), expected.end(), bytes.begin())) << length;
+        ASSERT_EQ(std::count(bytes.begin() + static_cast<std::ptrdiff_t>(length), bytes.end(),
+                             std::byte{0x5a}),
+                  64);
+    }
+}
+
+TEST_P(Rma, GetBcopy) {
+    std::uint64_t seed = 400;
+    for (const std::size_t length : small_sizes(host.attr.cap.get.max_bcopy)) {
+        const std::uint64_t offset = 8192 + seed % 64;
+        target.fill(offset, length, seed);
+        Unpacking unpacking;
+        Completion completion;
+        const ucs_status_t status = persist([&] {
+            return uct_ep_get_bcopy(ep, Unpacking::unpack, &unpacking, length,
+                                    target.memory(offset), key, &completion.super);
+        }, host);
+        ASSERT_EQ(finish(status, completion, host), UCS_OK);
+        ASSERT_EQ(unpacking.calls, 1);
+        ASSERT_TRUE(unpacking.bytes == pattern(length, seed++)) << length;
+    }
+}
+
+TEST_P(Rma, GetZcopy) {
+    auto sizes = small_sizes(32768);
+    sizes.insert(sizes.end(), std::begin(large_sizes), std::end(large_sizes));
+    std::uint64_t seed = 500;
+    for (const std::size_t length : sizes) {
+        const std::uint64_t offset = 8192 + seed % 64;
+        target.fill(offset, length, seed);
+        std::vector<std::byte> bytes(length + 64, std::byte{0x5a});
+        ASSERT_EQ(get_zcopy(bytes.data(), length, target.memory(offset)), UCS_OK);
+        const auto expected = pattern(length, seed++);
+        ASSERT_TRUE(std::equal(expected.begin(), expected.end(), bytes.begin())) << length;
+        ASSERT_EQ(std::count(bytes.begin() + static_cast<std::ptrdiff_t>(length), bytes.end(),
+                             std::byte{0x5a}),
+                  64);
+    }
+}
+
+TEST_P(Rma, AnEmptyVectorIsDoneAtOnce) {
+    EXPECT_EQ(uct_ep_put_zcopy(ep, nullptr, 0, target.memory(), key, nullptr), UCS_OK);
+    EXPECT_EQ(uct_ep_get_zcopy(ep, nullptr, 0, target.memory(), key, nullptr), UCS_OK);
+}
+
+TEST_P(Rma, ManyAtOnceAllComplete) {
+    // More than the link has in flight: those refused are tried again.
+    constexpr std::size_t count = 700;
+    constexpr std::size_t length = 1000;
+    target.fill(0, count * length, 42);
+    const auto expected = pattern(count * length, 42);
+    std::vector<std::byte> bytes(count * length);
+    std::vector<Completion> completions(count);
+    std::vector<ucs_status_t> started(count);
+    for (std::size_t i = 0; i < count; ++i) {
+        const uct_iov_t iov = iov_of(bytes.data() + i * length, length);
+        started[i] = persist([&] {
+            return uct_ep_get_zcopy(ep, &iov, 1, target.memory(i * length), key,
+                                    &completions[i].super);
+        }, host);
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+        ASSERT_EQ(finish(started[i], completions[i], host), UCS_OK) << i;
+    }
+    EXPECT_TRUE(bytes == expected);
+}
+
+TEST_P(Rma, OneCompletionCountsSeveralOperations) {
+    constexpr int count = 5;
+    const auto bytes = pattern(count * mib, 6);
+    Completion completion(count);
+    for (int i = 0; i < count; ++i) {
+        const uct_iov_t iov = iov_of(bytes.data() + static_cast<std::size_t>(i) * mib, mib);
+        const ucs_status_t status = persist([&] {
+            return uct_ep_put_zcopy(ep, &iov, 1, target.memory(static_cast<std::uint64_t>(i) * mib),
+                                    key, &completion.super);
+        }, host);
+        ASSERT_GE(status, UCS_OK) << ucs_status_string(status);
+        if (status == UCS_OK) {
+            --completion.super.count;
+        }
+    }
+    ASSERT_TRUE(until([&] { return completion.super.count == 0; }, host));
+    EXPECT_LE(completion.calls, 1);
+    ASSERT_EQ(flush(ep, host), UCS_OK);
+    EXPECT_EQ(target.wrong_bytes(0, bytes.size(), 6), 0u);
+}
+
+TEST_P(Rma, FencedPutsLandInOrderFromTheFirstOn) {
+    // Memory that can be mapped is written through messages at first and directly later: what was
+    // sent first must not land last.
+    constexpr std::size_t length = 5000;
+    std::uint64_t seed = 0;
+    for (int round = 0; round < 300; ++round) {
+        ++seed;
+        const auto bytes = pattern(length, seed);
+        Packing packing{bytes.data(), length};
+        ASSERT_EQ(persist([&] {
+                      return uct_ep_put_bcopy(ep, Packing::pack, &packing, target.memory(), key);
+                  }, host),
+                  static_cast<ssize_t>(length));
+        ASSERT_EQ(uct_ep_fence(ep, 0), UCS_OK);
+        if (round % 16 == 0) {
+            host.progress();
+        }
+    }
+    ASSERT_EQ(flush(ep, host), UCS_OK);
+    EXPECT_EQ(target.wrong_bytes(0, length, seed), 0u);
+}
+
+TEST_P(Rma, AFencedMessageFollowsWhatWasPut) {
+    // Long puts that wait for room, then a message: when it is there, so is the data.
+    const auto bytes = pattern(4 * mib, 77);
+    const uct_iov_t iov = iov_of(bytes.data(), bytes.size());
+    Completion completion;
+    const ucs_status_t status = persist(
+        [&] { return uct_ep_put_zcopy(ep, &iov, 1, target.memory(), key, &completion.super); },
+        host);
+    ASSERT_GE(status, UCS_OK);
+    ASSERT_EQ(uct_ep_fence(ep, 0), UCS_OK);
+    ASSERT_EQ(persist([&] { return uct_ep_am_short(ep, 0, 0, nullptr, 0); }, host), UCS_OK);
+    ASSERT_TRUE(until([&] { return target.messages() == 1; }, host));
+    EXPECT_EQ(target.wrong_bytes(0, bytes.size(), 77), 0u);
+    EXPECT_EQ(finish(status, completion, host), UCS_OK);
+}
+
+TEST_P(Rma, WhatIsAboveTheLimitIsRefused) {
+    const Log log;
+    std::vector<std::byte> bytes(4 * mib);
+    const auto above = static_cast<unsigned>(host.attr.cap.put.max_short + 1);
+    const auto large = static_cast<unsigned>(bytes.size());
+    EXPECT_EQ(uct_ep_put_short(ep, bytes.data(), above, target.memory(), key),
+              UCS_ERR_INVALID_PARAM);
+    EXPECT_EQ(uct_ep_put_short(ep, bytes.data(), large, target.memory(), key),
+              UCS_ERR_INVALID_PARAM);
+    EXPECT_EQ(uct_ep_get_short(ep, bytes.data(), above, target.memory(), key),
+              UCS_ERR_INVALID_PARAM);
+    EXPECT_EQ(uct_ep_get_short(ep, bytes.data(), large, target.memory(), key),
+              UCS_ERR_INVALID_PARAM);
+    Unpacking unpacking;
+    EXPECT_EQ(uct_ep_get_bcopy(ep, Unpacking::unpack, &unpacking,
+                               host.attr.cap.get.max_bcopy + 1, target.memory(), key, nullptr),
+              UCS_ERR_INVALID_PARAM);
+    const uct_iov_t two[] = {iov_of(bytes.data(), 1), iov_of(bytes.data() + 1, 1)};
+    EXPECT_EQ(uct_ep_put_zcopy(ep, two, 2, target.memory(), key, nullptr), UCS_ERR_INVALID_PARAM);
+    EXPECT_EQ(uct_ep_get_zcopy(ep, two, 2, target.memory(), key, nullptr), UCS_ERR_INVALID_PARAM);
+    EXPECT_EQ(flush(ep, host), UCS_OK);
+    EXPECT_EQ(unpacking.calls, 0);
+}
+
+TEST_P(Rma, WhatLiesOutsideTheRegionIsRefused) {
+    std::vector<std::byte> bytes(64);
+    const std::uint64_t end = target.memory(target.length());
+    for (const std::uint64_t address :
+         {target.memory() - 1, end - 63, end, end + 1, std::uint64_t{0}, ~std::uint64_t{0} - 8}) {
+        EXPECT_EQ(uct_ep_put_short(ep, bytes.data(), 64, address, key), UCS_ERR_INVALID_PARAM);
+        EXPECT_EQ(uct_ep_get_short(ep, bytes.data(), 64, address, key), UCS_ERR_INVALID_PARAM);
+        EXPECT_EQ(put_zcopy(bytes.data(), 64, address), UCS_ERR_INVALID_PARAM);
+        EXPECT_EQ(get_zcopy(bytes.data(), 64, address), UCS_ERR_INVALID_PARAM);
+    }
+    // And the last bytes inside it are not.
+    EXPECT_EQ(put_zcopy(bytes.data(), 64, end - 64), UCS_OK);
+    EXPECT_EQ(flush(ep, host), UCS_OK);
+}
+
+TEST_P(Rma, AStalledTargetServesWhenItProgressesAgain) {
+    target.fill(0, 64 * 1024, 9);
+    target.pause();
+    std::vector<std::byte> bytes(64 * 1024);
+    const uct_iov_t iov = iov_of(bytes.data(), bytes.size());
+    Completion completion;
+    const ucs_status_t status = uct_ep_get_zcopy(ep, &iov, 1, target.memory(), key,
+                                                 &completion.super);
+    ASSERT_EQ(status, UCS_INPROGRESS); // nobody has answered yet, so nothing is mapped
+    settle(std::chrono::milliseconds(50), host);
+    EXPECT_FALSE(completion.done());
+    target.resume();
+    EXPECT_EQ(finish(status, completion, host), UCS_OK);
+    EXPECT_TRUE(bytes == pattern(bytes.size(), 9));
+}
+
+TEST_P(Rma, AGetShortThatIsGivenUpDoesNotDisturbTheNext) {
+    target.fill(0, 4096, 1);
+    target.fill(4096, 4096, 2);
+    std::vector<std::byte> first(1000);
+    std::vector<std::byte> second(1000);
+    (void)uct_ep_get_short(ep, first.data(), 1000, target.memory(), key);
+    // The caller has changed its mind: another place, the same length.
+    ASSERT_EQ(persist([&] {
+                  return uct_ep_get_short(ep, second.data(), 1000, target.memory(4096), key);
+              }, host),
+              UCS_OK);
+    const auto expected = pattern(4096, 2);
+    EXPECT_TRUE(std::equal(second.begin(), second.end(), expected.begin()));
+    // And what was asked for long ago is not what is there now.
+    ASSERT_EQ(persist([&] {
+                  return uct_ep_get_short(ep, first.data(), 1000, target.memory(), key);
+              }, host),
+              UCS_OK);
+}
+
+TEST_P(Rma, AfterTheEndOfTheRegistrationAGetFails) {
+    std::vector<std::byte> bytes(4096);
+    ASSERT_EQ(get_zcopy(bytes.data(), 64, target.memory()), UCS_OK);
+    settle(std::chrono::milliseconds(20), host);
+    target.deregister();
+    const ucs_status_t status = get_zcopy(bytes.data(), bytes.size(), target.memory(4096));
+    if (GetParam() == Kind::registered) {
+        EXPECT_LT(status, UCS_OK);
+        // The connection lives on.
+        EXPECT_EQ(uct_ep_am_short(ep, 0, 0, nullptr, 0), UCS_OK);
+        EXPECT_EQ(flush(ep, host), UCS_OK);
+        EXPECT_EQ(target.messages(), 1u);
+        EXPECT_TRUE(host.failures.empty());
+    } // a mapping of memory that was freed may still be read: zeroes, but no crash
+}
+
+TEST_P(Rma, AfterTheEndOfTheRegistrationAPutBreaksTheEndpointButNobodyCrashes) {
+    const Log log;
+    std::vector<std::byte> bytes(4096);
+    ASSERT_EQ(put_zcopy(bytes.data(), 64, target.memory()), UCS_OK);
+    ASSERT_EQ(flush(ep, host), UCS_OK);
+    settle(std::chrono::milliseconds(20), host);
+    target.deregister();
+    (void)put_zcopy(bytes.data(), bytes.size(), target.memory(4096));
+    (void)flush(ep, host);
+    if (GetParam() == Kind::registered) {
+        ASSERT_TRUE(until([&] { return !host.failures.empty(); }, host));
+        EXPECT_EQ(host.failures.size(), 1u);
+        EXPECT_LT(host.failures[0].status, UCS_OK);
+        EXPECT_EQ(log.count(UCS_LOG_LEVEL_ERROR), 1u) << log.text();
+    }
+    EXPECT_EQ(target.leave(), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Memory, Rma, testing::ValuesIn(kinds),
+                         [](const auto& test) { return std::string(name_of(test.param)); });
+
+struct ReadOnly : testing::TestWithParam<Kind> {};
+
+TEST_P(ReadOnly, APutIsRefusedAndAGetIsNot) {
+    const Lab lab;
+    Target target(GetParam(), 65536, UCT_MD_MEM_ACCESS_REMOTE_GET | UCT_MD_MEM_ACCESS_LOCAL_READ |
+                                         UCT_MD_MEM_ACCESS_LOCAL_WRITE);
+    Interface host("host");
+    Endpoint ep(host, target.address());
+    const RemoteKey key(target.key());
+    const Log log;
+    target.fill(0, 65536, 3);
+    std::vector<std::byte> bytes(65536);
+    const uct_iov_t iov = iov_of(bytes.data(), bytes.size());
+    for (int round = 0; round < 3; ++round) {
+        Completion completion;
+        const ucs_status_t status = persist([&] {
+            return uct_ep_get_zcopy(ep, &iov, 1, target.memory(), key, &completion.super);
+        }, host);
+        ASSERT_EQ(finish(status, completion, host), UCS_OK);
+        ASSERT_TRUE(bytes == pattern(bytes.size(), 3));
+        settle(std::chrono::milliseconds(10), host);
+    }
+    const std::uint64_t word = 1;
+    const ucs_status_t status = uct_ep_put_short(ep, &word, 8, target.memory(), key);
+    if (status == UCS_OK) {
+        EXPECT_TRUE(until([&] { return !host.failures.empty(); }, host));
+    }
+    EXPECT_EQ(target.wrong_bytes(0, 65536, 3), 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Memory, ReadOnly, testing::ValuesIn(kinds),
+                         [](const auto& test) { return std::string(name_of(test.param)); });
+
+/// An endpoint to oneself reaches one's own memory.
+struct OwnMemory : testing::TestWithParam<Kind> {};
+
+TEST_P(OwnMemory, IsPutGotAndChangedAtOnce) {
+    const Lab lab;
+    Interface host("host");
+    Endpoint self(host, host);
+    Memory memory(host.md, GetParam(), 2 * mib);
+    const RemoteKey key(pack_key(host, memory));
+    for (const std::size_t length : {std::size_t{0}, std::size_t{1}, std::size_t{4097}, mib + 5}) {
+        const auto bytes = pattern(length, length);
+        const uct_iov_t iov = iov_of(bytes.data(), length);
+        Completion put;
+        ASSERT_EQ(finish(persist([&] {
+                             return uct_ep_put_zcopy(self, &iov, 1, memory.address() + 11, key,
+                                                     &put.super);
+                         }, host), put, host),
+                  UCS_OK);
+        ASSERT_EQ(flush(self, host), UCS_OK);
+        ASSERT_TRUE(std::equal(bytes.begin(), bytes.end(), memory.data() + 11));
+        std::vector<std::byte> back(length);
+        const uct_iov_t to = iov_of(back.data(), length);
+        Completion get;
+        ASSERT_EQ(finish(persist([&] {
+                             return uct_ep_get_zcopy(self, &to, 1, memory.address() + 11, key,
+                                                     &get.super);
+                         }, host), get, host),
+                  UCS_OK);
+        ASSERT_TRUE(back == bytes);
+    }
+    std::uint64_t old = 1;
+    std::memset(memory.data(), 0, 8);
+    Completion add;
+    ASSERT_EQ(finish(persist([&] {
+                         return uct_ep_atomic64_fetch(self, UCT_ATOMIC_OP_ADD, 5, &old,
+                                                      memory.address(), key, &add.super);
+                     }, host), add, host),
+              UCS_OK);
+    EXPECT_EQ(old, 0u);
+    EXPECT_EQ(*reinterpret_cast<std::uint64_t*>(memory.data()), 5u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Memory, OwnMemory, testing::ValuesIn(kinds),
+                         [](const auto& test) { return std::string(name_of(test.param)); });
+
+} // namespace
+} // namespace comch::uct::test
