@@ -521,23 +521,22 @@ void Port::refuse(int socket, Errc code, std::span<const std::byte> reply) {
     (void)send_packet(socket, std::as_bytes(std::span(&answer, 1)));
 }
 
-void Port::admit(Connection& c, Stranger& stranger, Introduction& intro,
-                 std::span<const std::byte> reply) {
+bool Port::prepare(Connection& c, Stranger& stranger, Introduction& intro) {
     const wire::Hello& hello = intro.hello;
-    auto pipe = Pipe::accept(intro.memfd.get());
+    unwatch(stranger.socket.get());
     c.socket_ = std::move(stranger.socket);
-    unwatch(c.socket_.get());
     stranger.done = true;
     c.process_ = std::move(intro.process);
+    auto pipe = Pipe::accept(intro.memfd.get());
     if (!pipe || !watch(c.socket_.get(), c.socket_watch_) ||
         !watch(c.process_.get(), c.process_watch_)) {
         refuse(c.socket_.get(), Errc::invalid_argument, {});
         discard(c);
-        return;
+        return false;
     }
     c.pipe_ = std::move(*pipe);
+    c.state_ = Connection::State::waiting; // for the sink's answer
     c.peer_ = {static_cast<Side>(hello.side), hello.function, hello.process_id, intro.pid};
-    c.peer_one_way_ = hello.one_way != 0;
     counters::Slot* slot = counters_->take_slot();
     c.pipe_.attach(c.socket_.get(), slot, !(membarrier_ && hello.has_membarrier != 0));
     c.pipe_.set_socket_ready(true);
@@ -548,8 +547,14 @@ void Port::admit(Connection& c, Stranger& stranger, Introduction& intro,
     if (const Function* function = device_.domain()->find_function(hello.function)) {
         function->name.copy(slot->peer, sizeof(slot->peer) - 1);
     }
-    slot->state.store(static_cast<std::uint32_t>(counters::SlotState::connected),
+    slot->state.store(static_cast<std::uint32_t>(counters::SlotState::connecting),
                       std::memory_order_release);
+    return true;
+}
+
+void Port::admit(Connection& c, std::span<const std::byte> reply) {
+    c.pipe_.slot()->state.store(static_cast<std::uint32_t>(counters::SlotState::connected),
+                                std::memory_order_release);
     c.state_ = Connection::State::established;
 
     wire::Answer answer{};

@@ -385,22 +385,28 @@ private:
             return;
         }
         const wire::Hello& hello = intro.hello;
+        // All that can fail comes before the sink is asked: what it accepts is established.
+        Connection& c = *new_connection();
+        if (!prepare(c, stranger, intro)) {
+            return;
+        }
         ConnectRequest request;
-        request.peer = {static_cast<Side>(hello.side), hello.function, hello.process_id, intro.pid};
+        request.peer = c.peer_;
         request.service = {hello.service, hello.service_length};
         request.service_function = hello.service_function;
         request.private_data = {reinterpret_cast<const std::byte*>(hello.private_data),
                                 hello.private_length};
-        Connection& c = *new_connection();
         const ConnectDecision decision = sink.on_connect_request(c, request);
+        if (c.state_ >= Connection::State::ended) {
+            return; // the sink closed it
+        }
         if (decision.code != Errc::ok) {
-            refuse(stranger.socket.get(), decision.code, decision.reply);
-            close_stranger(stranger);
+            refuse(c.socket_.get(), decision.code, decision.reply);
             discard(c);
             return;
         }
         c.user_ = decision.user;
-        admit(c, stranger, intro, decision.reply);
+        admit(c, decision.reply);
     }
 
     /// Reads everything that is on a connection's socket.
@@ -447,6 +453,8 @@ private:
 
     /// The peer is gone: hands out what it left behind, then reports.
     template <class S> void finish(Connection& c, S& sink) {
+        c.peer_one_way_ = false; // nobody waits for answers any more
+        c.paused_ = false;
         if (options_.arrival_order) {
             // What it left takes its place among the others' messages; reported when it is out.
             unwatch(c.socket_.get());
@@ -542,8 +550,8 @@ private:
     void look_for_dead_listeners();
     [[nodiscard]] bool read_hello(Stranger& stranger, Introduction& intro);
     void refuse(int socket, Errc code, std::span<const std::byte> reply);
-    void admit(Connection& c, Stranger& stranger, Introduction& intro,
-               std::span<const std::byte> reply);
+    [[nodiscard]] bool prepare(Connection& c, Stranger& stranger, Introduction& intro);
+    void admit(Connection& c, std::span<const std::byte> reply);
     [[nodiscard]] Connection* new_connection();
     void discard(Connection& c);
     void free_closed();
