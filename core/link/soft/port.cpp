@@ -209,6 +209,9 @@ void Port::unlisten(const ServiceName& service) {
     (void)device_.domain()->remove_entry((*it)->name_entry);
     (void)device_.domain()->remove_entry((*it)->entry);
     unwatch((*it)->socket.get());
+    (*it)->socket.reset();
+    // Freed by the next slow poll: its event may be among those that are being handled.
+    closed_listeners_.push_back(std::move(*it));
     listeners_.erase(it);
 }
 
@@ -272,6 +275,7 @@ void Port::free_closed() {
         }
     }
     closed_.clear();
+    closed_listeners_.clear();
 }
 
 Connection* Port::new_connection() {

@@ -601,6 +601,7 @@ private:
     std::vector<std::unique_ptr<Connection>> closed_;
     std::vector<std::unique_ptr<Stranger>> strangers_;
     std::vector<std::unique_ptr<Listener>> listeners_;
+    std::vector<std::unique_ptr<Listener>> closed_listeners_;
     std::vector<std::byte> events_; ///< epoll_event[event_batch]
 };
 
