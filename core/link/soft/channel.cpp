@@ -105,7 +105,7 @@ void Channel::fail() noexcept {
 }
 
 Errc Channel::arm() {
-    if (!drain_socket()) {
+    if (!drain_socket() || pipe_->corrupt()) {
         fail();
     }
     if (peer_gone_ || failed_ || life_->state() != Errc::ok) {
@@ -120,7 +120,7 @@ Errc Channel::check() {
     if (failed_) {
         return Errc::connection_reset;
     }
-    if (!peer_gone_ && !drain_socket()) {
+    if (pipe_->corrupt() || (!peer_gone_ && !drain_socket())) {
         fail();
         return Errc::connection_reset;
     }

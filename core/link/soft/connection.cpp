@@ -24,6 +24,11 @@ void Connection::needs_work() {
 
 Connection::Direct Connection::direct(RemoteRegion& region, std::uint64_t address,
                                       std::uint64_t length, std::uint32_t access) {
+    if (pipe_.held()) {
+        // Older operations wait in a queue, or for a fence: being quick must not mean being first.
+        pipe_.note_refusal(Pipe::Short::neither);
+        return {.refused = Errc::again};
+    }
     const RegionKey& key = region.key();
     if (key.process_id == process_id()) {
         auto own = RegionTable::instance().pin(key.region);
@@ -132,6 +137,11 @@ Errc Connection::atomic(const AtomicRequest& request, RemoteRegion& region, std:
         }
         pipe_.slot()->tx.mapped_bytes.add(request.size);
         pipe_.slot()->tx.one_sided.add(1);
+        if (request.result != nullptr && token != nullptr && spins_without_progress()) {
+            one_sided_.defer(token);
+            needs_work();
+            return Errc::in_progress;
+        }
         return Errc::ok;
     }
     const Errc result = one_sided_.atomic(request, region.key().region, address, token);
@@ -143,6 +153,17 @@ Errc Connection::atomic(const AtomicRequest& request, RemoteRegion& region, std:
         needs_work();
     }
     return result;
+}
+
+bool Connection::spins_without_progress() noexcept {
+    // Somebody who waits for a lock by fetching it again and again, and is answered at once every
+    // time, never progresses; but whoever holds the lock may need just that to give it back. So
+    // now and then the answer is left to the next progress call.
+    if (progress_seen_ != port_->calls_to_clock_) {
+        progress_seen_ = port_->calls_to_clock_;
+        fetches_since_progress_ = 0;
+    }
+    return ++fetches_since_progress_ % tuning::fetches_without_progress == 0;
 }
 
 Errc Connection::flush(void* token) {

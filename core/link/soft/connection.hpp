@@ -128,6 +128,7 @@ private:
     [[nodiscard]] Direct direct(RemoteRegion& region, std::uint64_t address, std::uint64_t length,
                                 std::uint32_t access);
     void request_mapping(RemoteRegion& region);
+    [[nodiscard]] bool spins_without_progress() noexcept;
     void needs_work();
 
     // Touched by every poll.
@@ -144,6 +145,8 @@ private:
 
     OneSidedEngine one_sided_;
     Port* port_ = nullptr;
+    unsigned progress_seen_ = 0;
+    unsigned fetches_since_progress_ = 0;
     PeerInfo peer_;
     UniqueFd socket_;
     UniqueFd process_;

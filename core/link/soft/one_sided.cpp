@@ -358,7 +358,8 @@ bool OneSidedEngine::serve_get(const OneSided& request) {
         job.kind = Job::Kind::error_reply;
         job.offset = static_cast<std::uint64_t>(Errc::not_permitted);
     }
-    return owe(job);
+    const Pipe::Bypass bypass(pipe_);
+    return (jobs_.empty() && push(job)) || owe(job);
 }
 
 bool OneSidedEngine::serve_atomic(const OneSided& request, const Atomic& atomic) {

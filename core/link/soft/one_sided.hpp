@@ -40,17 +40,33 @@ public:
         return fence_position_ == 0 || fence_passed();
     }
 
+    /// Something is done already, but its completion is reported by the next advance().
+    void defer(void* token) { deferred_.push_back(token); }
+
     // ---- progress ------------------------------------------------------------------------------
 
     /// There is something for advance() to do, or a reply to wait for.
     [[nodiscard]] bool busy() const noexcept {
-        return !jobs_.empty() || !flushes_.empty() || active_ != 0;
+        return !jobs_.empty() || !flushes_.empty() || !deferred_.empty() || active_ != 0;
     }
+    /// Answers to the peer wait for room.
+    [[nodiscard]] bool owes() const noexcept { return replies_waiting_ != 0; }
     [[nodiscard]] bool awaits_reply() const noexcept { return active_ != 0; }
+
+    /// There is something that waits for room, or was not tried yet.
+    [[nodiscard]] bool has_jobs() const noexcept { return !jobs_.empty(); }
 
     /// Pushes what waits for room and completes flushes: `done(token, Errc)`.
     template <class Done> unsigned advance(Done&& done) {
         unsigned count = push_jobs(done);
+        if (!deferred_.empty()) {
+            std::vector<void*> deferred;
+            deferred.swap(deferred_);
+            for (void* const token : deferred) {
+                done(token, Errc::ok);
+                ++count;
+            }
+        }
         for (std::size_t i = 0; i < flushes_.size();) {
             if (!flush_reached(flushes_[i])) {
                 ++i;
@@ -106,6 +122,11 @@ public:
             if (job.kind == Job::Kind::put) {
                 done(job.token, status);
             }
+        }
+        std::vector<void*> deferred;
+        deferred.swap(deferred_);
+        for (void* const token : deferred) {
+            done(token, Errc::ok);
         }
         std::vector<Flush> flushes;
         flushes.swap(flushes_);
@@ -208,6 +229,7 @@ private:
     std::vector<Operation> operations_;
     std::deque<Job> jobs_;
     std::vector<Flush> flushes_;
+    std::vector<void*> deferred_;
     std::uint64_t sequence_ = 0;
     std::uint32_t active_ = 0;
     std::uint32_t puts_waiting_ = 0;

@@ -163,6 +163,7 @@ public:
             tx_.resume();
         }
     }
+    [[nodiscard]] bool held() const noexcept { return holds_ != 0; }
     /// While it lives, what the link itself owes the peer may be sent all the same.
     class Bypass {
     public:
@@ -284,6 +285,7 @@ public:
     /// What was short when something was refused.
     enum class Short : std::uint8_t { neither, lines, bulk };
 
+    [[nodiscard]] bool refused() const noexcept { return refused_; }
     /// Somebody waits for the peer to take more out.
     void note_refusal(Short what) noexcept {
         refused_ = true;

@@ -377,15 +377,16 @@ void Port::look_for_dead_listeners() {
 }
 
 Errc Port::arm(bool for_credit) {
+    // Whether this ends in a sleep or not, the next progress call has something to look at.
+    want_slow_poll();
     pollfd pending{epoll_.get(), POLLIN, 0};
     if (::poll(&pending, 1, 0) > 0) {
-        slow_poll_wanted_ = true;
-        calls_to_clock_ = 1;
         return Errc::again;
     }
     for (const auto& c : connections_) {
         if (c->state_ < Connection::State::ended) {
-            if (c->peer_gone_) {
+            if (c->peer_gone_ || c->pipe_.corrupt() ||
+                (c->one_sided_.has_jobs() && !c->pipe_.refused())) {
                 return Errc::again;
             }
             if (!c->map_requests_.empty() || !c->map_answers_.empty() ||
@@ -398,7 +399,6 @@ Errc Port::arm(bool for_credit) {
     membarrier_all();
     for (const auto& c : connections_) {
         if (c->state_ == Connection::State::established && c->pipe_.must_stay_awake(for_credit)) {
-            make_hot(*c);
             return Errc::again;
         }
     }

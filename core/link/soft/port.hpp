@@ -333,6 +333,8 @@ private:
             Connection& c = *connections_[i];
             if (c.peer_gone_) [[unlikely]] {
                 report_if_drained(c, sink);
+            } else if (c.pipe_.corrupt() && c.state_ < Connection::State::ended) [[unlikely]] {
+                protocol_error(c, sink);
             } else if (!c.hot_ && c.state_ == Connection::State::established &&
                        c.pipe_.rx().ready()) {
                 count += poll(c, sink);
@@ -479,8 +481,7 @@ private:
 
     template <class S> void report_if_drained(Connection& c, S& sink) {
         if (c.state_ == Connection::State::established && c.pipe_.rx().ready()) {
-            slow_poll_wanted_ = true;
-            calls_to_clock_ = 1;
+            want_slow_poll();
             return;
         }
         report_gone(c, sink);
@@ -517,7 +518,9 @@ private:
                                                        : Errc::connection_reset;
         shut_down(c, code, reason);
         c.one_sided_.fail_all(code, [&](void* token, Errc status) {
-            sink.on_complete(c, token, status);
+            if (c.state_ == Connection::State::ended) { // and not closed by the sink meanwhile
+                sink.on_complete(c, token, status);
+            }
         });
         if (c.state_ == Connection::State::ended) {
             sink.on_disconnected(c, reason, reply);
@@ -540,6 +543,11 @@ private:
     [[nodiscard]] Result<Listener*> add_listener(std::string entry);
     [[nodiscard]] bool watch(int fd, Watch& watch) noexcept;
     void unwatch(int fd) noexcept;
+    /// The next progress call looks at everything.
+    void want_slow_poll() noexcept {
+        slow_poll_wanted_ = true;
+        calls_to_clock_ = 1;
+    }
     [[nodiscard]] bool slow_poll_due() noexcept;
     [[nodiscard]] int wait_events() noexcept;
     [[nodiscard]] Watch* event(int i) noexcept;
@@ -593,7 +601,7 @@ private:
     UniqueFd epoll_;
     UniqueFd process_; ///< our own pidfd, for our peers
     bool membarrier_ = false;
-    bool slow_poll_wanted_ = false; ///< arm() saw something
+    bool slow_poll_wanted_ = false; ///< whatever the clock says
     std::uint64_t last_slow_poll_ns_ = 0;
     std::uint64_t last_owner_check_ns_ = 0;
     unsigned unanswered_ = 0; ///< connections that wait for their answer

@@ -37,6 +37,9 @@ inline constexpr unsigned poll_budget = 16;
 /// peer that exceeds it, which bounds the memory that a peer can make it hold.
 inline constexpr std::uint32_t max_one_sided = 128;
 
+/// Fetching atomics on mapped memory that are answered at once without a progress call in between.
+inline constexpr unsigned fetches_without_progress = 64;
+
 /// A spinning caller looks at the clock every so many calls, and at sockets and process descriptors
 /// (a system call, about 130 ns) when the interval is over: 0.3 % of its time. A caller that turns
 /// out to be slow is given the look at every call.
