@@ -28,7 +28,7 @@ struct ClientHandlers {
 };
 
 struct ClientOptions {
-    ConnectionLimits limits;
+    ConnectionLimits limits{};
     /// For the server's `requested` handler, Connection::peer_data() there. <= max_connect_data
     std::span<const std::byte> data{};
 };

@@ -37,7 +37,7 @@ struct ServerHandlers {
 };
 
 struct ServerOptions {
-    ConnectionLimits limits;
+    ConnectionLimits limits{};
     /// Clients at a time; 0 takes the device's maximum.
     std::uint32_t max_clients = 0;
     /// Clients wait, and see their connection in progress, until the program accepts them.
