@@ -468,13 +468,16 @@ bool Port::read_hello(Stranger& stranger, Introduction& intro) {
         close_stranger(stranger);
         return false;
     };
-    if (packet.status != SocketStatus::ok || packet.length < 16 ||
-        hello.magic != wire::hello_magic) {
+    // Another version's hello may be longer than ours, and cut.
+    const bool recognized = packet.length >= 16 && hello.magic == wire::hello_magic;
+    if (recognized && hello.version != protocol_version) {
+        return refuse_with(Errc::version_mismatch);
+    }
+    if (packet.status != SocketStatus::ok || !recognized) {
         close_stranger(stranger); // a probe, or no comch
         return false;
     }
-    if (hello.version != protocol_version || hello.size != sizeof(hello) ||
-        packet.length != sizeof(hello)) {
+    if (hello.size != sizeof(hello) || packet.length != sizeof(hello)) {
         return refuse_with(Errc::version_mismatch);
     }
     if (packet.descriptors != 2 || hello.service_length > wire::max_name ||
@@ -772,7 +775,12 @@ Port::SocketResult Port::next_packet(Connection& c, wire::Answer& buffer, std::s
     case SocketStatus::ended:
         return SocketResult::ended;
     case SocketStatus::failed:
-        return SocketResult::broken;
+        // Another version's answer may be longer than ours, and cut.
+        if (c.state_ != Connection::State::waiting || packet.length < 16 ||
+            buffer.version == protocol_version) {
+            return SocketResult::broken;
+        }
+        break;
     case SocketStatus::ok:
         break;
     }

@@ -320,13 +320,15 @@ private:
             return 0;
         }
         unsigned count = 0;
-        int events = 0;
-        do {
-            events = wait_events();
+        for (unsigned batches = 64; batches != 0; --batches) {
+            const int events = wait_events();
             for (int i = 0; i < events; ++i) {
                 count += handle_event(*event(i), sink);
             }
-        } while (events == event_batch);
+            if (events < event_batch) {
+                break;
+            }
+        }
         drop_old_strangers();
         look_for_dead_listeners();
         for (std::size_t i = 0; i < connections_.size(); ++i) {
@@ -413,7 +415,8 @@ private:
 
     /// Reads everything that is on a connection's socket.
     template <class S> [[nodiscard]] SocketResult read_socket(Connection& c, S& sink) {
-        for (;;) {
+        // More than a socket holds; a peer that never stops does not keep us here.
+        for (unsigned budget = 1024; budget != 0; --budget) {
             wire::Answer buffer{};
             std::array<UniqueFd, 2> descriptors;
             std::size_t length = 0;
@@ -451,6 +454,7 @@ private:
                 return SocketResult::fine;
             }
         }
+        return SocketResult::fine;
     }
 
     /// The peer is gone: hands out what it left behind, then reports.
