@@ -422,12 +422,17 @@ void Port::accept_strangers(Listener& listener) {
         auto stranger = std::make_unique<Stranger>();
         stranger->socket = std::move(socket);
         stranger->since_ns = monotonic_ns();
-        if (strangers_.size() >= tuning::max_strangers ||
-            !watch(stranger->socket.get(), stranger->watch)) {
+        if (!watch(stranger->socket.get(), stranger->watch)) {
             refuse(stranger->socket.get(), Errc::no_memory, {});
             continue;
         }
+        if (strangers_waiting_ == tuning::max_strangers) {
+            const auto oldest = std::find_if(strangers_.begin(), strangers_.end(),
+                                             [](const auto& other) { return !other->done; });
+            close_stranger(**oldest);
+        }
         strangers_.push_back(std::move(stranger));
+        ++strangers_waiting_;
     }
 }
 
@@ -436,7 +441,10 @@ void Port::close_stranger(Stranger& stranger) {
         unwatch(stranger.socket.get());
         stranger.socket.reset();
     }
-    stranger.done = true;
+    if (!stranger.done) {
+        stranger.done = true; // freed by the next slow poll
+        --strangers_waiting_;
+    }
 }
 
 void Port::drop_old_strangers() {
@@ -532,7 +540,7 @@ bool Port::prepare(Connection& c, Stranger& stranger, Introduction& intro) {
     const wire::Hello& hello = intro.hello;
     unwatch(stranger.socket.get());
     c.socket_ = std::move(stranger.socket);
-    stranger.done = true;
+    close_stranger(stranger);
     c.process_ = std::move(intro.process);
     auto pipe = Pipe::accept(intro.memfd.get());
     if (!pipe || !watch(c.socket_.get(), c.socket_watch_) ||

@@ -611,7 +611,8 @@ private:
     unsigned unanswered_ = 0; ///< connections that wait for their answer
     std::vector<std::unique_ptr<Connection>> connections_;
     std::vector<std::unique_ptr<Connection>> closed_;
-    std::vector<std::unique_ptr<Stranger>> strangers_;
+    std::vector<std::unique_ptr<Stranger>> strangers_; ///< in the order they came
+    unsigned strangers_waiting_ = 0;                   ///< not done
     std::vector<std::unique_ptr<Listener>> listeners_;
     std::vector<std::unique_ptr<Listener>> closed_listeners_;
     std::vector<std::byte> events_; ///< epoll_event[event_batch]

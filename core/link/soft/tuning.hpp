@@ -46,10 +46,12 @@ inline constexpr unsigned fetches_without_progress = 64;
 inline constexpr unsigned clock_check_calls = 16;
 inline constexpr std::uint64_t slow_poll_interval_ns = 50'000;
 
-/// Accepted sockets that have not said hello yet: more are refused, older ones are dropped.
 /// How often unanswered connections make sure that the listener's process lives.
 inline constexpr std::uint64_t owner_check_ns = 20'000'000;
-inline constexpr unsigned max_strangers = 1024;
+
+/// Accepted sockets that have not said hello yet (an honest peer says it at once): few enough to
+/// leave a process with the usual 1024 descriptors most of them; the oldest makes room.
+inline constexpr unsigned max_strangers = 256;
 inline constexpr std::uint64_t stranger_timeout_ns = 5'000'000'000;
 
 } // namespace comch::link::soft::tuning
