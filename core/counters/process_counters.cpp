@@ -58,11 +58,14 @@ bool process_lives(const Domain& domain, const std::string& suffix) {
     const std::string entry = std::string(alive_prefix) + suffix;
     const UniqueFd fd(::openat(domain.directory_fd(), entry.c_str(),
                                O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    if (!fd) {
+        return errno != ENOENT; // we may be out of descriptors; that says nothing about others
+    }
     // Asks only: taking the lock, even for a moment, could collide with its owner taking it.
     struct flock lock{};
     lock.l_type = F_WRLCK;
     lock.l_whence = SEEK_SET;
-    return fd && ::fcntl(fd.get(), F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+    return ::fcntl(fd.get(), F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
 namespace {
@@ -91,11 +94,14 @@ void collect_dead_processes(const Domain& domain) {
         if (owner.size() != 16) {
             continue; // not a name that we make
         }
+        const std::string lock_file = std::string(alive_prefix) + owner;
         for (const std::string& entry : *entries) {
-            if (belongs_to(domain, entry, owner)) {
+            if (entry != lock_file && belongs_to(domain, entry, owner)) {
                 (void)domain.remove_entry(entry);
             }
         }
+        // Last: without it nobody would collect what is left if we die here.
+        (void)domain.remove_entry(lock_file);
     }
 }
 
@@ -175,6 +181,15 @@ ProcessCounters::ProcessCounters(std::shared_ptr<Domain> domain, ProcessId owner
 ProcessCounters::~ProcessCounters() {
     if (owner_ != process_id()) {
         return; // a forked child: the files are its parent's
+    }
+    Registry& all = registry();
+    const std::lock_guard guard(all.mutex);
+    const auto entry = all.open.find({domain_->id().to_string(), owner_});
+    if (entry != all.open.end() && !entry->second.expired()) {
+        return; // another thread has opened it again meanwhile: the files are its own
+    }
+    if (entry != all.open.end()) {
+        all.open.erase(entry);
     }
     const std::string suffix = process_suffix(owner_);
     // The lock file last: without it nobody would collect what is left if we die here.
