@@ -64,7 +64,8 @@ void reduce_all(Session& s, const std::vector<Reduction<T>>& reductions,
 
 void number_types(Session& s) {
     // Thousands of operations: with many ranks on few CPUs one length must do.
-    const auto lengths = s.size() <= 8 ? std::vector<std::size_t>{1, 37} : std::vector<std::size_t>{37};
+    const auto lengths =
+        s.size() <= 8 ? std::vector<std::size_t>{1, 37} : std::vector<std::size_t>{37};
     reduce_all(s, arithmetic<std::int8_t>("int8", MPI_INT8_T), lengths);
     reduce_all(s, arithmetic<std::uint8_t>("uint8", MPI_UINT8_T), lengths);
     reduce_all(s, arithmetic<std::int16_t>("int16", MPI_INT16_T), lengths);

@@ -80,8 +80,7 @@ public:
 
     /// Runs one group of cases on all ranks and prints one line. Between the two barriers only
     /// the group's own traffic is under way, so the counters grow by at least what it moved.
-    template <typename Body>
-    void group(std::string_view name, Body&& body) {
+    template <typename Body> void group(std::string_view name, Body&& body) {
         barrier();
         bytes_ = 0;
         messages_ = 0;

@@ -35,7 +35,8 @@ void any_source_any_tag(Session& s, bool any_source, bool any_tag, int base_tag)
             // Where only one of the two is a wildcard, the other goes through all values in turn.
             const auto others = std::size_t(s.size() - 1);
             const auto fixed_other = int(received / sizes.size());
-            const int source = any_source ? MPI_ANY_SOURCE : fixed_other + (fixed_other >= receiver);
+            const int source =
+                any_source ? MPI_ANY_SOURCE : fixed_other + (fixed_other >= receiver);
             const int tag = any_tag ? MPI_ANY_TAG : tag_of(received / others);
             in.arm(sizes.back());
             MPI_Status status;

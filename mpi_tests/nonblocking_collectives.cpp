@@ -54,10 +54,8 @@ std::vector<Operation> reductions(Session& s, MPI_Comm comm, const UserReduction
     std::vector<Operation> operations;
     for (const ReduceKind kind : kinds) {
         const int root = s.size() / 2;
-        operations.push_back(
-            reduction_case(s, comm, kind, int64[0], length, in_place, root));
-        operations.push_back(
-            reduction_case(s, comm, kind, doubles[2], length, in_place, root));
+        operations.push_back(reduction_case(s, comm, kind, int64[0], length, in_place, root));
+        operations.push_back(reduction_case(s, comm, kind, doubles[2], length, in_place, root));
         operations.push_back(
             reduction_case(s, comm, kind, user.matrices(), length, in_place, root));
     }
@@ -140,7 +138,8 @@ void several_communicators(Session& s) {
         }
         for (int i = 0; i < 3; ++i) {
             for (auto& each : cases) {
-                for (auto& operation : each.all(std::size_t(500 + 777 * i), {i % s.size()}, false)) {
+                for (auto& operation :
+                     each.all(std::size_t(500 + 777 * i), {i % s.size()}, false)) {
                     operations.push_back(std::move(operation));
                 }
             }
@@ -164,8 +163,8 @@ int main(int argc, char** argv) {
     for (const bool in_place : {false, true}) {
         const char* suffix = in_place ? ", in place" : "";
         s.group(fmt::format("one after the other{}", suffix), [&] {
-            for (const std::size_t length : {std::size_t{0}, std::size_t{1}, std::size_t{1000},
-                                             std::size_t{9000}, largest}) {
+            for (const std::size_t length :
+                 {std::size_t{0}, std::size_t{1}, std::size_t{1000}, std::size_t{9000}, largest}) {
                 one_after_the_other(cases.all(length, cases.roots(false), in_place));
             }
         });

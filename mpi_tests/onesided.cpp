@@ -58,10 +58,10 @@ private:
 /// How an epoch to one target is opened and closed; everybody is done when `end` returns on all.
 struct Synchronisation {
     std::string name;
-    std::function<void(MPI_Win)> begin;          ///< on all ranks
-    std::function<void(MPI_Win, int)> open;      ///< before operations to a target
-    std::function<void(MPI_Win, int)> complete;  ///< after them: they are done at the target
-    std::function<void(MPI_Win)> end;            ///< on all ranks
+    std::function<void(MPI_Win)> begin;         ///< on all ranks
+    std::function<void(MPI_Win, int)> open;     ///< before operations to a target
+    std::function<void(MPI_Win, int)> complete; ///< after them: they are done at the target
+    std::function<void(MPI_Win)> end;           ///< on all ranks
 };
 
 std::vector<Synchronisation> synchronisations() {
@@ -110,8 +110,8 @@ const std::vector<std::size_t> sizes = {1, 2, 8, 60, 100, 1000, 4096, 8193, 6553
 /// reads it back.
 void put_get(Session& s, Memory memory, const Synchronisation& how) {
     const std::size_t stride = mib + 64;
-    const std::vector<int> distances = s.size() > 2 ? std::vector<int>{1, s.size() / 2 + 1}
-                                                    : std::vector<int>{1};
+    const std::vector<int> distances =
+        s.size() > 2 ? std::vector<int>{1, s.size() / 2 + 1} : std::vector<int>{1};
     Window window(memory, stride * distances.size() + 64);
     int tag = 0;
     for (const std::size_t size : sizes) {
@@ -332,8 +332,8 @@ void accumulate_large(Session& s, Memory memory) {
     const int targets = std::min(n, 3);
     MPI_Win_fence(0, window.win());
     for (int to = 0; to < targets; ++to) {
-        MPI_Accumulate(out.data(), int(count), MPI_INT64_T, to, 0, int(count), MPI_INT64_T,
-                       MPI_SUM, window.win());
+        MPI_Accumulate(out.data(), int(count), MPI_INT64_T, to, 0, int(count), MPI_INT64_T, MPI_SUM,
+                       window.win());
         s.moved_to(to, count * 8);
     }
     MPI_Win_fence(0, window.win());
@@ -346,8 +346,7 @@ void accumulate_large(Session& s, Memory memory) {
 }
 
 /// A counter on each rank that all take tickets from: each ticket once.
-template <typename T>
-void tickets(Session& s, Memory memory, MPI_Datatype type, const char* name) {
+template <typename T> void tickets(Session& s, Memory memory, MPI_Datatype type, const char* name) {
     constexpr int per_rank = 50;
     const int n = s.size();
     Window window(memory, sizeof(T), sizeof(T));
@@ -361,8 +360,8 @@ void tickets(Session& s, Memory memory, MPI_Datatype type, const char* name) {
             MPI_Fetch_and_op(&one, &ticket, type, target, 0, MPI_SUM, window.win());
             MPI_Win_flush(target, window.win());
             s.moved_to(target, sizeof(T));
-            require(ticket < T(n * per_rank),
-                    "fetch_and_op on {}: ticket {} of {}", name, ticket, n * per_rank);
+            require(ticket < T(n * per_rank), "fetch_and_op on {}: ticket {} of {}", name, ticket,
+                    n * per_rank);
             require(i == 0 || ticket > last, "fetch_and_op on {}: ticket {} after {}", name, ticket,
                     last);
             last = ticket;
@@ -451,8 +450,8 @@ void exclusive_lock_excludes(Session& s, Memory memory) {
     if (s.rank() == 0) {
         MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, window.win());
         require(window.as<std::int64_t>()[0] == std::int64_t(rounds) * s.size(),
-                "under an exclusive lock: {} increments, expected {}",
-                window.as<std::int64_t>()[0], rounds * s.size());
+                "under an exclusive lock: {} increments, expected {}", window.as<std::int64_t>()[0],
+                rounds * s.size());
         MPI_Win_unlock(0, window.win());
     }
     MPI_Barrier(MPI_COMM_WORLD);

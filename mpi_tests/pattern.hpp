@@ -118,8 +118,8 @@ inline void verify(std::string_view what, Key key, std::span<const std::byte> by
             "{}: {} bytes from rank {} to rank {}, tag {}: byte {} is {:#04x}, expected {:#04x}; "
             "{} of {} bytes are wrong",
             what, bytes.size(), key.source, key.dest, key.tag, wrong.first,
-            static_cast<unsigned>(wrong.actual), static_cast<unsigned>(wrong.expected),
-            wrong.count, bytes.size());
+            static_cast<unsigned>(wrong.actual), static_cast<unsigned>(wrong.expected), wrong.count,
+            bytes.size());
 }
 
 /// Memory for messages up to a capacity, with a guard before and behind the message: what a

@@ -9,7 +9,9 @@ using namespace mpi_tests;
 namespace {
 
 /// Tags tell the cases apart, so that a message of one case cannot pass for one of another.
-int tag_of(int base, std::size_t index) { return base + int(index); }
+int tag_of(int base, std::size_t index) {
+    return base + int(index);
+}
 
 void blocking_ring(Session& s, const std::vector<std::size_t>& sizes) {
     const int to = s.neighbour(1);

@@ -84,12 +84,12 @@ std::vector<Reduction<T>> arithmetic(const std::string& type_name, MPI_Datatype 
     if constexpr (std::is_integral_v<T>) {
         const auto any = detail::contribution_any<T>;
         const auto bit = detail::contribution_bit<T>;
-        all.push_back({"band of " + type_name, type, MPI_BAND, any,
-                       [](T a, T b) { return T(a & b); }});
-        all.push_back({"bor of " + type_name, type, MPI_BOR, any,
-                       [](T a, T b) { return T(a | b); }});
-        all.push_back({"bxor of " + type_name, type, MPI_BXOR, any,
-                       [](T a, T b) { return T(a ^ b); }});
+        all.push_back(
+            {"band of " + type_name, type, MPI_BAND, any, [](T a, T b) { return T(a & b); }});
+        all.push_back(
+            {"bor of " + type_name, type, MPI_BOR, any, [](T a, T b) { return T(a | b); }});
+        all.push_back(
+            {"bxor of " + type_name, type, MPI_BXOR, any, [](T a, T b) { return T(a ^ b); }});
         all.push_back({"land of " + type_name, type, MPI_LAND, bit,
                        [](T a, T b) { return T(a != 0 && b != 0); }});
         all.push_back({"lor of " + type_name, type, MPI_LOR, bit,
@@ -180,11 +180,10 @@ public:
                 [](Matrix a, Matrix b) { return a * b; }};
     }
     [[nodiscard]] Reduction<std::uint64_t> modular() const {
-        return {"sum modulo a prime", MPI_UINT64_T, add_,
-                [](int rank, std::size_t i) {
-                    return (modulus - 1 - std::uint64_t(rank)) ^ (i << 20);
-                },
-                add_modulo};
+        return {
+            "sum modulo a prime", MPI_UINT64_T, add_,
+            [](int rank, std::size_t i) { return (modulus - 1 - std::uint64_t(rank)) ^ (i << 20); },
+            add_modulo};
     }
 
 private:
@@ -194,8 +193,8 @@ private:
 };
 
 /// How many elements rank `i` gets of a reduce_scatter over about `length` elements per rank. The
-/// first gets the most: MPICH 4.0 in place moves a rank's block to the front with memcpy, and aborts
-/// if the block is longer than all those before it.
+/// first gets the most: MPICH 4.0 in place moves a rank's block to the front with memcpy, and
+/// aborts if the block is longer than all those before it.
 inline int scattered_count(std::size_t length, int i) {
     return int(length) + (i == 0 ? 2 : i % 3);
 }
@@ -261,80 +260,79 @@ Operation reduction_case(Session& session, MPI_Comm comm, ReduceKind kind, const
         }
     }
 
-    const std::string what = fmt::format("{}, {} of {} elements{}{}", name_of(kind), r.name, length,
-                                         in_place ? ", in place" : "",
-                                         kind == ReduceKind::reduce ? fmt::format(", root {}", root)
-                                                                    : "");
+    const std::string what = fmt::format(
+        "{}, {} of {} elements{}{}", name_of(kind), r.name, length, in_place ? ", in place" : "",
+        kind == ReduceKind::reduce ? fmt::format(", root {}", root) : "");
     const int count = int(length);
-    return {
-        what,
-        [=] {
-            void* to = out->data();
-            switch (kind) {
-            case ReduceKind::reduce:
-                MPI_Reduce(source, to, count, r.type, r.op, root, comm);
-                break;
-            case ReduceKind::allreduce:
-                MPI_Allreduce(source, to, count, r.type, r.op, comm);
-                break;
-            case ReduceKind::reduce_scatter:
-                MPI_Reduce_scatter(source, to, counts->data(), r.type, r.op, comm);
-                break;
-            case ReduceKind::reduce_scatter_block:
-                MPI_Reduce_scatter_block(source, to, count, r.type, r.op, comm);
-                break;
-            case ReduceKind::scan:
-                MPI_Scan(source, to, count, r.type, r.op, comm);
-                break;
-            case ReduceKind::exscan:
-                MPI_Exscan(source, to, count, r.type, r.op, comm);
-                break;
-            }
-        },
-        [=](MPI_Request* request) {
-            void* to = out->data();
-            switch (kind) {
-            case ReduceKind::reduce:
-                MPI_Ireduce(source, to, count, r.type, r.op, root, comm, request);
-                break;
-            case ReduceKind::allreduce:
-                MPI_Iallreduce(source, to, count, r.type, r.op, comm, request);
-                break;
-            case ReduceKind::reduce_scatter:
-                MPI_Ireduce_scatter(source, to, counts->data(), r.type, r.op, comm, request);
-                break;
-            case ReduceKind::reduce_scatter_block:
-                MPI_Ireduce_scatter_block(source, to, count, r.type, r.op, comm, request);
-                break;
-            case ReduceKind::scan:
-                MPI_Iscan(source, to, count, r.type, r.op, comm, request);
-                break;
-            case ReduceKind::exscan:
-                MPI_Iexscan(source, to, count, r.type, r.op, comm, request);
-                break;
-            }
-        },
-        [=] {
-            const bool has_result = (kind != ReduceKind::reduce || rank == root) &&
-                                    (kind != ReduceKind::exscan || rank > 0);
-            const int last = kind == ReduceKind::scan     ? rank
-                             : kind == ReduceKind::exscan ? rank - 1
-                                                          : size - 1;
-            for (std::size_t i = 0; has_result && i < out_count; ++i) {
-                T expected = r.value(0, first + i);
-                for (int other = 1; other <= last; ++other) {
-                    expected = r.combine(expected, r.value(other, first + i));
+    return {what,
+            [=] {
+                void* to = out->data();
+                switch (kind) {
+                case ReduceKind::reduce:
+                    MPI_Reduce(source, to, count, r.type, r.op, root, comm);
+                    break;
+                case ReduceKind::allreduce:
+                    MPI_Allreduce(source, to, count, r.type, r.op, comm);
+                    break;
+                case ReduceKind::reduce_scatter:
+                    MPI_Reduce_scatter(source, to, counts->data(), r.type, r.op, comm);
+                    break;
+                case ReduceKind::reduce_scatter_block:
+                    MPI_Reduce_scatter_block(source, to, count, r.type, r.op, comm);
+                    break;
+                case ReduceKind::scan:
+                    MPI_Scan(source, to, count, r.type, r.op, comm);
+                    break;
+                case ReduceKind::exscan:
+                    MPI_Exscan(source, to, count, r.type, r.op, comm);
+                    break;
                 }
-                require((*out)[i] == expected, "{}: element {} is wrong", what, i);
-            }
-            require(std::memcmp(guard.data(), &(*out)[own_in_place ? in_count : out_count], sizeof(T)) ==
-                        0,
-                    "{}: the memory behind the result was overwritten", what);
-            // What is only read must be as it was.
-            for (std::size_t i = 0; !own_in_place && i < in_count; ++i) {
-                require((*in)[i] == r.value(rank, i), "{}: input element {} was changed", what, i);
-            }
-        }};
+            },
+            [=](MPI_Request* request) {
+                void* to = out->data();
+                switch (kind) {
+                case ReduceKind::reduce:
+                    MPI_Ireduce(source, to, count, r.type, r.op, root, comm, request);
+                    break;
+                case ReduceKind::allreduce:
+                    MPI_Iallreduce(source, to, count, r.type, r.op, comm, request);
+                    break;
+                case ReduceKind::reduce_scatter:
+                    MPI_Ireduce_scatter(source, to, counts->data(), r.type, r.op, comm, request);
+                    break;
+                case ReduceKind::reduce_scatter_block:
+                    MPI_Ireduce_scatter_block(source, to, count, r.type, r.op, comm, request);
+                    break;
+                case ReduceKind::scan:
+                    MPI_Iscan(source, to, count, r.type, r.op, comm, request);
+                    break;
+                case ReduceKind::exscan:
+                    MPI_Iexscan(source, to, count, r.type, r.op, comm, request);
+                    break;
+                }
+            },
+            [=] {
+                const bool has_result = (kind != ReduceKind::reduce || rank == root) &&
+                                        (kind != ReduceKind::exscan || rank > 0);
+                const int last = kind == ReduceKind::scan     ? rank
+                                 : kind == ReduceKind::exscan ? rank - 1
+                                                              : size - 1;
+                for (std::size_t i = 0; has_result && i < out_count; ++i) {
+                    T expected = r.value(0, first + i);
+                    for (int other = 1; other <= last; ++other) {
+                        expected = r.combine(expected, r.value(other, first + i));
+                    }
+                    require((*out)[i] == expected, "{}: element {} is wrong", what, i);
+                }
+                require(std::memcmp(guard.data(), &(*out)[own_in_place ? in_count : out_count],
+                                    sizeof(T)) == 0,
+                        "{}: the memory behind the result was overwritten", what);
+                // What is only read must be as it was.
+                for (std::size_t i = 0; !own_in_place && i < in_count; ++i) {
+                    require((*in)[i] == r.value(rank, i), "{}: input element {} was changed", what,
+                            i);
+                }
+            }};
 }
 
 } // namespace mpi_tests

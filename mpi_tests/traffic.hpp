@@ -121,7 +121,6 @@ private:
         std::string program;
     };
 
-
     /// The descriptor is shared because std::optional moves it around.
     OwnCounters(int fd, std::string path)
         : fd_(new int(fd),
@@ -143,8 +142,7 @@ private:
         }
         view.pid = header->pid;
         view.start_time_ns = header->start_time_ns;
-        view.program.assign(header->program,
-                            ::strnlen(header->program, sizeof header->program));
+        view.program.assign(header->program, ::strnlen(header->program, sizeof header->program));
         return true;
     }
 
