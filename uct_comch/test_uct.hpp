@@ -372,12 +372,13 @@ private:
 /// Progresses the interfaces until `done`; false after `patience`.
 template <class Done, class... Interfaces> bool until(Done done, Interfaces&... interfaces) {
     const auto deadline = std::chrono::steady_clock::now() + patience;
-    while (!done()) {
-        if (((interfaces.progress()) + ... + 0u) == 0) {
+    for (unsigned turn = 1; !done(); ++turn) {
+        const bool idle = ((interfaces.progress()) + ... + 0u) == 0;
+        if (idle) {
             std::this_thread::yield();
-            if (std::chrono::steady_clock::now() > deadline) {
-                return false;
-            }
+        }
+        if ((idle || turn % 1024 == 0) && std::chrono::steady_clock::now() > deadline) {
+            return false;
         }
     }
     return true;
