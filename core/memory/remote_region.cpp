@@ -68,13 +68,6 @@ RemoteRegion::RemoteRegion(const RegionKey& key) : key_(key) {
     import_ = entry.import;
 }
 
-std::shared_ptr<Import> find_import(std::uint64_t process_id, std::uint64_t region) {
-    ImportTable& imports = table();
-    const std::lock_guard lock(imports.mutex);
-    const auto it = imports.entries.find({process_id, region});
-    return it == imports.entries.end() ? nullptr : it->second.import;
-}
-
 void forget_imports_of(std::uint64_t process_id) {
     ImportTable& imports = table();
     const std::lock_guard lock(imports.mutex);

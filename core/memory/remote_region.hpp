@@ -75,9 +75,6 @@ private:
     std::shared_ptr<Import> import_;
 };
 
-/// Finds the import that a map answer belongs to; null if nobody here names it any more.
-[[nodiscard]] std::shared_ptr<Import> find_import(std::uint64_t process_id, std::uint64_t region);
-
 /// A connection to this process has ended: what nobody uses of its memory is unmapped.
 void forget_imports_of(std::uint64_t process_id);
 

@@ -54,7 +54,7 @@ void Connection::request_mapping(RemoteRegion& region) {
         !region.import()->claim_request()) {
         return;
     }
-    asked_.push_back(region.import());
+    asked_.push_back({region.key().region, region.import()});
     map_requests_.push_back(region.key().region);
     port_->send_waiting_packets(*this);
     if (!map_requests_.empty()) {

@@ -155,7 +155,11 @@ private:
     Watch process_watch_{Watch::Kind::process, this};
     std::size_t index_ = 0; ///< in the port's list
     std::shared_ptr<ConnectionLife> life_ = std::make_shared<ConnectionLife>();
-    std::vector<std::shared_ptr<Import>> asked_; ///< imports whose answer is on its way
+    struct Asked {
+        std::uint64_t region;
+        std::shared_ptr<Import> import;
+    };
+    std::vector<Asked> asked_;                   ///< imports whose answer is on its way
     std::vector<std::uint64_t> map_requests_;    ///< requests that wait for the socket
     std::vector<std::uint64_t> map_answers_;     ///< answers that wait for the socket
     std::vector<std::byte> hello_;               ///< initiator: until it is sent

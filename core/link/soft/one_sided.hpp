@@ -55,6 +55,7 @@ public:
 
     /// There is something that waits for room, or was not tried yet.
     [[nodiscard]] bool has_jobs() const noexcept { return !jobs_.empty(); }
+    [[nodiscard]] bool has_deferred() const noexcept { return !deferred_.empty(); }
 
     /// Pushes what waits for room and completes flushes: `done(token, Errc)`.
     template <class Done> unsigned advance(Done&& done) {

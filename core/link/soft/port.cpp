@@ -242,8 +242,8 @@ void Port::shut_down(Connection& c, Errc code, Reason reason) {
     c.pipe_.break_off(code);
     c.pipe_.set_socket_ready(false); // its number will be somebody else's
     c.life_->end(code);
-    for (const auto& import : c.asked_) {
-        import->give_back_request();
+    for (const auto& asked : c.asked_) {
+        asked.import->give_back_request();
     }
     c.asked_.clear();
     if (c.peer_.process_id != 0) {
@@ -385,7 +385,7 @@ Errc Port::arm(bool for_credit) {
     }
     for (const auto& c : connections_) {
         if (c->state_ < Connection::State::ended) {
-            if (c->peer_gone_ || c->pipe_.corrupt() ||
+            if (c->peer_gone_ || c->pipe_.corrupt() || c->one_sided_.has_deferred() ||
                 (c->one_sided_.has_jobs() && !c->pipe_.refused())) {
                 return Errc::again;
             }
@@ -815,11 +815,13 @@ bool Port::take_packet(Connection& c, const wire::Packet& packet,
         }
         return true;
     case wire::Type::map_answer: {
-        const auto import = find_import(c.peer_.process_id, packet.value);
-        const auto asked = std::find(c.asked_.begin(), c.asked_.end(), import);
-        if (import == nullptr || asked == c.asked_.end()) {
-            return true; // the key was released meanwhile
+        const auto asked =
+            std::find_if(c.asked_.begin(), c.asked_.end(),
+                         [&](const auto& entry) { return entry.region == packet.value; });
+        if (asked == c.asked_.end()) {
+            return false; // nobody has asked
         }
+        const std::shared_ptr<Import> import = std::move(asked->import);
         c.asked_.erase(asked);
         Result<Mapping> mapping =
             descriptors[0] ? map_shared_memory(descriptors[0].get(), packet.extra, true)

@@ -468,6 +468,9 @@ private:
                 unwatch(c.process_.get());
             }
             c.peer_gone_ = true;
+            if (c.state_ == Connection::State::established) {
+                make_hot(c);
+            }
             report_if_drained(c, sink);
             return;
         }
