@@ -131,7 +131,8 @@ Errc Channel::check() {
         return Errc::ok;
     }
     const bool orderly =
-        life == Errc::ok ? pipe_->peer_said_goodbye() : life == Errc::not_connected;
+        life == Errc::ok ? pipe_->peer_said_goodbye() || life_->peer_said_goodbye()
+                         : life == Errc::not_connected;
     const Errc end = orderly ? Errc::not_connected : Errc::connection_reset;
     pipe_->break_off(end); // nobody would read it
     return pipe_->rx().ready() ? Errc::ok : end;

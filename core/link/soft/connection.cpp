@@ -205,15 +205,8 @@ Result<Channel> Connection::open_channel(std::uint64_t tag) {
     const UniqueFd theirs(pair[1]);
     const wire::Packet packet{static_cast<std::uint32_t>(wire::Type::channel), 0, tag, 0};
     const std::array<int, 2> descriptors{created->memfd.get(), theirs.get()};
-    SocketStatus status = SocketStatus::ended;
-    // Under the life's lock: the socket's number must not be somebody else's by now.
-    (void)life_->while_alive([&] {
-        status = state_ == State::connecting
-                     ? SocketStatus::again
-                     : send_packet(pipe_.socket(), std::as_bytes(std::span(&packet, 1)),
-                                   descriptors);
-    });
-    switch (status) {
+    bool fenced = true;
+    switch (life_->send(std::as_bytes(std::span(&packet, 1)), descriptors, fenced)) {
     case SocketStatus::ok:
         break;
     case SocketStatus::again:
@@ -223,7 +216,7 @@ Result<Channel> Connection::open_channel(std::uint64_t tag) {
         return fail(Errc::connection_reset, "the connection is gone");
     }
     return Channel(std::move(created->pipe), std::move(ours), life_, port_->counters_,
-                   pipe_.fenced());
+                   fenced);
 }
 
 } // namespace comch::link::soft

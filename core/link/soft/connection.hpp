@@ -12,6 +12,7 @@
 #include "core/link/link.hpp"
 #include "core/link/soft/one_sided.hpp"
 #include "core/link/soft/pipe.hpp"
+#include "core/link/soft/socket.hpp"
 
 namespace comch::link::soft {
 
@@ -28,21 +29,23 @@ public:
 
     /// The connection is over: wakes every channel's owner.
     void end(Errc state) noexcept;
-    /// Runs `f` while the connection cannot end; false, and not run, if it has.
-    template <class F> bool while_alive(F&& f) {
-        const std::lock_guard lock(mutex_);
-        if (state_.load(std::memory_order_relaxed) != Errc::ok) {
-            return false;
-        }
-        f();
-        return true;
-    }
+    /// The connection's socket takes packets from now on; `goodbye` is its peer's, and valid until
+    /// the end.
+    void open(int socket, bool fenced, const std::atomic<std::uint32_t>& goodbye);
+    /// Sends a packet on the connection's socket; `fenced` is what a pipe under it must be.
+    [[nodiscard]] SocketStatus send(std::span<const std::byte> packet,
+                                    std::span<const int> descriptors, bool& fenced);
+    /// Has the connection's peer closed it, even if its port has not noticed yet?
+    [[nodiscard]] bool peer_said_goodbye();
     void add_socket(int socket);
     void remove_socket(int socket);
 
 private:
     std::atomic<Errc> state_{Errc::ok};
     std::mutex mutex_; ///< a channel's begin and end, not its use
+    int connection_socket_ = -1;
+    bool fenced_ = true;
+    const std::atomic<std::uint32_t>* goodbye_ = nullptr;
     std::vector<int> sockets_;
 };
 
@@ -128,6 +131,9 @@ private:
     [[nodiscard]] Direct direct(RemoteRegion& region, std::uint64_t address, std::uint64_t length,
                                 std::uint32_t access);
     void request_mapping(RemoteRegion& region);
+    void let_channels_open() {
+        life_->open(pipe_.socket(), pipe_.fenced(), pipe_.rx().control()->producer.closed);
+    }
     [[nodiscard]] bool spins_without_progress() noexcept;
     void needs_work();
 

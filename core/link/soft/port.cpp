@@ -85,6 +85,33 @@ void ConnectionLife::end(Errc state) noexcept {
     }
 }
 
+void ConnectionLife::open(int socket, bool fenced, const std::atomic<std::uint32_t>& goodbye) {
+    const std::lock_guard lock(mutex_);
+    connection_socket_ = socket;
+    fenced_ = fenced;
+    goodbye_ = &goodbye;
+}
+
+SocketStatus ConnectionLife::send(std::span<const std::byte> packet,
+                                  std::span<const int> descriptors, bool& fenced) {
+    // Under the lock: the socket's number must not be somebody else's by now.
+    const std::lock_guard lock(mutex_);
+    if (state_.load(std::memory_order_relaxed) != Errc::ok) {
+        return SocketStatus::ended;
+    }
+    if (connection_socket_ < 0) {
+        return SocketStatus::again;
+    }
+    fenced = fenced_;
+    return send_packet(connection_socket_, packet, descriptors);
+}
+
+bool ConnectionLife::peer_said_goodbye() {
+    const std::lock_guard lock(mutex_);
+    return state_.load(std::memory_order_relaxed) == Errc::ok && goodbye_ != nullptr &&
+           goodbye_->load(std::memory_order_acquire) != 0;
+}
+
 void ConnectionLife::add_socket(int socket) {
     const std::lock_guard lock(mutex_);
     sockets_.push_back(socket);
@@ -555,6 +582,7 @@ bool Port::prepare(Connection& c, Stranger& stranger, Introduction& intro) {
     counters::Slot* slot = counters_->take_slot();
     c.pipe_.attach(c.socket_.get(), slot, !(membarrier_ && hello.has_membarrier != 0));
     c.pipe_.set_socket_ready(true);
+    c.let_channels_open();
     slot->local_side = static_cast<std::uint32_t>(device_.side());
     slot->peer_side = hello.side;
     slot->peer_pid = intro.pid;
@@ -704,6 +732,7 @@ Reason Port::try_connect(Connection& c) {
     c.hello_ = {};
     c.state_ = Connection::State::waiting;
     c.pipe_.set_socket_ready(true);
+    c.let_channels_open();
     if (!watch(c.socket_.get(), c.socket_watch_)) {
         c.error_text_ = "cannot watch the socket of a connection";
         return Reason::device_error;
@@ -750,6 +779,7 @@ Reason Port::take_answer(Connection& c, const wire::Answer& answer, std::size_t 
     }
     c.peer_ = {static_cast<Side>(answer.side), answer.function, answer.process_id, pid};
     c.pipe_.set_fenced(!(membarrier_ && answer.has_membarrier != 0));
+    c.let_channels_open();
     c.state_ = Connection::State::established;
     counters::Slot* slot = c.pipe_.slot();
     slot->peer_side = answer.side;
