@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <climits>
 #include <cstring>
+#include <string>
+
+#include <fmt/format.h>
 
 #include "ep.hpp"
 #include "status.hpp"
@@ -91,10 +94,14 @@ void Sink::on_disconnected(Connection& connection, Reason reason, std::span<cons
     const std::string& detail = connection.error_text();
     const link::PeerInfo& peer = connection.peer();
     const auto say = [&](ucs_log_level_t level) {
+        const std::string who =
+            peer.process_id == 0
+                ? "connection to a process that has not answered yet"
+                : fmt::format("connection with process {} on the {} side", peer.pid,
+                              to_string(peer.side));
         const std::string_view why = link::to_string(reason);
-        ucs_log(level, "comch: connection with process %lu on the %s side ended: %.*s%s%s",
-                peer.pid, to_string(peer.side).data(), static_cast<int>(why.size()), why.data(),
-                detail.empty() ? "" : "; ", detail.c_str());
+        ucs_log(level, "comch: %s ended: %.*s%s%s", who.c_str(), static_cast<int>(why.size()),
+                why.data(), detail.empty() ? "" : "; ", detail.c_str());
     };
     if (ep == nullptr) {
         // A peer that only sends to us. If we send to it as well, that endpoint tells.
