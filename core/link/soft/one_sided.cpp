@@ -144,7 +144,7 @@ Errc OneSidedEngine::flush(void* token) {
 }
 
 Errc OneSidedEngine::fence() {
-    if (active_ != 0 || puts_waiting_ != 0) {
+    if (active_ != canceled_ || puts_waiting_ != 0) {
         hold_ = true;
         pipe_.hold(Pipe::hold_fence);
     }
@@ -161,10 +161,11 @@ bool OneSidedEngine::fence_passed() {
 }
 
 void OneSidedEngine::release_if_out() {
-    if (hold_ && active_ == 0 && puts_waiting_ == 0) {
+    if (hold_ && active_ == canceled_ && puts_waiting_ == 0) {
         hold_ = false;
         fence_position_ = last_position_;
         pipe_.release(Pipe::hold_fence);
+        pipe_.encourage();
     }
 }
 
@@ -392,11 +393,15 @@ bool OneSidedEngine::accept_reply(const Reply& reply, const std::byte* data, std
                                   Completion& completion) {
     Operation* const operation = find(reply.op);
     if (operation == nullptr) {
-        return true; // it was canceled
+        return false;
     }
     if (operation->is_atomic) {
         if (length != sizeof(std::uint64_t)) {
             return false;
+        }
+        if (operation->canceled) {
+            finish(*operation, Errc::canceled, completion);
+            return true;
         }
         std::uint64_t value = 0;
         std::memcpy(&value, data, sizeof(value));
@@ -411,7 +416,7 @@ bool OneSidedEngine::accept_reply(const Reply& reply, const std::byte* data, std
     if (reply.offset != operation->received || length > operation->length - operation->received) {
         return false;
     }
-    if (length != 0) {
+    if (length != 0 && !operation->canceled) {
         std::memcpy(operation->local + reply.offset, data, length);
     }
     operation->received += length;
@@ -429,7 +434,7 @@ bool OneSidedEngine::accept_error(const Reply& reply, Completion& completion) {
     }
     Operation* const operation = find(reply.op);
     if (operation == nullptr) {
-        return true; // it was canceled
+        return false;
     }
     finish(*operation, Errc::not_permitted, completion);
     return true;
@@ -450,7 +455,7 @@ OneSidedEngine::Operation* OneSidedEngine::start(void* token, std::byte* local,
             continue;
         }
         const std::uint32_t generation = operation.generation + 1;
-        operation = {local, length, 0, ++sequence_, token, generation, true, is_atomic};
+        operation = {local, length, 0, ++sequence_, token, generation, true, is_atomic, false};
         ++active_;
         name = (index + 1) | std::uint64_t{generation} << 32;
         return &operation;
@@ -468,9 +473,14 @@ OneSidedEngine::Operation* OneSidedEngine::find(std::uint64_t name) {
 }
 
 void OneSidedEngine::finish(Operation& operation, Errc status, Completion& completion) {
-    completion = {true, operation.token, status};
+    if (operation.canceled) {
+        --canceled_;
+    } else {
+        completion = {true, operation.token, status};
+    }
     operation.active = false;
     --active_;
+    pipe_.encourage();
     release_if_out();
 }
 
@@ -481,12 +491,30 @@ void OneSidedEngine::forget(std::uint64_t name) {
     }
 }
 
+void OneSidedEngine::end_waiting(Errc status, std::vector<std::pair<void*, Errc>>& ended) {
+    for (const Job& job : jobs_) {
+        if (job.kind == Job::Kind::put) {
+            ended.emplace_back(job.token, status);
+        }
+    }
+    std::erase_if(jobs_, [](const Job& job) { return job.kind == Job::Kind::put; });
+    puts_waiting_ = 0;
+    for (void* const token : deferred_) {
+        ended.emplace_back(token, Errc::ok); // they are done, only not reported
+    }
+    deferred_.clear();
+    for (const Flush& flush : flushes_) {
+        ended.emplace_back(flush.token, status);
+    }
+    flushes_.clear();
+}
+
 bool OneSidedEngine::operations_before(std::uint64_t sequence) const {
-    if (active_ == 0) {
+    if (active_ == canceled_) {
         return false;
     }
     return std::any_of(operations_.begin(), operations_.end(), [&](const Operation& operation) {
-        return operation.active && operation.sequence <= sequence;
+        return operation.active && !operation.canceled && operation.sequence <= sequence;
     });
 }
 

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <utility>
 #include <vector>
 
 #include "core/link/link.hpp"
@@ -47,7 +48,7 @@ public:
 
     /// There is something for advance() to do, or a reply to wait for.
     [[nodiscard]] bool busy() const noexcept {
-        return !jobs_.empty() || !flushes_.empty() || !deferred_.empty() || active_ != 0;
+        return !jobs_.empty() || !flushes_.empty() || !deferred_.empty() || active_ != canceled_;
     }
     /// Answers to the peer wait for room.
     [[nodiscard]] bool owes() const noexcept { return replies_waiting_ != 0; }
@@ -82,10 +83,21 @@ public:
     }
 
     /// Gives up on everything of ours that is not done: `done(token, status)`. Late answers are
-    /// ignored.
+    /// ignored; until they are here they count among those in flight, as they do for the peer.
     template <class Done> void cancel(Errc status, Done&& done) {
-        fail_all(status, done);
+        std::vector<std::pair<void*, Errc>> ended;
+        for (Operation& operation : operations_) {
+            if (operation.active && !operation.canceled) {
+                operation.canceled = true;
+                ++canceled_;
+                ended.emplace_back(operation.token, status);
+            }
+        }
+        end_waiting(status, ended);
         release_if_out();
+        for (const auto& [token, result] : ended) {
+            done(token, result);
+        }
     }
 
     /// Handles a one-sided record of the peer. False: the peer broke the protocol.
@@ -104,35 +116,18 @@ public:
 
     /// Completes everything with `status`; the connection is over.
     template <class Done> void fail_all(Errc status, Done&& done) {
+        std::vector<std::pair<void*, Errc>> ended;
         for (Operation& operation : operations_) {
-            if (operation.active) {
-                operation.active = false;
-                done(operation.token, status);
+            if (operation.active && !operation.canceled) {
+                ended.emplace_back(operation.token, status);
             }
+            operation.active = false;
         }
         active_ = 0;
-        std::deque<Job> jobs;
-        jobs.swap(jobs_);
-        puts_waiting_ = 0;
-        for (const Job& job : jobs) {
-            if (job.kind != Job::Kind::put) {
-                jobs_.push_back(job); // what we owe the peer stays owed
-            }
-        }
-        for (const Job& job : jobs) {
-            if (job.kind == Job::Kind::put) {
-                done(job.token, status);
-            }
-        }
-        std::vector<void*> deferred;
-        deferred.swap(deferred_);
-        for (void* const token : deferred) {
-            done(token, Errc::ok);
-        }
-        std::vector<Flush> flushes;
-        flushes.swap(flushes_);
-        for (const Flush& flush : flushes) {
-            done(flush.token, status);
+        canceled_ = 0;
+        end_waiting(status, ended);
+        for (const auto& [token, result] : ended) {
+            done(token, result);
         }
     }
 
@@ -148,6 +143,7 @@ private:
         std::uint32_t generation = 0;
         bool active = false;
         bool is_atomic = false;
+        bool canceled = false; ///< its answer goes nowhere
     };
 
     /// Something that waits for room in our ring.
@@ -181,12 +177,12 @@ private:
         if (jobs_.empty()) {
             return 0;
         }
-        const Pipe::Bypass bypass(pipe_);
-        while (!jobs_.empty() && push(jobs_.front())) {
+        while (!jobs_.empty() && push_past_holds(jobs_.front())) {
             const Job job = jobs_.front();
             jobs_.pop_front();
             if (job.kind == Job::Kind::put) {
                 --puts_waiting_;
+                pipe_.encourage();
                 done(job.token, Errc::ok);
             } else {
                 --replies_waiting_;
@@ -199,6 +195,12 @@ private:
 
     /// True when the job is completely in the ring.
     [[nodiscard]] bool push(Job& job);
+    [[nodiscard]] bool push_past_holds(Job& job) {
+        const Pipe::Bypass bypass(pipe_); // not around the sink: its sends are held back
+        return push(job);
+    }
+    /// Takes out what waits here: puts not out yet, completions not reported yet, flushes.
+    void end_waiting(Errc status, std::vector<std::pair<void*, Errc>>& ended);
     [[nodiscard]] bool push_put_chunk(Job& job);
     [[nodiscard]] bool push_get_chunk(Job& job);
     [[nodiscard]] bool push_small_reply(const Job& job);
@@ -232,7 +234,8 @@ private:
     std::vector<Flush> flushes_;
     std::vector<void*> deferred_;
     std::uint64_t sequence_ = 0;
-    std::uint32_t active_ = 0;
+    std::uint32_t active_ = 0;   ///< with those canceled
+    std::uint32_t canceled_ = 0; ///< whose answer is still to come
     std::uint32_t puts_waiting_ = 0;
     std::uint32_t replies_waiting_ = 0;
     std::uint64_t last_position_ = 0;  ///< behind our last one-sided record

@@ -183,9 +183,11 @@ public:
     private:
         Pipe& pipe_;
     };
+    /// Something that is not credit has become free since the last refusal.
+    void encourage() noexcept { encouraged_ = true; }
     /// Would an attempt be worth while: has room come since the last refusal?
     [[nodiscard]] bool may_retry() const noexcept {
-        return broken_ != Errc::ok || !refused_ || credit_came();
+        return broken_ != Errc::ok || !refused_ || encouraged_ || credit_came();
     }
 
     /// Ends sending: every send answers `why` from now on.
@@ -289,6 +291,7 @@ public:
     /// Somebody waits for the peer to take more out.
     void note_refusal(Short what) noexcept {
         refused_ = true;
+        encouraged_ = false;
         // Of what was short: what the refusal was based on, not what is there by now. Credit that
         // came in between must end the sleep, for there may be none to follow. Of the other, what
         // is there by now: it was not what was missing, so it is no reason to try again.
@@ -347,6 +350,7 @@ private:
     std::uint64_t sent_ = 0;
     BulkWriter bulk_tx_;
     bool refused_ = false;
+    bool encouraged_ = false;
     std::uint64_t lines_at_refusal_ = 0;
     std::uint64_t bulk_at_refusal_ = 0;
     std::uint64_t confirmed_seen_ = 0; ///< what confirmed() answered last
