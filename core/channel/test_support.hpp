@@ -51,9 +51,20 @@ inline std::unique_ptr<ProgressEngine> make_engine() {
     return *ProgressEngine::create();
 }
 
-/// A domain with a DPU and two host functions.
-struct Lab {
+/// A domain in a directory of its own.
+struct TestDomain {
     comch::test::TempDir directory;
+    std::shared_ptr<Domain> domain;
+
+    TestDomain() {
+        const comch::test::CleanEnvironment clean;
+        domain = *Domain::open({.directory = directory / "domain", .description_file = {}});
+    }
+};
+
+/// A domain with a DPU and two host functions. There is one with a fake network at a time.
+struct Lab {
+    std::optional<TestDomain> own;
     std::shared_ptr<Domain> domain;
     std::optional<link::fake::Network> network; ///< if everything is to run over the fake link
     std::optional<Device> dpu;
@@ -61,10 +72,13 @@ struct Lab {
     std::vector<Representor> representors;
 
     explicit Lab(bool fake, const link::fake::Settings& settings = {}) {
-        const comch::test::CleanEnvironment clean;
-        domain = *Domain::open({.directory = directory / "domain", .description_file = {}});
         if (fake) {
+            // Nothing happens in the directory, so one serves all tests.
+            static const TestDomain shared;
+            domain = shared.domain;
             network.emplace(domain, settings);
+        } else {
+            domain = own.emplace().domain;
         }
         dpu = devices(domain, Side::dpu).at(0);
         hosts = devices(domain, Side::host);

@@ -160,9 +160,12 @@ public:
     void hold(const PortAddress& port);
     void release(const PortAddress& port);
     /// The port's process is gone, now or after it has handled or sent `steps` more things. Its
-    /// owner can go on calling it and gets connection_reset, or nothing.
+    /// owner can go on calling it and gets connection_reset, or nothing. kill_after() may name a
+    /// port that is not open yet.
     void kill(const PortAddress& port);
     void kill_after(const PortAddress& port, unsigned steps);
+    /// How many ports have been killed so far.
+    [[nodiscard]] unsigned kills() const;
     /// The n-th send from now on (1: the next), of all ports, is answered `again`.
     void again_on_send(unsigned n);
     /// Both ends of all connections of the port are told that they ended so.
@@ -430,7 +433,6 @@ private:
     std::deque<detail::Request> requests_;
     bool held_ = false;
     bool killed_ = false;
-    std::optional<unsigned> kill_after_;
 };
 
 } // namespace comch::link::fake

@@ -69,18 +69,22 @@ std::shared_ptr<Wire> NetworkState::make_wire() {
 }
 
 void NetworkState::step(std::uint64_t number) {
-    Port* const p = port(number);
-    if (p != nullptr && p->kill_after_ && !p->killed_) {
-        if (*p->kill_after_ == 0) {
-            kill(*p);
-        } else {
-            --*p->kill_after_;
-        }
+    const auto script = kill_after.find(number);
+    if (script == kill_after.end()) {
+        return;
+    }
+    if (script->second > 0) {
+        --script->second;
+        return;
+    }
+    if (Port* const p = port(number); p != nullptr && !p->killed_) {
+        kill(*p);
     }
 }
 
 void NetworkState::kill(Port& dying) {
     dying.killed_ = true;
+    ++kills;
     std::erase_if(services, [&](const auto& entry) { return entry.second == &dying; });
     for (Request& request : dying.requests_) {
         request.wire->dead[1] = true;
@@ -200,9 +204,12 @@ void Network::kill(const PortAddress& address) {
 
 void Network::kill_after(const PortAddress& address, unsigned steps) {
     const std::lock_guard lock(state_->mutex);
-    if (Port* const port = state_->port(detail::number_of(address))) {
-        port->kill_after_ = steps;
-    }
+    state_->kill_after[detail::number_of(address)] = steps;
+}
+
+unsigned Network::kills() const {
+    const std::lock_guard lock(state_->mutex);
+    return state_->kills;
 }
 
 void Network::again_on_send(unsigned n) {

@@ -1,0 +1,695 @@
+// What happens when the link fails, and when the peer lies: over the fake link, at every step.
+
+#include <random>
+
+#include "core/channel/test_support.hpp"
+#include "core/channel/wire.hpp"
+#include "core/link/fake/network_state.hpp"
+
+namespace comch::channel::test {
+namespace {
+
+using link::Reason;
+using link::fake::Transit;
+
+/// Small, so that little traffic fills it and cuts messages into pieces.
+constexpr link::fake::Settings tight{
+    .limits = {.max_inline = 128, .max_message = 4096, .max_one_sided_in_flight = 16},
+    .queue_depth = 6,
+    .progress_budget = 4};
+
+/// Ports are numbered in the order of opening.
+const link::PortAddress server_port = link::fake::detail::address_of(1);
+const link::PortAddress client_port = link::fake::detail::address_of(2);
+
+/// Both sides talk in every way there is, in a script without chance.
+class Scenario {
+public:
+    static constexpr unsigned messages = 6;
+
+    Lab lab{true, tight};
+    std::function<void()> between_turns;
+
+    Scenario() {
+        host_.name = "host";
+        dpu_.name = "dpu";
+    }
+
+    /// Everything that may happen, and then the end. False if somebody is not idle then.
+    [[nodiscard]] bool run(unsigned rounds = 400) {
+        EXPECT_EQ(server_.open(lab, "name"), Errc::ok);
+        client_.on_state = [&](State state) {
+            if (state == State::running) {
+                begin(host_, *client_.engine, client_.connection());
+            }
+        };
+        server_.on_connected = [&](Connection& c) {
+            if (dpu_.connection == nullptr) {
+                begin(dpu_, *server_.engine, c);
+            }
+        };
+        client_.on_added = [&](std::uint32_t id) { host_.target = id; };
+        server_.on_added = [&](Connection&, std::uint32_t id) { dpu_.target = id; };
+        if (client_.open(lab, "name") != Errc::ok) {
+            return true; // a killed server's name is not there any more
+        }
+        for (unsigned round = 0; round < rounds; ++round) {
+            turn();
+        }
+        end();
+        for (unsigned round = 0; round < 200; ++round) {
+            turn();
+        }
+        for (Half* half : {&host_, &dpu_}) {
+            if (half->connection == nullptr) {
+                continue;
+            }
+            EXPECT_EQ(half->producer.producer->state(), State::idle) << half->name;
+            EXPECT_EQ(half->consumer.consumer->state(), State::idle) << half->name;
+            EXPECT_EQ(half->producer.sent.size(), half->accepted)
+                << half->name << ": each send is completed once";
+            EXPECT_EQ(half->consumer.landed.size(), half->posted)
+                << half->name << ": each buffer comes back once";
+        }
+        if (client_.client->state() != State::idle) {
+            (void)client_.client->stop();
+        }
+        if (server_.server->state() != State::idle) {
+            (void)server_.server->stop();
+        }
+        for (unsigned round = 0; round < 50; ++round) {
+            turn();
+        }
+        EXPECT_EQ(server_.connected.size(), server_.disconnected.size());
+        return client_.client->state() == State::idle && server_.server->state() == State::idle;
+    }
+
+    /// All that was sent on both sides has arrived whole.
+    void expect_complete() const {
+        for (const Half* half : {&host_, &dpu_}) {
+            ASSERT_NE(half->connection, nullptr);
+            EXPECT_EQ(half->accepted, messages);
+            for (const auto& [cookie, status] : half->producer.sent) {
+                EXPECT_EQ(status, Errc::ok);
+            }
+            unsigned whole = 0;
+            for (const auto& landed : half->consumer.landed) {
+                whole += landed.status == Errc::ok ? 1 : 0;
+            }
+            EXPECT_EQ(whole, messages);
+            EXPECT_EQ(half->wrong, 0u);
+        }
+        EXPECT_EQ(client_.messages.size(), messages);
+        EXPECT_EQ(server_.messages.size(), messages);
+    }
+    /// What arrived is what was sent first, in order and whole.
+    void expect_no_wrong_data() const {
+        EXPECT_EQ(host_.wrong, 0u);
+        EXPECT_EQ(dpu_.wrong, 0u);
+        for (unsigned i = 0; i < client_.messages.size(); ++i) {
+            EXPECT_EQ(client_.messages[i], text(i));
+        }
+        for (unsigned i = 0; i < server_.messages.size(); ++i) {
+            EXPECT_EQ(server_.messages[i].second, text(i));
+        }
+    }
+    [[nodiscard]] const ClientProgram& client() const { return client_; }
+    [[nodiscard]] const ServerProgram& server() const { return server_; }
+
+private:
+    struct Half {
+        std::string name;
+        Connection* connection = nullptr;
+        std::uint32_t target = 0;
+        unsigned accepted = 0;
+        unsigned controls = 0;
+        unsigned posted = 0;
+        unsigned landed = 0;
+        unsigned wrong = 0;
+        std::deque<std::vector<std::byte>> data;
+        std::deque<std::vector<std::byte>> buffers;
+        ConsumerProgram consumer;
+        ProducerProgram producer;
+    };
+
+    [[nodiscard]] static std::string text(unsigned i) {
+        return "control " + std::to_string(i) + std::string(i * 300, 'c');
+    }
+    [[nodiscard]] static std::size_t size(unsigned i) { return i % 3 == 2 ? 9000 : i * 60; }
+
+    void begin(Half& half, ProgressEngine& engine, Connection& connection) {
+        half.connection = &connection;
+        EXPECT_EQ(half.consumer.open(engine, connection), Errc::ok);
+        EXPECT_EQ(half.producer.open(engine, connection), Errc::ok);
+        half.consumer.on_received = [&half](const Received& r) {
+            if (r.status != Errc::ok) {
+                return;
+            }
+            const unsigned i = half.landed++;
+            const auto expected = pattern(size(i), i);
+            const auto& buffer = *static_cast<std::vector<std::byte>*>(r.cookie);
+            if (r.length != expected.size() ||
+                !std::equal(expected.begin(), expected.end(), buffer.begin()) ||
+                text_of(r.immediate) != std::string(i % 4, 'i')) {
+                ++half.wrong;
+            }
+        };
+    }
+
+    void turn() {
+        if (between_turns) {
+            between_turns();
+        }
+        server_.engine->progress();
+        act(dpu_);
+        client_.engine->progress();
+        act(host_);
+    }
+
+    void act(Half& half) {
+        if (half.connection == nullptr) {
+            return;
+        }
+        while (half.controls < messages &&
+               half.connection->send(bytes_of(text(half.controls))) == Errc::ok) {
+            ++half.controls;
+        }
+        if (half.posted < messages + 1 && half.consumer.consumer->state() == State::running) {
+            half.buffers.emplace_back(10'000);
+            if (half.consumer.post(half.buffers.back()) == Errc::ok) {
+                ++half.posted;
+            }
+        }
+        if (half.accepted < messages && half.target != 0) {
+            const std::string immediate(half.accepted % 4, 'i');
+            half.data.push_back(pattern(size(half.accepted), half.accepted));
+            if (half.producer.producer->send(
+                    half.target, {.data = half.data.back(), .immediate = bytes_of(immediate)},
+                    nullptr) == Errc::ok) {
+                ++half.accepted;
+            } else {
+                half.data.pop_back();
+            }
+        }
+    }
+
+    void end() {
+        for (Half* half : {&host_, &dpu_}) {
+            if (half->connection != nullptr) {
+                (void)half->producer.producer->stop(); // unless its end has come by itself
+                (void)half->consumer.consumer->stop();
+            }
+        }
+    }
+
+    ServerProgram server_;
+    ClientProgram client_;
+    Half host_;
+    Half dpu_;
+};
+
+/// The number of sends in a scenario that nothing disturbs.
+unsigned sends_in_a_scenario() {
+    Scenario scenario;
+    unsigned count = 0;
+    scenario.lab.network->on_transit([&](Transit&) { ++count; });
+    EXPECT_TRUE(scenario.run());
+    scenario.expect_complete();
+    EXPECT_EQ(scenario.client().client->outcome(), Errc::canceled);
+    return count;
+}
+
+TEST(ChannelFaults, AnUndisturbedScenarioIsComplete) {
+    EXPECT_GT(sends_in_a_scenario(), 50u);
+}
+
+TEST(ChannelFaults, AgainAtAnySendIsRetried) {
+    const unsigned sends = sends_in_a_scenario();
+    for (unsigned n = 1; n <= sends; ++n) {
+        SCOPED_TRACE(n);
+        Scenario scenario;
+        scenario.lab.network->again_on_send(n);
+        EXPECT_TRUE(scenario.run());
+        if (!scenario.server().connected.empty()) {
+            scenario.expect_complete();
+        }
+    }
+}
+
+TEST(ChannelFaults, ADeathAtAnyStepIsSurvived) {
+    for (const link::PortAddress& victim : {server_port, client_port}) {
+        unsigned deaths = 0;
+        bool lived_on = false;
+        for (unsigned n = 0; !lived_on; ++n) {
+            SCOPED_TRACE(n);
+            ASSERT_LT(n, 100'000u);
+            Scenario scenario;
+            scenario.lab.network->kill_after(victim, n);
+            EXPECT_TRUE(scenario.run());
+            scenario.expect_no_wrong_data();
+            deaths += scenario.client().client->outcome() == Errc::connection_reset ? 1 : 0;
+            for (const auto& [connection, reason] : scenario.server().disconnected) {
+                deaths += reason == EndReason::peer_died ? 1 : 0;
+            }
+            lived_on = scenario.lab.network->kills() == 0;
+        }
+        EXPECT_GT(deaths, 100u);
+    }
+}
+
+TEST(ChannelFaults, ADeviceErrorIsReported) {
+    Scenario scenario;
+    unsigned count = 0;
+    link::fake::Network& network = *scenario.lab.network;
+    bool failed = false;
+    network.on_transit([&](Transit&) { failed = ++count == 40 || failed; });
+    // The hook may not call the network: look from outside, between two turns.
+    scenario.between_turns = [&] {
+        if (failed) {
+            network.disconnect(server_port, Reason::device_error);
+        }
+    };
+    EXPECT_TRUE(scenario.run());
+    scenario.expect_no_wrong_data();
+    EXPECT_EQ(scenario.client().client->outcome(), Errc::connection_reset);
+    ASSERT_EQ(scenario.server().disconnected.size(), 1u);
+    EXPECT_EQ(scenario.server().disconnected[0].second, EndReason::device_error);
+}
+
+TEST(ChannelFaults, DelaysChangeNothing) {
+    for (const link::PortAddress& slow : {server_port, client_port}) {
+        for (unsigned period = 2; period < 20; ++period) {
+            SCOPED_TRACE(period);
+            Scenario scenario;
+            link::fake::Network& network = *scenario.lab.network;
+            unsigned turns = 0;
+            scenario.between_turns = [&] {
+                if (turns++ % period == 0) {
+                    network.release(slow);
+                } else {
+                    network.hold(slow);
+                }
+            };
+            EXPECT_TRUE(scenario.run(8000));
+            scenario.expect_complete();
+        }
+    }
+}
+
+// ---- bytes that no correct peer sends
+// ------------------------------------------------------------
+
+TEST(ChannelFaults, AnyCorruptedByteIsSurvived) {
+    const unsigned sends = sends_in_a_scenario();
+    for (unsigned n = 1; n <= sends; ++n) {
+        for (const std::size_t offset : {0u, 1u, 4u, 8u, 12u, 16u, 20u, 40u}) {
+            for (const std::byte mask : {std::byte{0x01}, std::byte{0xff}}) {
+                SCOPED_TRACE(testing::Message() << "send " << n << ", byte " << offset);
+                Scenario scenario;
+                scenario.lab.network->corrupt_send(n, offset, mask);
+                EXPECT_TRUE(scenario.run(60));
+            }
+        }
+    }
+}
+
+TEST(ChannelFaults, RandomNonsenseIsSurvived) {
+    for (unsigned seed = 0; seed < 400; ++seed) {
+        SCOPED_TRACE(seed);
+        Scenario scenario;
+        std::mt19937 random(seed);
+        scenario.lab.network->on_transit([&](Transit& transit) {
+            if (random() % 12 != 0) {
+                return;
+            }
+            switch (random() % 4) {
+            case 0:
+                transit.id = static_cast<std::uint8_t>(random() % 40);
+                break;
+            case 1:
+                transit.bytes.resize(random() % 100);
+                break;
+            case 2:
+                transit.bytes.resize(4096);
+                break;
+            default:
+                for (std::byte& b : transit.bytes) {
+                    b = static_cast<std::byte>(random());
+                }
+                break;
+            }
+        });
+        EXPECT_TRUE(scenario.run(60));
+    }
+}
+
+/// A peer that speaks the link's language and whatever else a test wants.
+struct RawPeer {
+    using Link = link::fake::Link;
+
+    link::ConnectDecision on_connect_request(Link::Connection& c, const link::ConnectRequest&) {
+        connection = &c;
+        return {.reply = reply};
+    }
+    void on_connected(Link::Connection&, std::span<const std::byte> data) {
+        connected = true;
+        answer.assign(data.begin(), data.end());
+    }
+    void on_disconnected(Link::Connection&, Reason why, std::span<const std::byte> data) {
+        ended = why;
+        answer.assign(data.begin(), data.end());
+        connection = nullptr;
+    }
+    void on_message(Link::Connection&, std::uint8_t, const std::byte*, std::uint32_t) {
+        ++messages;
+    }
+    void on_complete(Link::Connection&, void*, Errc) {}
+    void on_channel(Link::Connection&, std::uint64_t tag, Link::Channel&& channel) {
+        channels.emplace_back(tag, std::move(channel));
+    }
+
+    std::unique_ptr<link::fake::Port> port;
+    Link::Connection* connection = nullptr;
+    bool connected = false;
+    std::optional<Reason> ended;
+    unsigned messages = 0;
+    std::vector<std::byte> answer;
+    std::vector<std::byte> reply;
+    std::vector<std::pair<std::uint64_t, Link::Channel>> channels;
+};
+unsigned step(RawPeer& peer) {
+    return peer.port->progress(peer);
+}
+
+template <class T> std::vector<std::byte> bytes_with(const T& head, std::string_view tail = {}) {
+    const auto front = wire::as_bytes(head);
+    std::vector<std::byte> bytes(front.begin(), front.end());
+    const auto back = bytes_of(tail);
+    bytes.insert(bytes.end(), back.begin(), back.end());
+    return bytes;
+}
+
+class Hostile : public ::testing::Test {
+protected:
+    Lab lab{true};
+    ServerProgram server;
+    ClientProgram bystander; ///< must not be disturbed by anything
+    RawPeer peer;
+
+    void SetUp() override {
+        ASSERT_EQ(server.open(lab, "name"), Errc::ok);
+        ASSERT_EQ(bystander.open(lab, "name"), Errc::ok);
+        ASSERT_TRUE(until([&] { return server.connected.size() == 1; }, server, bystander));
+    }
+    void TearDown() override {
+        ASSERT_EQ(bystander.connection().send(bytes_of("undisturbed")), Errc::ok);
+        ASSERT_TRUE(until(
+            [&] {
+                return !server.messages.empty() && server.messages.back().second == "undisturbed";
+            },
+            server, bystander));
+        EXPECT_EQ(bystander.client->state(), State::running);
+    }
+    void knock(std::span<const std::byte> hello, std::size_t function = 0) {
+        peer = {};
+        peer.port = *link::fake::Port::open(lab.hosts[function], {.face = "test"});
+        const link::ServiceName name{lab.hosts[0].function().id, "name"};
+        peer.connection = *peer.port->connect(name, hello, nullptr);
+        ASSERT_TRUE(until([&] { return peer.connected || peer.ended.has_value(); }, server, peer));
+    }
+    static std::vector<std::byte> good_hello() {
+        return bytes_with(wire::Hello{.recv_queue = 100});
+    }
+    /// Connected as a correct client would be.
+    void enter() {
+        knock(good_hello());
+        ASSERT_TRUE(peer.connected);
+        ASSERT_TRUE(until([&] { return server.server->connections().size() == 2; }, server, peer));
+    }
+    void say(wire::Control id, std::span<const std::byte> bytes) {
+        ASSERT_EQ(peer.connection->send(static_cast<std::uint8_t>(id), bytes), Errc::ok);
+    }
+    void note(wire::Control id, std::uint32_t consumer, std::uint32_t posted = 0) {
+        say(id, bytes_with(wire::ConsumerNote{.consumer = consumer, .posted = posted}));
+    }
+    /// The server has had enough of it, and of nobody else.
+    void expect_thrown_out() {
+        ASSERT_TRUE(until([&] { return server.server->connections().size() == 1; }, server, peer));
+        ASSERT_TRUE(until([&] { return !server.disconnected.empty(); }, server, peer));
+        EXPECT_EQ(server.disconnected.back().second, EndReason::protocol_error);
+        ASSERT_TRUE(until([&] { return peer.ended.has_value(); }, server, peer));
+        server.disconnected.clear();
+        peer = {};
+    }
+};
+
+TEST_F(Hostile, BadRequestsAreRefused) {
+    struct Case {
+        std::vector<std::byte> hello;
+        Refusal refusal;
+        std::size_t function = 0;
+    };
+    const wire::Hello good{.recv_queue = 100};
+    const auto with = [&](auto change) {
+        wire::Hello hello = good;
+        change(hello);
+        return bytes_with(hello);
+    };
+    for (const Case& c : {
+             Case{{}, Refusal::malformed},
+             Case{std::vector<std::byte>(15), Refusal::malformed},
+             Case{bytes_with(good, "surplus"), Refusal::malformed},
+             Case{with([](auto& h) { h.magic ^= 1; }), Refusal::malformed},
+             Case{with([](auto& h) { h.data_length = 1; }), Refusal::malformed},
+             Case{with([](auto& h) { h.data_length = 65535; }), Refusal::malformed},
+             Case{with([](auto& h) { h.recv_queue = 0; }), Refusal::malformed},
+             Case{with([](auto& h) { h.version = 99; }), Refusal::malformed},
+             Case{with([](auto& h) { h.message_size = 1u << 30; }), Refusal::message_size},
+             Case{bytes_with(good), Refusal::wrong_function, 1},
+         }) {
+        server.refused.clear();
+        knock(c.hello, c.function);
+        EXPECT_FALSE(peer.connected);
+        EXPECT_EQ(server.refused, std::vector<Refusal>{c.refusal});
+        const auto welcome = wire::read<wire::Welcome>(peer.answer);
+        ASSERT_TRUE(welcome.has_value());
+        EXPECT_EQ(welcome->magic, wire::magic);
+        EXPECT_EQ(welcome->version, wire::version);
+        EXPECT_EQ(welcome->refusal, static_cast<std::uint8_t>(c.refusal));
+    }
+}
+
+TEST_F(Hostile, BadControlMessagesEndTheConnection) {
+    const std::string too_long(limits::message_size + 1, 'x');
+    const std::function<void()> crimes[] = {
+        [&] { say(wire::Control{0}, {}); },
+        [&] { say(wire::Control{77}, bytes_of(std::string(16, '\0'))); },
+        [&] { (void)peer.connection->send_ordered(1, bytes_of(too_long)); },
+        [&] { say(wire::Control::welcome, bytes_with(wire::Welcome{})); },
+        [&] { say(wire::Control::consumer_added, bytes_of("short")); },
+        [&] { note(wire::Control::consumer_added, 0); },
+        [&] { note(wire::Control::consumer_added, 2); }, // the server's parity
+        [&] {
+            note(wire::Control::consumer_added, 3);
+            note(wire::Control::consumer_added, 3);
+        },
+        [&] {
+            note(wire::Control::consumer_added, 3);
+            note(wire::Control::consumer_removed, 3);
+            note(wire::Control::consumer_added, 3); // never used again
+        },
+        [&] { note(wire::Control::consumer_removed, 1); },
+        [&] { note(wire::Control::consumer_posted, 1, 1); },
+        [&] {
+            note(wire::Control::consumer_added, 1);
+            note(wire::Control::consumer_posted, 1, 0);
+        },
+        [&] {
+            note(wire::Control::consumer_added, 1);
+            note(wire::Control::consumer_posted, 1, 1);
+            note(wire::Control::consumer_posted, 1, 1);
+        },
+    };
+    for (const auto& crime : crimes) {
+        enter();
+        crime();
+        expect_thrown_out();
+    }
+}
+
+TEST_F(Hostile, AFloodOfConsumersEndsTheConnection) {
+    enter();
+    std::uint32_t id = 1;
+    ASSERT_TRUE(until(
+        [&] {
+            if (peer.connection == nullptr) {
+                return true;
+            }
+            (void)peer.connection->send(static_cast<std::uint8_t>(wire::Control::consumer_added),
+                                        bytes_with(wire::ConsumerNote{.consumer = id}));
+            id += 2;
+            return peer.ended.has_value();
+        },
+        server, peer));
+    EXPECT_LE(server.added.size(), limits::consumers_per_connection);
+    EXPECT_EQ(server.server->connections().size(), 1u);
+}
+
+TEST_F(Hostile, BadProducersEndTheConnection) {
+    const auto record = [](auto id, std::span<const std::byte> bytes) {
+        return std::make_pair(static_cast<std::uint8_t>(id),
+                              std::vector<std::byte>(bytes.begin(), bytes.end()));
+    };
+    using Records = std::vector<std::pair<std::uint8_t, std::vector<std::byte>>>;
+    wire::Immediate long_immediate;
+    long_immediate.length = 33;
+    wire::Start long_start{.length = 10, .immediate = {}};
+    long_start.immediate.length = 33;
+    const wire::Start start{.length = 10, .immediate = {}};
+    const std::string eleven(11, 'x');
+    const Records crimes[] = {
+        {record(0, {})},
+        {record(99, {})},
+        {record(wire::FastPath::with_immediate, bytes_of("short"))},
+        {record(wire::FastPath::with_immediate, bytes_with(long_immediate))},
+        {record(wire::FastPath::part, {})},
+        {record(wire::FastPath::cancel, {})},
+        {record(wire::FastPath::start, bytes_of("short"))},
+        {record(wire::FastPath::start, bytes_with(long_start))},
+        {record(wire::FastPath::start, bytes_with(wire::Start{}))},
+        {record(wire::FastPath::start, bytes_with(start)),
+         record(wire::FastPath::start, bytes_with(start))},
+        {record(wire::FastPath::start, bytes_with(start)),
+         record(wire::FastPath::plain, bytes_of("x"))},
+        {record(wire::FastPath::start, bytes_with(start)),
+         record(wire::FastPath::part, bytes_of(eleven))},
+    };
+    for (const Records& crime : crimes) {
+        enter();
+        ConsumerProgram consumer;
+        Connection* const connection = server.connected.back();
+        ASSERT_EQ(consumer.open(*server.engine, *connection), Errc::ok);
+        ASSERT_TRUE(
+            until([&] { return consumer.consumer->state() == State::running; }, server, peer));
+        std::vector<std::byte> buffer(100);
+        ASSERT_EQ(consumer.post(buffer), Errc::ok);
+        auto channel = peer.connection->open_channel(wire::tag(1, consumer.consumer->id()));
+        ASSERT_TRUE(channel.has_value());
+        for (const auto& [id, bytes] : crime) {
+            ASSERT_EQ(channel->send(id, bytes), Errc::ok);
+        }
+        expect_thrown_out();
+        ASSERT_TRUE(until([&] { return consumer.consumer->state() == State::idle; }, server));
+        ASSERT_EQ(consumer.landed.size(), 1u);
+        EXPECT_EQ(consumer.landed[0].status, Errc::connection_reset);
+    }
+}
+
+TEST_F(Hostile, BadConsumersEndTheConnection) {
+    using Crime = std::function<void(link::fake::Channel&)>;
+    const auto feedback = [](auto id, std::span<const std::byte> bytes) -> Crime {
+        return [id, copy = std::vector<std::byte>(bytes.begin(), bytes.end())](auto& channel) {
+            ASSERT_EQ(channel.send(static_cast<std::uint8_t>(id), copy), Errc::ok);
+        };
+    };
+    for (const Crime& crime : {
+             feedback(0, {}),
+             feedback(wire::FastPath::plain, {}),
+             feedback(wire::Feedback::credit, bytes_of("short")),
+             feedback(wire::Feedback::credit, bytes_with(wire::Credit{.handled = 2})),
+             feedback(wire::Feedback::refused, bytes_of("short")),
+             feedback(wire::Feedback::refused, bytes_with(wire::Refused{.number = 2})),
+             feedback(wire::Feedback::refused, bytes_with(wire::Refused{.number = 0})),
+         }) {
+        enter();
+        note(wire::Control::consumer_added, 1);
+        note(wire::Control::consumer_posted, 1, 5);
+        ProducerProgram producer;
+        Connection* const connection = server.connected.back();
+        ASSERT_TRUE(
+            until([&] { return connection->remote_consumers().size() == 1; }, server, peer));
+        ASSERT_EQ(producer.open(*server.engine, *connection), Errc::ok);
+        ASSERT_TRUE(until([&] { return producer.producer->send(1, {}, nullptr) == Errc::ok; },
+                          server, peer));
+        ASSERT_TRUE(until([&] { return peer.channels.size() == 1; }, server, peer));
+        crime(peer.channels[0].second);
+        expect_thrown_out();
+        ASSERT_TRUE(until([&] { return producer.producer->state() == State::idle; }, server));
+        ASSERT_EQ(producer.sent.size(), 1u);
+        EXPECT_EQ(producer.sent[0].second, Errc::connection_reset);
+    }
+}
+
+TEST_F(Hostile, AChannelToNobodyIsClosed) {
+    enter();
+    auto channel = peer.connection->open_channel(wire::tag(1, 1234));
+    ASSERT_TRUE(channel.has_value());
+    ASSERT_TRUE(until([&] { return channel->check() == Errc::not_connected; }, server, peer));
+    EXPECT_EQ(server.server->connections().size(), 2u);
+}
+
+/// Answers of servers that are not what they should be.
+class OddServer : public ::testing::Test {
+protected:
+    Lab lab{true};
+    ClientProgram client;
+    RawPeer peer;
+
+    void answer(std::span<const std::byte> reply) {
+        peer.port = *link::fake::Port::open(*lab.dpu, {.face = "test"});
+        ASSERT_TRUE(peer.port->listen({lab.hosts[0].function().id, "name"}).has_value());
+        peer.reply.assign(reply.begin(), reply.end());
+        ASSERT_EQ(client.open(lab, "name", {.limits = {.message_size = 100}}), Errc::ok);
+    }
+    static wire::Welcome welcome() {
+        return {.message_size = 100,
+                .recv_queue = 10,
+                .answer = static_cast<std::uint8_t>(wire::Answer::accepted)};
+    }
+};
+
+TEST_F(OddServer, BadAnswersEndTheAttempt) {
+    const auto with = [&](auto change) {
+        wire::Welcome bad = welcome();
+        change(bad);
+        return bytes_with(bad);
+    };
+    for (const auto& bad :
+         {std::vector<std::byte>(), std::vector<std::byte>(23), bytes_with(welcome(), "surplus"),
+          with([](auto& w) { w.magic = 0; }), with([](auto& w) { w.version = 2; }),
+          with([](auto& w) { w.answer = 0; }), with([](auto& w) { w.answer = 9; }),
+          with([](auto& w) { w.message_size = 101; }), with([](auto& w) { w.message_size = 0; }),
+          with([](auto& w) { w.recv_queue = 0; }), with([](auto& w) { w.data_length = 9; })}) {
+        client.client.reset();
+        client.states.clear();
+        peer = {};
+        answer(bad);
+        ASSERT_TRUE(until([&] { return client.client->state() == State::idle; }, client, peer));
+        EXPECT_EQ(client.client->outcome(), Errc::connection_reset);
+        EXPECT_EQ(client.states, std::vector<State>{State::idle});
+    }
+    client.client.reset();
+    peer = {};
+    answer(bytes_with(welcome()));
+    ASSERT_TRUE(until([&] { return client.client->state() == State::running; }, client, peer));
+}
+
+TEST_F(OddServer, LinkRefusalsAreTold) {
+    const std::pair<Reason, Errc> cases[] = {{Reason::not_found, Errc::not_found},
+                                             {Reason::version_mismatch, Errc::version_mismatch},
+                                             {Reason::rejected, Errc::rejected},
+                                             {Reason::peer_died, Errc::connection_reset},
+                                             {Reason::closed, Errc::rejected}};
+    for (const auto& [reason, outcome] : cases) {
+        client.client.reset();
+        peer = {};
+        lab.network->refuse_next_connect(reason);
+        answer({});
+        ASSERT_TRUE(until([&] { return client.client->state() == State::idle; }, client));
+        EXPECT_EQ(client.client->outcome(), outcome);
+        EXPECT_FALSE(client.client->error().message.empty());
+    }
+}
+
+} // namespace
+} // namespace comch::channel::test
