@@ -44,8 +44,9 @@ ImportTable& table() {
 
 } // namespace
 
-void Import::set_mapped(Mapping mapping) noexcept {
+void Import::set_mapped(Mapping mapping, bool writable) noexcept {
     mapping_ = std::move(mapping);
+    writable_ = writable;
     // Release: pairs with data(). The state follows, for those who only ask.
     data_.store(mapping_.data(), std::memory_order_release);
     state_.store(State::mapped, std::memory_order_release);

@@ -37,7 +37,7 @@ public:
     void give_back_request() noexcept { state_.store(State::unknown, std::memory_order_relaxed); }
 
     /// The answer. The mapping lives as long as this object.
-    void set_mapped(Mapping mapping) noexcept;
+    void set_mapped(Mapping mapping, bool writable) noexcept;
     void set_refused() noexcept { state_.store(State::refused, std::memory_order_relaxed); }
 
     /// Where the region's first byte is mapped; null until it is.
@@ -45,9 +45,17 @@ public:
         // Acquire: pairs with set_mapped().
         return data_.load(std::memory_order_acquire);
     }
+    /// Once data() is not null: may [offset, offset + length) be touched, for writing if `write`?
+    /// (A key may claim more than its owner then hands out.)
+    [[nodiscard]] bool covers(std::uint64_t offset, std::uint64_t length,
+                              bool write) const noexcept {
+        return offset <= mapping_.size() && length <= mapping_.size() - offset &&
+               (writable_ || !write);
+    }
 
 private:
     std::atomic<std::byte*> data_{nullptr};
+    bool writable_ = false; ///< before data_, as is the mapping
     std::atomic<State> state_{State::unknown};
     Mapping mapping_;
 };

@@ -46,7 +46,13 @@ Connection::Direct Connection::direct(RemoteRegion& region, std::uint64_t addres
         }
         return {};
     }
-    return {.at = one_sided_.direct_allowed() ? base + (address - key.base) : nullptr};
+    const std::uint64_t offset = address - key.base;
+    // What was not granted, or not handed out, is left to the owner to refuse.
+    if ((key.access & access) != access ||
+        !region.import()->covers(offset, length, access != access_remote_read)) {
+        return {};
+    }
+    return {.at = one_sided_.direct_allowed() ? base + offset : nullptr};
 }
 
 void Connection::request_mapping(RemoteRegion& region) {

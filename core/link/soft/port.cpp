@@ -853,11 +853,12 @@ bool Port::take_packet(Connection& c, const wire::Packet& packet,
         }
         const std::shared_ptr<Import> import = std::move(asked->import);
         c.asked_.erase(asked);
+        const bool writable = (packet.flags & wire::map_read_only) == 0;
         Result<Mapping> mapping =
-            descriptors[0] ? map_shared_memory(descriptors[0].get(), packet.extra, true)
+            descriptors[0] ? map_shared_memory(descriptors[0].get(), packet.extra, writable)
                            : Result<Mapping>(fail(Errc::not_permitted, "refused"));
         if (mapping) {
-            import->set_mapped(std::move(*mapping));
+            import->set_mapped(std::move(*mapping), writable);
         } else {
             import->set_refused();
         }
@@ -871,10 +872,18 @@ bool Port::take_packet(Connection& c, const wire::Packet& packet,
 bool Port::answer_map_request(Connection& c, std::uint64_t region) {
     wire::Packet answer{static_cast<std::uint32_t>(wire::Type::map_answer), 0, region, 0};
     int descriptor = -1;
+    UniqueFd read_only;
     const RegionTable::Pin pin = RegionTable::instance().pin(region);
-    if (pin && pin.region().memfd >= 0) {
+    // Who has it mapped can read it, whatever else was granted.
+    if (pin && pin.region().memfd >= 0 && (pin.region().access & access_remote_read) != 0) {
         descriptor = pin.region().memfd;
         answer.extra = pin.region().length;
+        if ((pin.region().access & (access_remote_write | access_remote_atomic)) == 0) {
+            const std::string path = fmt::format("/proc/self/fd/{}", descriptor);
+            read_only.reset(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+            descriptor = read_only.get();
+            answer.flags = wire::map_read_only;
+        }
     }
     return send_packet(c.socket_.get(), std::as_bytes(std::span(&answer, 1)),
                        descriptor >= 0 ? std::span<const int>(&descriptor, 1)

@@ -57,9 +57,11 @@ enum class Type : std::uint32_t {
     bulk        = 2, ///< descriptor: my bulk ring; value = bytes
     map_request = 3, ///< value = region
     map_answer  = 4, ///< descriptor unless refused; value = region, extra = bytes (0: refused),
-                     ///< flags: 1 = read-only
+                     ///< flags: map_read_only
     channel     = 5, ///< descriptors: segment, socket; value = tag
 };
+
+inline constexpr std::uint32_t map_read_only = 1; ///< flag of a map_answer
 
 /// Everything after the first packets.
 struct Packet {
