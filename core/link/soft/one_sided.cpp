@@ -77,7 +77,10 @@ Errc OneSidedEngine::put(const std::byte* from, std::size_t length, std::uint64_
             return Errc::again; // nothing of it is out
         }
     } else {
-        return Errc::again; // behind another one that waits: the caller's queue keeps the order
+        // Behind another one that waits: the caller's queue keeps the order. Room that has come
+        // since that one was refused is room for that one.
+        pipe_.note_refusal(Pipe::Short::neither);
+        return Errc::again;
     }
     jobs_.push_back(job);
     ++puts_waiting_;
