@@ -281,8 +281,7 @@ TEST(PendingOneSided, ARefusalIsNeverFollowedByEndlessBusy) {
         const Lab lab;
         Target target(kind, 4 << 20);
         Interface host("host");
-        Endpoint ep(host, target.address());
-        const RemoteKey key(target.key());
+        // What is used in flight outlives the endpoint, whatever fails.
         std::vector<std::byte> bytes(1 << 20);
         std::uint64_t results[2] = {};
         std::uint64_t number = 0;
@@ -292,6 +291,9 @@ TEST(PendingOneSided, ARefusalIsNeverFollowedByEndlessBusy) {
             int* open = nullptr;
         };
         std::vector<std::unique_ptr<Counting>> completions;
+        Unpacking unpacking;
+        Endpoint ep(host, target.address());
+        const RemoteKey key(target.key());
         const auto completion = [&] {
             completions.push_back(std::make_unique<Counting>());
             completions.back()->open = &open;
@@ -301,7 +303,6 @@ TEST(PendingOneSided, ARefusalIsNeverFollowedByEndlessBusy) {
                                          1, UCS_OK};
             return &completions.back()->super;
         };
-        Unpacking unpacking;
         const std::function<ucs_status_t()> operations[] = {
             [&] {
                 const ucs_status_t status = uct_ep_am_short(ep, 0, number, nullptr, 0);
