@@ -158,8 +158,33 @@ Port::~Port() {
         }
         (void)device_.domain()->remove_entry(listener->entry);
     }
+    meet_latecomers();
     while (!connections_.empty()) {
         close(connections_.back().get());
+    }
+}
+
+void Port::meet_latecomers() {
+    for (const auto& listener : listeners_) {
+        std::size_t before = 0;
+        do {
+            before = strangers_.size();
+            accept_strangers(*listener);
+        } while (strangers_.size() != before);
+    }
+    for (const auto& stranger : strangers_) {
+        Introduction intro;
+        if (!read_hello(*stranger, intro)) {
+            continue;
+        }
+        if (intro.hello.service_length != 0) {
+            refuse(stranger->socket.get(), Errc::not_found, {}); // as if it had come a moment later
+            continue;
+        }
+        Connection& c = *new_connection();
+        if (prepare(c, *stranger, intro)) {
+            admit(c, {});
+        }
     }
 }
 

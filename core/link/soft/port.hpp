@@ -560,6 +560,9 @@ private:
     [[nodiscard]] Watch* event(int i) noexcept;
     void accept_strangers(Listener& listener);
     void close_stranger(Stranger& stranger);
+    /// The port closes: who is on the way here finds an orderly end, not a socket that closed
+    /// without a word.
+    void meet_latecomers();
     void drop_old_strangers();
     void no_longer_unanswered(Connection& c) noexcept;
     void look_for_dead_listeners();
