@@ -57,8 +57,8 @@ TEST_F(TwoProcesses, ExchangeMessagesOfEveryKind) {
                             });
                         result = sent < 0 ? static_cast<Errc>(-sent) : Errc::ok;
                     } else {
-                        result = client.connection->send_ordered(static_cast<std::uint8_t>(i),
-                                                                 message);
+                        result =
+                            client.connection->send_ordered(static_cast<std::uint8_t>(i), message);
                     }
                     return result != Errc::again;
                 },
@@ -139,10 +139,12 @@ void exercise(End& end, Connection& connection, RemoteRegion& region, bool expec
     std::uint64_t old = 1;
     const std::uint64_t zero = 0;
     ASSERT_EQ(start(connection.put(&zero, 8, region, key.base + 8, &token)), Errc::ok);
-    ASSERT_EQ(start(connection.atomic({AtomicOp::add, 8, 40, 0, &old}, region, key.base + 8, &token)),
-              Errc::ok);
+    ASSERT_EQ(
+        start(connection.atomic({AtomicOp::add, 8, 40, 0, &old}, region, key.base + 8, &token)),
+        Errc::ok);
     EXPECT_EQ(old, 0u);
-    ASSERT_EQ(start(connection.atomic({AtomicOp::add, 8, 2}, region, key.base + 8, &token)), Errc::ok);
+    ASSERT_EQ(start(connection.atomic({AtomicOp::add, 8, 2}, region, key.base + 8, &token)),
+              Errc::ok);
     ASSERT_EQ(connection.fence(), Errc::ok);
     Errc result = Errc::again;
     ASSERT_TRUE(until(
@@ -155,8 +157,9 @@ void exercise(End& end, Connection& connection, RemoteRegion& region, bool expec
     ASSERT_EQ(complete(end, result), Errc::ok);
     EXPECT_EQ(old, 42u);
     std::uint32_t half = 0;
-    ASSERT_EQ(start(connection.atomic({AtomicOp::swap, 4, 9, 0, &half}, region, key.base + 8, &token)),
-              Errc::ok);
+    ASSERT_EQ(
+        start(connection.atomic({AtomicOp::swap, 4, 9, 0, &half}, region, key.base + 8, &token)),
+        Errc::ok);
     EXPECT_EQ(half, 7u);
     EXPECT_EQ(connection.put(&zero, 8, region, key.base + key.length - 7, &token),
               Errc::invalid_argument);
@@ -179,9 +182,10 @@ TEST_P(OneSided, OperationsReachThePeersMemory) {
     SharedMemory shared = create_shared_memory("comch-test", size).value();
     std::vector<std::byte> heap(mapped ? 0 : size);
     std::byte* const base = mapped ? shared.mapping.data() : heap.data();
-    const auto key = RegionTable::instance().add(
-        {.base = base, .length = size, .access = access_remote_all,
-         .memfd = mapped ? shared.fd.get() : -1});
+    const auto key = RegionTable::instance().add({.base = base,
+                                                  .length = size,
+                                                  .access = access_remote_all,
+                                                  .memfd = mapped ? shared.fd.get() : -1});
     ASSERT_TRUE(key.has_value());
     to_child.put(server.port->address());
     to_child.put(*key);
@@ -195,9 +199,8 @@ TEST_P(OneSided, OperationsReachThePeersMemory) {
     EXPECT_EQ(word, 9u);
     RegionTable::instance().remove(key->region);
 }
-INSTANTIATE_TEST_SUITE_P(Over, OneSided, ::testing::Bool(), [](const auto& test) {
-    return test.param ? "MappedMemory" : "TheRing";
-});
+INSTANTIATE_TEST_SUITE_P(Over, OneSided, ::testing::Bool(),
+                         [](const auto& test) { return test.param ? "MappedMemory" : "TheRing"; });
 
 TEST_F(TwoProcesses, MayBothSleep) {
     constexpr unsigned rounds = 2000;
@@ -211,7 +214,8 @@ TEST_F(TwoProcesses, MayBothSleep) {
             const std::size_t before = end.seen.messages.size();
             ASSERT_TRUE(sleep_until(end, [&] { return end.seen.messages.size() > before; }))
                 << "slept through message " << before;
-            for (std::size_t i = before; i < end.seen.messages.size() && sent < rounds; ++i, ++sent) {
+            for (std::size_t i = before; i < end.seen.messages.size() && sent < rounds;
+                 ++i, ++sent) {
                 ASSERT_EQ(connection->send(1, bytes_of("ping")), Errc::ok);
             }
         }

@@ -124,7 +124,8 @@ struct Lab {
     /// Names in the directory, without those that belong to the domain itself.
     [[nodiscard]] std::vector<std::string> files() const {
         std::vector<std::string> result;
-        for (const std::string& name : *domain()->list_entries("")) {
+        const auto entries = domain()->list_entries("").value();
+        for (const std::string& name : entries) {
             if (!name.starts_with("domain.")) {
                 result.push_back(name);
             }
@@ -246,7 +247,9 @@ public:
         }
         return value;
     }
-    [[nodiscard]] bool has_something() const { return readable(ends_[0], std::chrono::milliseconds(0)); }
+    [[nodiscard]] bool has_something() const {
+        return readable(ends_[0], std::chrono::milliseconds(0));
+    }
 
 private:
     int ends_[2] = {-1, -1};

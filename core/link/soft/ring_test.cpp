@@ -1,0 +1,475 @@
+// The rings by themselves: what is written comes out, whatever the bytes are; what the other end
+// makes up is found out.
+#include <array>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <random>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "core/link/soft/bulk_writer.hpp"
+#include "core/link/soft/ring_reader.hpp"
+#include "core/link/soft/ring_writer.hpp"
+#include "core/link/soft/test_random.hpp"
+
+namespace comch::link::soft {
+namespace {
+
+using test::Random;
+
+constexpr std::uint8_t data_kind = static_cast<std::uint8_t>(Kind::data);
+constexpr std::uint8_t pad_kind = static_cast<std::uint8_t>(Kind::pad);
+
+struct alignas(64) Line {
+    std::array<std::byte, line_size> bytes;
+};
+
+/// Both ends of one ring, in ordinary memory.
+struct Ring {
+    explicit Ring(std::uint32_t line_count)
+        : lines(line_count), control(new Direction{}), memory(line_count),
+          writer(control.get(), memory[0].bytes.data(), line_count),
+          reader(control.get(), memory[0].bytes.data(), line_count) {}
+
+    /// What carries `length` bytes.
+    bool send(std::span<const std::byte> message, std::uint8_t id = 0) {
+        const auto length = static_cast<std::uint32_t>(message.size());
+        std::byte* const to = writer.reserve(length);
+        if (to == nullptr) {
+            return false;
+        }
+        if (length != 0) {
+            std::memcpy(to, message.data(), length);
+        }
+        writer.publish(data_kind, id, length);
+        return true;
+    }
+    /// The next message; pads are taken out on the way.
+    bool receive(std::vector<std::byte>& message, std::uint8_t& id) {
+        RingReader::Record record;
+        for (;;) {
+            switch (reader.peek(record)) {
+            case RingReader::Peek::empty:
+                EXPECT_FALSE(reader.ready());
+                return false;
+            case RingReader::Peek::corrupt:
+                ADD_FAILURE() << "corrupt at " << reader.position();
+                return false;
+            case RingReader::Peek::record:
+                break;
+            }
+            EXPECT_TRUE(reader.ready());
+            const bool pad = record.header.kind == pad_kind;
+            if (!pad) {
+                EXPECT_EQ(record.header.kind, data_kind);
+                message.assign(record.payload, record.payload + record.header.length);
+                id = record.header.id;
+            }
+            reader.pop(record);
+            if (!pad) {
+                return true;
+            }
+        }
+    }
+    std::uint64_t& word(std::uint32_t line) {
+        return *reinterpret_cast<std::uint64_t*>(memory[line].bytes.data());
+    }
+
+    std::uint32_t lines;
+    std::unique_ptr<Direction> control;
+    std::vector<Line> memory;
+    RingWriter writer;
+    RingReader reader;
+};
+
+std::vector<std::byte> numbered(std::uint32_t length, std::uint64_t number) {
+    std::vector<std::byte> message(length);
+    std::mt19937_64 random(number);
+    for (std::byte& b : message) {
+        b = static_cast<std::byte>(random());
+    }
+    return message;
+}
+
+/// A payload that looks like records: each word carries the tag that a reader will expect where the
+/// word lies, one lap (or more) after now.
+void forge(std::byte* to, std::uint32_t length, std::uint64_t head, unsigned log2_lines,
+           Random& random) {
+    for (std::uint32_t at = 0; at + 8 <= length; at += 8) {
+        const std::uint64_t position = head + (at + 8) / line_size;
+        const std::uint64_t later = position + (std::uint64_t{random() % 3} << log2_lines);
+        const std::uint64_t lie = pack({tag_at(later, log2_lines), 40, 0xee, data_kind});
+        std::memcpy(to + at, &lie, sizeof(lie));
+    }
+}
+
+TEST(Ring, MessagesOfAnyLengthArriveInOrder) {
+    for (const std::uint32_t lines : {64u, 256u}) {
+        Ring ring(lines);
+        Random random(lines);
+        std::deque<std::vector<std::byte>> under_way;
+        std::vector<std::byte> got;
+        std::uint64_t sent = 0;
+        std::uint64_t received = 0;
+        while (received < 20'000) {
+            if (random() % 3 != 0) {
+                const bool big = random() % 4 == 0;
+                const std::uint32_t longest = lines / 4 * line_size - 8;
+                auto message = numbered(random() % (big ? longest + 1 : 200), sent);
+                if (ring.send(message, static_cast<std::uint8_t>(sent))) {
+                    under_way.push_back(std::move(message));
+                    ++sent;
+                } else if (under_way.empty()) {
+                    ASSERT_TRUE(ring.reader.return_rest()) << "no room in an empty ring";
+                }
+            }
+            if (random() % 3 != 0) {
+                std::uint8_t id = 0;
+                if (ring.receive(got, id)) {
+                    ASSERT_FALSE(under_way.empty());
+                    ASSERT_EQ(got, under_way.front());
+                    ASSERT_EQ(id, static_cast<std::uint8_t>(received));
+                    under_way.pop_front();
+                    ++received;
+                } else {
+                    ASSERT_TRUE(under_way.empty());
+                    (void)ring.reader.return_rest();
+                }
+            }
+        }
+        EXPECT_FALSE(ring.writer.corrupt());
+    }
+}
+
+TEST(Ring, APayloadIsNeverTakenForARecord) {
+    constexpr unsigned log2_lines = 6;
+    Ring ring(1u << log2_lines);
+    Random random(7);
+    std::uint64_t sent = 0;
+    std::uint64_t received = 0;
+    std::vector<std::byte> got;
+    std::uint8_t id = 0;
+    while (sent < 50'000) {
+        const std::uint32_t length = random() % (random() % 4 == 0 ? 1000 : 57);
+        if (std::byte* const to = ring.writer.reserve(length)) {
+            forge(to, length, ring.writer.head(), log2_lines, random);
+            ring.writer.publish(data_kind, static_cast<std::uint8_t>(sent), length);
+            ++sent;
+        }
+        for (unsigned n = random() % 4; n != 0 && ring.receive(got, id); --n) {
+            ASSERT_EQ(id, static_cast<std::uint8_t>(received)) << "of " << sent;
+            ++received;
+            ASSERT_LE(received, sent);
+        }
+        if (random() % 8 == 0) {
+            while (ring.receive(got, id)) {
+                ASSERT_EQ(id, static_cast<std::uint8_t>(received++));
+            }
+            ASSERT_EQ(received, sent) << "empty means that all is read";
+            (void)ring.reader.return_rest();
+        }
+    }
+}
+
+TEST(Ring, WhatDoesNotFitBeforeTheEndStartsAtTheBeginning) {
+    Ring ring(64);
+    std::vector<std::byte> got;
+    std::uint8_t id = 0;
+    for (unsigned i = 0; i < 60; ++i) {
+        ASSERT_TRUE(ring.send({}));
+        ASSERT_TRUE(ring.receive(got, id));
+    }
+    (void)ring.reader.return_rest();
+    const auto message = numbered(5 * line_size - 8, 1); // 5 lines where 4 are left
+    ASSERT_TRUE(ring.send(message));
+    RingReader::Record record;
+    ASSERT_EQ(ring.reader.peek(record), RingReader::Peek::record);
+    EXPECT_EQ(record.header.kind, pad_kind);
+    EXPECT_EQ(lines_for(record.header.length), 4u);
+    ring.reader.pop(record);
+    ASSERT_EQ(ring.reader.peek(record), RingReader::Peek::record);
+    EXPECT_EQ(record.payload, ring.memory[0].bytes.data() + 8);
+    ASSERT_TRUE(ring.receive(got, id));
+    EXPECT_EQ(got, message);
+}
+
+TEST(Ring, AFullRingOverwritesNothingAndFillsAgainAfterItWasRead) {
+    Ring ring(64);
+    std::vector<std::byte> got;
+    std::uint8_t id = 0;
+    for (unsigned round = 0; round < 300; ++round) {
+        std::uint32_t sent = 0;
+        while (ring.send(numbered(sent % 120, sent), static_cast<std::uint8_t>(sent))) {
+            ++sent;
+        }
+        ASSERT_GE(sent, 32u);
+        ASSERT_EQ(ring.writer.reserve(sent % 120), nullptr) << "still";
+        for (std::uint32_t i = 0; i < sent; ++i) {
+            ASSERT_TRUE(ring.receive(got, id));
+            ASSERT_EQ(got, numbered(i % 120, i));
+        }
+        ASSERT_FALSE(ring.receive(got, id));
+        (void)ring.reader.return_rest();
+        EXPECT_EQ(ring.writer.consumed(), ring.writer.head());
+    }
+}
+
+TEST(Ring, CreditIsReturnedOnceAQuarterOfALapAndAtRest) {
+    Ring ring(tuning::ring_lines);
+    std::vector<std::byte> got;
+    std::uint8_t id = 0;
+    unsigned changes = 0;
+    std::uint64_t before = 0;
+    for (unsigned i = 0; i < 4 * tuning::ring_lines; ++i) {
+        ASSERT_TRUE(ring.send({}));
+        ASSERT_TRUE(ring.receive(got, id));
+        const std::uint64_t now = ring.control->consumer.lines.load();
+        changes += now != before ? 1 : 0;
+        before = now;
+    }
+    EXPECT_EQ(changes, 16u);
+    ASSERT_TRUE(ring.send({}));
+    ASSERT_TRUE(ring.receive(got, id));
+    EXPECT_EQ(ring.control->consumer.lines.load(), before);
+    EXPECT_TRUE(ring.reader.return_rest());
+    EXPECT_EQ(ring.control->consumer.lines.load(), before + 1);
+    EXPECT_FALSE(ring.reader.return_rest()) << "nothing is left to return";
+}
+
+TEST(Ring, LiesAboutCreditAreFoundOut) {
+    {
+        Ring ring(64);
+        ASSERT_TRUE(ring.send({}));
+        ring.control->consumer.lines.store(2); // more than was written
+        (void)ring.writer.consumed();
+        EXPECT_TRUE(ring.writer.corrupt());
+        EXPECT_EQ(ring.writer.consumed(), 0u);
+    }
+    {
+        Ring ring(64);
+        std::vector<std::byte> got;
+        std::uint8_t id = 0;
+        for (unsigned i = 0; i < 10; ++i) {
+            ASSERT_TRUE(ring.send({}));
+            ASSERT_TRUE(ring.receive(got, id));
+        }
+        (void)ring.reader.return_rest();
+        EXPECT_EQ(ring.writer.consumed(), 10u);
+        ring.control->consumer.lines.store(9); // taken back
+        (void)ring.writer.consumed();
+        EXPECT_TRUE(ring.writer.corrupt());
+    }
+    for (const std::uint64_t lie :
+         {std::uint64_t{100}, ~std::uint64_t{0}, std::uint64_t{1} << 63}) {
+        Ring ring(64);
+        while (ring.send({})) {
+        }
+        ring.control->consumer.lines.store(lie);
+        EXPECT_EQ(ring.writer.reserve(0), nullptr);
+        EXPECT_TRUE(ring.writer.corrupt()) << lie;
+    }
+}
+
+TEST(Ring, ARecordThatLeavesTheRingIsCorrupt) {
+    Ring ring(64);
+    std::vector<std::byte> got;
+    std::uint8_t id = 0;
+    for (unsigned i = 0; i < 62; ++i) {
+        ASSERT_TRUE(ring.send({}));
+        ASSERT_TRUE(ring.receive(got, id));
+    }
+    RingReader::Record record;
+    for (const std::uint16_t length :
+         std::initializer_list<std::uint16_t>{121, 1000, 65535}) { // two lines are left: 120 bytes
+        ring.word(62) = pack({tag_at(62, 6), length, 0, data_kind});
+        EXPECT_EQ(ring.reader.peek(record), RingReader::Peek::corrupt) << length;
+    }
+    ring.word(62) = pack({tag_at(62, 6), 120, 0, data_kind});
+    EXPECT_EQ(ring.reader.peek(record), RingReader::Peek::record);
+}
+
+TEST(Ring, AStoppedRingHasNoRoomUntilItIsResumed) {
+    Ring ring(64);
+    ASSERT_TRUE(ring.send({}));
+    ring.writer.stop();
+    EXPECT_FALSE(ring.send({}));
+    EXPECT_FALSE(ring.writer.corrupt());
+    ring.writer.resume();
+    EXPECT_TRUE(ring.send({}));
+}
+
+TEST(Ring, TwoThreadsShareNothingElse) {
+    constexpr unsigned log2_lines = 6;
+    constexpr std::uint32_t messages = 30'000;
+    Ring ring(1u << log2_lines);
+    std::thread sender([&] {
+        Random random(11);
+        Random noise(12);
+        for (std::uint32_t i = 0; i < messages;) {
+            const std::uint32_t length = 4 + i % 300;
+            std::byte* const to = ring.writer.reserve(length);
+            if (to == nullptr) {
+                std::this_thread::yield();
+                continue;
+            }
+            forge(to, length, ring.writer.head(), log2_lines, random);
+            std::memcpy(to, &i, sizeof(i));
+            ring.writer.publish(data_kind, static_cast<std::uint8_t>(i), length);
+            ++i;
+            if (noise() % 64 == 0) {
+                std::this_thread::yield();
+            }
+        }
+    });
+    std::uint32_t received = 0;
+    std::vector<std::byte> got;
+    std::uint8_t id = 0;
+    while (received < messages) {
+        if (!ring.receive(got, id)) {
+            (void)ring.reader.return_rest();
+            std::this_thread::yield();
+            if (::testing::Test::HasFailure()) {
+                break;
+            }
+            continue;
+        }
+        std::uint32_t number = 0;
+        EXPECT_EQ(got.size(), 4 + received % 300);
+        std::memcpy(&number, got.data(), sizeof(number));
+        EXPECT_EQ(number, received);
+        ++received;
+    }
+    if (received < messages) { // let the sender end
+        for (;;) {
+            ring.control->consumer.lines.store(ring.reader.position());
+            if (!ring.receive(got, id) && ring.writer.head() == ring.reader.position()) {
+                break;
+            }
+        }
+    }
+    sender.join();
+}
+
+// ---- the bulk ring -----------------------------------------------------------------------------
+
+struct BulkRing {
+    explicit BulkRing(std::uint32_t bytes)
+        : size(bytes), ring(64), memory(bytes / line_size),
+          writer(ring.control.get(), memory[0].bytes.data(), bytes) {}
+    const std::byte* base() { return memory[0].bytes.data(); }
+    void returned() {
+        // As when records are popped and the ring is found empty.
+        (void)ring.reader.return_rest();
+    }
+
+    std::uint32_t size;
+    Ring ring;
+    std::vector<Line> memory;
+    BulkWriter writer;
+};
+
+TEST(BulkRing, PayloadsOfAnyLengthAreFoundWhereTheyWerePut) {
+    BulkRing bulk(16 * 1024);
+    Random random(3);
+    struct Sent {
+        BulkRef ref;
+        std::vector<std::byte> bytes;
+    };
+    std::deque<Sent> under_way;
+    for (std::uint32_t received = 0; received < 20'000;) {
+        const std::uint32_t most = random() % 4097;
+        if (std::byte* const to = bulk.writer.reserve(most); to != nullptr && random() % 2 == 0) {
+            const std::uint32_t length = most == 0 ? 0 : random() % (most + 1); // or less
+            auto bytes = numbered(length, random());
+            if (length != 0) {
+                std::memcpy(to, bytes.data(), length);
+            }
+            under_way.push_back({bulk.writer.commit(length), std::move(bytes)});
+        }
+        if (!under_way.empty() && random() % 2 == 0) {
+            const Sent& sent = under_way.front();
+            const std::byte* const at = bulk.ring.reader.bulk(sent.ref, bulk.base(), bulk.size);
+            ASSERT_NE(at, nullptr);
+            ASSERT_TRUE(std::equal(sent.bytes.begin(), sent.bytes.end(), at));
+            under_way.pop_front();
+            ++received;
+            if (random() % 4 == 0) {
+                bulk.returned();
+            }
+        } else if (under_way.empty()) {
+            bulk.returned();
+            ASSERT_NE(bulk.writer.reserve(4096), nullptr) << "no room in an empty ring";
+        }
+    }
+    EXPECT_FALSE(bulk.writer.corrupt());
+}
+
+TEST(BulkRing, NothingIsOverwrittenBeforeItIsReturned) {
+    BulkRing bulk(1024);
+    std::vector<BulkRef> refs;
+    while (bulk.writer.reserve(100) != nullptr) {
+        refs.push_back(bulk.writer.commit(100));
+    }
+    EXPECT_EQ(refs.size(), 8u);
+    for (const BulkRef& ref : refs) {
+        EXPECT_NE(bulk.ring.reader.bulk(ref, bulk.base(), bulk.size), nullptr);
+        EXPECT_EQ(bulk.writer.reserve(100), nullptr) << "taken, but not returned";
+    }
+    bulk.returned();
+    EXPECT_NE(bulk.writer.reserve(100), nullptr);
+    EXPECT_FALSE(bulk.writer.corrupt());
+}
+
+TEST(BulkRing, AReferenceToAnywhereElseIsRefused) {
+    for (const BulkRef lie :
+         {BulkRef{64, 10}, BulkRef{1, 10}, BulkRef{0, 1025}, BulkRef{1024, 0}, BulkRef{960, 65},
+          BulkRef{0xffffffff, 2}, BulkRef{2, 0xffffffff}, BulkRef{512, 0xffffffff}}) {
+        BulkRing bulk(1024);
+        EXPECT_EQ(bulk.ring.reader.bulk(lie, bulk.base(), bulk.size), nullptr)
+            << lie.offset << "+" << lie.length;
+    }
+    BulkRing bulk(1024);
+    EXPECT_EQ(bulk.ring.reader.bulk({0, 1024}, bulk.base(), bulk.size), bulk.base());
+}
+
+TEST(BulkRing, LiesAboutCreditAreFoundOut) {
+    for (const std::uint64_t lie : {std::uint64_t{1088}, ~std::uint64_t{0}}) {
+        BulkRing bulk(1024);
+        while (bulk.writer.reserve(64) != nullptr) {
+            (void)bulk.writer.commit(64);
+        }
+        bulk.ring.control->consumer.bulk.store(lie);
+        EXPECT_EQ(bulk.writer.reserve(64), nullptr);
+        EXPECT_TRUE(bulk.writer.corrupt()) << lie;
+    }
+}
+
+TEST(BulkRing, AnOddCreditDoesNotLeadOutOfTheRing) {
+    // Not a multiple of a line: no correct peer, but within what was written.
+    BulkRing bulk(1024);
+    std::byte* const end = bulk.memory.back().bytes.data() + line_size;
+    Random random(5);
+    std::uint64_t written = 0;
+    for (unsigned i = 0; i < 5000; ++i) {
+        const std::uint32_t length = random() % 600;
+        if (std::byte* const to = bulk.writer.reserve(length)) {
+            ASSERT_GE(to, bulk.base());
+            ASSERT_LE(to + length, end);
+            (void)bulk.writer.commit(length);
+            written += length;
+        }
+        const std::uint64_t before = bulk.ring.control->consumer.bulk.load();
+        bulk.ring.control->consumer.bulk.store(before + random() % 700);
+        if (bulk.writer.corrupt()) {
+            break;
+        }
+    }
+    EXPECT_GT(written, 0u);
+}
+
+} // namespace
+} // namespace comch::link::soft
