@@ -209,7 +209,7 @@ public:
         }
         std::vector<std::byte> bytes(max);
         const std::uint32_t length = pack(bytes.data());
-        bytes.resize(length);
+        bytes.erase(bytes.begin() + length, bytes.end());
         commit(id, std::move(bytes), false);
         return length;
     }
