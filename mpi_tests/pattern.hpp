@@ -153,6 +153,20 @@ public:
         check_guard(what, key, size, data() + size, "behind");
     }
 
+    /// Prepares for receiving messages whose lengths are not known before; once is enough.
+    std::byte* arm_all() {
+        arm(capacity());
+        std::memset(data(), guard_value, capacity());
+        return data();
+    }
+
+    /// After such a receive: all bytes of the message, and that nothing was written behind it.
+    /// Then the buffer is ready for the next one.
+    void verify_part(std::string_view what, Key key, std::size_t size) {
+        verify(what, key, size);
+        std::memset(data(), guard_value, size);
+    }
+
     static constexpr std::size_t guard_size = 64;
 
 private:

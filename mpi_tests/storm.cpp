@@ -88,6 +88,7 @@ public:
           numbers_(std::size_t(s.size())) {
         for (int i = 0; i < std::min(window, left_); ++i) {
             buffers_.emplace_back(most_bytes);
+            buffers_.back().arm_all();
         }
         to_post_ = left_;
         requests_.resize(buffers_.size(), MPI_REQUEST_NULL);
@@ -121,7 +122,6 @@ private:
     void post(std::size_t i) {
         if (to_post_ > 0) {
             --to_post_;
-            buffers_[i].arm(most_bytes);
             MPI_Irecv(buffers_[i].data(), int(most_bytes), MPI_BYTE, MPI_ANY_SOURCE, tag_,
                       MPI_COMM_WORLD, &requests_[i]);
         }
@@ -135,8 +135,7 @@ private:
         MPI_Get_count(&status, MPI_BYTE, &got);
         require(got == int(length), "message {} of rank {}: {} bytes, expected {}: out of order?",
                 number, from, got, length);
-        verify(fmt::format("message {} of the storm", number), {from, s_.rank(), number},
-               buffer.first(length));
+        buffer.verify_part("storm", {from, s_.rank(), number}, length);
     }
 
     Session& s_;
@@ -166,6 +165,7 @@ void all_to_one(Session& s, int messages, int tag, unsigned seed) {
     if (s.rank() == target) {
         std::vector<int> numbers(std::size_t(s.size()));
         Buffer in(most_bytes);
+        in.arm_all();
         s.barrier();
         for (int left = messages * (s.size() - 1); left > 0; --left) {
             MPI_Status status;
@@ -178,7 +178,7 @@ void all_to_one(Session& s, int messages, int tag, unsigned seed) {
             MPI_Get_count(&status, MPI_BYTE, &got);
             require(got == int(length), "message {} of rank {}: {} bytes, expected {}", number,
                     from, got, length);
-            verify("all to one", {from, target, number}, in.first(length));
+            in.verify_part("all to one", {from, target, number}, length);
         }
         return;
     }
