@@ -113,6 +113,9 @@ Errc Channel::arm() {
     if (peer_gone_ || failed_ || life_->state() != Errc::ok) {
         return Errc::again; // poll what is left, then check()
     }
+    if (pipe_->take_socket_refusal()) {
+        return Errc::again;
+    }
     pipe_->arm(false);
     membarrier_all();
     return pipe_->must_stay_awake(false) ? Errc::again : Errc::ok;

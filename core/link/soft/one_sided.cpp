@@ -494,6 +494,13 @@ void OneSidedEngine::forget(std::uint64_t name) {
     }
 }
 
+bool OneSidedEngine::push_before_sleep() {
+    const unsigned pushed = push_jobs([this](void* token, Errc) { deferred_.push_back(token); });
+    const bool flushed = std::any_of(flushes_.begin(), flushes_.end(),
+                                     [this](Flush& flush) { return flush_reached(flush); });
+    return pushed != 0 || flushed || !deferred_.empty();
+}
+
 void OneSidedEngine::end_waiting(Errc status, std::vector<std::pair<void*, Errc>>& ended) {
     for (const Job& job : jobs_) {
         if (job.kind == Job::Kind::put) {

@@ -54,9 +54,8 @@ public:
     [[nodiscard]] bool owes() const noexcept { return replies_waiting_ != 0; }
     [[nodiscard]] bool awaits_reply() const noexcept { return active_ != 0; }
 
-    /// There is something that waits for room, or was not tried yet.
-    [[nodiscard]] bool has_jobs() const noexcept { return !jobs_.empty(); }
-    [[nodiscard]] bool has_deferred() const noexcept { return !deferred_.empty(); }
+    /// Before a sleep: pushes what can go out by now. True if advance() has something to report.
+    [[nodiscard]] bool push_before_sleep();
 
     /// Pushes what waits for room and completes flushes: `done(token, Errc)`.
     template <class Done> unsigned advance(Done&& done) {

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <ctime>
 #include <span>
+#include <utility>
 
 #include <comch/counters_layout.hpp>
 #include <comch/error.hpp>
@@ -287,7 +288,12 @@ public:
     /// What was short when something was refused.
     enum class Short : std::uint8_t { neither, lines, bulk };
 
-    [[nodiscard]] bool refused() const noexcept { return refused_; }
+    /// Something was refused because the socket was full. There is no event for that, so it must be
+    /// tried again before a sleep.
+    [[nodiscard]] bool take_socket_refusal() noexcept {
+        encouraged_ = encouraged_ || socket_was_full_;
+        return std::exchange(socket_was_full_, false);
+    }
     /// Somebody waits for the peer to take more out.
     void note_refusal(Short what) noexcept {
         refused_ = true;
@@ -351,6 +357,7 @@ private:
     BulkWriter bulk_tx_;
     bool refused_ = false;
     bool encouraged_ = false;
+    bool socket_was_full_ = false;
     std::uint64_t lines_at_refusal_ = 0;
     std::uint64_t bulk_at_refusal_ = 0;
     std::uint64_t confirmed_seen_ = 0; ///< what confirmed() answered last

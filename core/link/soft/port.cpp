@@ -437,8 +437,10 @@ Errc Port::arm(bool for_credit) {
     }
     for (const auto& c : connections_) {
         if (c->state_ < Connection::State::ended) {
-            if (c->peer_gone_ || c->pipe_.corrupt() || c->one_sided_.has_deferred() ||
-                (c->one_sided_.has_jobs() && !c->pipe_.refused())) {
+            // What waits here may have been refused before the room came that somebody else's
+            // refusal has seen; so it is tried once more.
+            if (c->peer_gone_ || c->pipe_.corrupt() || c->one_sided_.push_before_sleep() ||
+                c->pipe_.take_socket_refusal()) {
                 return Errc::again;
             }
             if (!c->map_requests_.empty() || !c->map_answers_.empty() ||
