@@ -31,6 +31,17 @@ ucs_status_t too_long(const char* what, std::size_t value, std::size_t limit) {
     return UCS_ERR_INVALID_PARAM;
 }
 
+/// Copies what the entries name, one behind the other. An empty entry's pointer may be null.
+void gather(std::byte* to, const uct_iov_t* iov, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) {
+        const std::size_t length = uct_iov_get_length(iov + i);
+        if (length != 0) {
+            std::memcpy(to, iov[i].buffer, length);
+        }
+        to += length;
+    }
+}
+
 // ---- active messages ----------------------------------------------------------------------------
 
 ucs_status_t am_short(uct_ep_h tl_ep, std::uint8_t id, std::uint64_t header, const void* payload,
@@ -63,11 +74,7 @@ ucs_status_t am_short_iov(uct_ep_h tl_ep, std::uint8_t id, const uct_iov_t* iov,
         return too_long("am_short_iov", total, ep.iface()->max_short);
     }
     return to_ucs(ep.connection->send_inline(id, static_cast<std::uint32_t>(total),
-                                             [&](std::byte* to) {
-                                                 ucs_iov_iter_t iter;
-                                                 ucs_iov_iter_init(&iter);
-                                                 uct_iov_to_buffer(iov, count, &iter, to, SIZE_MAX);
-                                             }));
+                                             [&](std::byte* to) { gather(to, iov, count); }));
 }
 
 ssize_t am_bcopy(uct_ep_h tl_ep, std::uint8_t id, uct_pack_callback_t pack, void* arg, unsigned) {
@@ -98,9 +105,7 @@ ucs_status_t am_zcopy(uct_ep_h tl_ep, std::uint8_t id, const void* header, unsig
             if (header_length != 0) {
                 std::memcpy(to, header, header_length);
             }
-            ucs_iov_iter_t iter;
-            ucs_iov_iter_init(&iter);
-            uct_iov_to_buffer(iov, count, &iter, to + header_length, SIZE_MAX);
+            gather(to + header_length, iov, count);
             return static_cast<std::uint32_t>(total);
         });
     return result >= 0 ? UCS_OK : to_ucs(static_cast<Errc>(-result));
