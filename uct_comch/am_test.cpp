@@ -256,7 +256,7 @@ TEST_F(ActiveMessages, AMixOfKindsBothWaysKeepsOrderAndContent) {
                 size -= 8;
             }
             const auto expected = pattern(size, received);
-            ASSERT_EQ(std::memcmp(data, expected.data(), size), 0) << "message " << received;
+            ASSERT_TRUE(std::equal(expected.begin(), expected.end(), data)) << received;
             ++received;
         }
     };

@@ -104,7 +104,7 @@ private:
             switch (command.what) {
             case Command::Do::fill: {
                 const auto bytes = pattern(command.length, command.value);
-                std::memcpy(at, bytes.data(), bytes.size());
+                std::copy(bytes.begin(), bytes.end(), at);
                 break;
             }
             case Command::Do::set_word:
