@@ -47,7 +47,7 @@ def start_pair(library, domain, test, output=None):
 
 def end_of(process):
     try:
-        return process.communicate(timeout=PATIENCE)[0]
+        return process.communicate(timeout=60)[0]
     except subprocess.TimeoutExpired:
         process.kill()
         return process.communicate()[0] + "\n(killed: it did not end)\n"
@@ -78,7 +78,7 @@ def traffic_runs(domain):
 
 
 def run_clean(library, domain):
-    processes = start_pair(library, domain, ["-t", "tag_lat", "-s", "8", "-n", "2000", "-w", "10"])
+    processes = start_pair(library, domain, ["-t", "tag_lat", "-s", "8", "-n", "200", "-w", "5"])
     outputs = {side: end_of(process) for side, process in processes.items()}
     for side, process in processes.items():
         if process.returncode != 0 or "ERROR" in outputs[side]:
