@@ -12,6 +12,9 @@ enum Access : std::uint32_t {
     access_remote_all    = 7u,
 };
 
+/// A mappable region begins at a multiple of this, the smallest page there is.
+inline constexpr std::uint64_t mapping_alignment = 4096;
+
 /// Plain data, fixed layout: the faces send it as their remote key.
 struct RegionKey {
     std::uint64_t process_id = 0; ///< owner

@@ -37,6 +37,13 @@ Result<RegionKey> RegionTable::add(const Region& region) {
     if (region.length == 0 || region.base == nullptr) {
         return fail(Errc::invalid_argument, "cannot register an empty range of memory");
     }
+    if (region.memfd >= 0 &&
+        reinterpret_cast<std::uint64_t>(region.base) % mapping_alignment != 0) {
+        return fail(Errc::invalid_argument,
+                    fmt::format("peers map a memfd as a whole, so memory that is registered with "
+                                "one must begin with a page, not at {}",
+                                static_cast<const void*>(region.base)));
+    }
     const std::lock_guard lock(mutex_);
     std::uint32_t index = 0;
     if (!free_.empty()) {

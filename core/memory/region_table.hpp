@@ -23,7 +23,8 @@ public:
         std::byte* base = nullptr;
         std::uint64_t length = 0;
         std::uint32_t access = 0;
-        int memfd = -1; ///< borrowed from whoever registered it; -1: not mappable by peers
+        int memfd = -1; ///< borrowed from whoever registered it, `base` is where its first byte
+                        ///< is; -1: not mappable by peers
     };
 
     /// The table of this process.

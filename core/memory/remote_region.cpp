@@ -53,7 +53,9 @@ void Import::set_mapped(Mapping mapping, bool writable) noexcept {
 }
 
 RemoteRegion::RemoteRegion(const RegionKey& key) : key_(key) {
-    if (key.mappable == 0) {
+    // A memfd is handed out whole, so a region that does not begin with a page is a lie, and atomics
+    // on its mapping would not be aligned.
+    if (key.mappable == 0 || key.base % mapping_alignment != 0) {
         return;
     }
     ImportTable& imports = table();

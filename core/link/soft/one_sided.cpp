@@ -134,6 +134,8 @@ Errc OneSidedEngine::atomic(const AtomicRequest& request, std::uint64_t region,
 }
 
 Errc OneSidedEngine::flush(void* token) {
+    // What was done directly on mapped memory is visible before what follows.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
     Flush flush;
     flush.sequence = sequence_;
     flush.token = token;
@@ -147,6 +149,7 @@ Errc OneSidedEngine::flush(void* token) {
 }
 
 Errc OneSidedEngine::fence() {
+    std::atomic_thread_fence(std::memory_order_seq_cst); // for operations on mapped memory
     if (active_ != canceled_ || puts_waiting_ != 0) {
         hold_ = true;
         pipe_.hold(Pipe::hold_fence);

@@ -90,6 +90,9 @@ public:
     /// length, or a negative Errc.
     template <class Pack>
     std::int64_t send_packed(std::uint8_t id, std::uint32_t max, Pack&& pack) noexcept {
+        if (max > tuning::max_message) [[unlikely]] {
+            return -static_cast<std::int64_t>(Errc::too_big);
+        }
         std::byte* bulk = nullptr;
         const Errc room = reserve_bulk(max, tuning::inline_after_pack, bulk);
         if (room != Errc::ok) [[unlikely]] {

@@ -62,6 +62,12 @@ bool owner_lives(const Domain& domain, const std::string& entry) {
            process_lives(domain, socket.substr(first + 1, second - first - 1));
 }
 
+/// A peer's descriptor is watched for readability: it must mean a death.
+bool is_process(int fd) noexcept {
+    // Signal 0 is a question only. Whatever else it answers, EBADF says that this is no pidfd.
+    return ::syscall(SYS_pidfd_send_signal, fd, 0, nullptr, 0) == 0 || errno != EBADF;
+}
+
 bool is_our_user(int socket, std::uint64_t& pid) noexcept {
     ucred peer{};
     socklen_t size = sizeof(peer);
@@ -597,7 +603,7 @@ bool Port::prepare(Connection& c, Stranger& stranger, Introduction& intro) {
     close_stranger(stranger);
     c.process_ = std::move(intro.process);
     auto pipe = Pipe::accept(intro.memfd.get());
-    if (!pipe || !watch(c.socket_.get(), c.socket_watch_) ||
+    if (!pipe || !is_process(c.process_.get()) || !watch(c.socket_.get(), c.socket_watch_) ||
         !watch(c.process_.get(), c.process_watch_)) {
         refuse(c.socket_.get(), Errc::invalid_argument, {});
         discard(c);
@@ -792,7 +798,7 @@ Reason Port::take_answer(Connection& c, const wire::Answer& answer, std::size_t 
                : code == Errc::not_found      ? Reason::not_found
                                               : Reason::rejected;
     }
-    if (!descriptors[0] || answer.process_id == 0) {
+    if (!descriptors[0] || !is_process(descriptors[0].get()) || answer.process_id == 0) {
         return Reason::protocol_error;
     }
     c.process_ = std::move(descriptors[0]);
@@ -937,10 +943,13 @@ bool Port::accept_channel(Connection& c, std::array<UniqueFd, 2>& descriptors, C
         return false;
     }
     // It must be a socket, or our doorbells would go to a file of the peer's choosing.
-    int type = 0;
-    socklen_t size = sizeof(type);
-    if (::getsockopt(descriptors[1].get(), SOL_SOCKET, SO_TYPE, &type, &size) != 0 ||
-        type != SOCK_SEQPACKET) {
+    const auto option = [&](int name) {
+        int value = -1;
+        socklen_t size = sizeof(value);
+        return ::getsockopt(descriptors[1].get(), SOL_SOCKET, name, &value, &size) == 0 ? value : -1;
+    };
+    if (option(SO_DOMAIN) != AF_UNIX || option(SO_TYPE) != SOCK_SEQPACKET ||
+        option(SO_ACCEPTCONN) != 0) {
         return false;
     }
     auto pipe = Pipe::accept(descriptors[0].get());

@@ -108,7 +108,8 @@ private:
             control_->consumer.bulk.store(bulk_taken_, std::memory_order_release);
             bulk_returned_ = bulk_taken_;
         }
-        control_->consumer.messages.store(messages_, std::memory_order_relaxed);
+        // Release: what was read in place was read before it is confirmed.
+        control_->consumer.messages.store(messages_, std::memory_order_release);
         control_->consumer.lines.store(position_, std::memory_order_release);
         returned_ = position_;
         credit_event_ = true;
