@@ -51,11 +51,16 @@ int connect_to(int socket, const Domain& domain, const std::string& entry) noexc
                : errno;
 }
 
-/// Does the process live whose socket this entry is, or points to?
-bool owner_lives(const Domain& domain, const std::string& entry) {
+/// The socket that an entry is, or points to.
+std::string socket_entry(const Domain& domain, const std::string& entry) {
     char target[128] = {};
     const auto n = ::readlinkat(domain.directory_fd(), entry.c_str(), target, sizeof(target) - 1);
-    const std::string socket = n > 0 ? std::string(target, static_cast<std::size_t>(n)) : entry;
+    return n > 0 ? std::string(target, static_cast<std::size_t>(n)) : entry;
+}
+
+/// Does the process live whose socket this entry is, or points to?
+bool owner_lives(const Domain& domain, const std::string& entry) {
+    const std::string socket = socket_entry(domain, entry);
     const auto first = socket.find('.');
     const auto second = socket.find('.', first + 1);
     return first == std::string::npos || second == std::string::npos ||
@@ -671,7 +676,7 @@ Result<Connection*> Port::connect(const ServiceName& to, std::span<const std::by
     return start_connect(name_entry(to.function, to.name), &to, private_data, user);
 }
 
-Result<Connection*> Port::start_connect(std::string entry, const ServiceName* service,
+Result<Connection*> Port::start_connect(const std::string& entry, const ServiceName* service,
                                         std::span<const std::byte> private_data, void* user) {
     if (private_data.size() > max_private_data) {
         return fail(Errc::too_big, fmt::format("private data of a connection has at most {} bytes, "
@@ -703,7 +708,8 @@ Result<Connection*> Port::start_connect(std::string entry, const ServiceName* se
     }
     Connection& c = *new_connection();
     c.user_ = user;
-    c.entry_ = std::move(entry);
+    // The socket itself: the name may be given up, or to somebody else, before there is an answer.
+    c.entry_ = socket_entry(*device_.domain(), entry);
     c.memfd_ = std::move(created->memfd);
     c.pipe_ = std::move(created->pipe);
     c.one_way_ = options_.one_way;
@@ -749,6 +755,12 @@ Reason Port::try_connect(Connection& c) {
                               domain.path(), std::strerror(error));
         return error == ENOENT || error == ECONNREFUSED ? Reason::not_found : Reason::device_error;
     }
+    if (!c.process_ && !watch_listener(c)) {
+        c.error_text_ = fmt::format("the process that listened on '{}' in domain directory '{}' is "
+                                    "gone",
+                                    c.entry_, domain.path());
+        return Reason::not_found;
+    }
     const std::array<int, 2> descriptors{c.memfd_.get(), process_.get()};
     switch (send_packet(c.socket_.get(), c.hello_, descriptors)) {
     case SocketStatus::ok:
@@ -771,6 +783,21 @@ Reason Port::try_connect(Connection& c) {
         return Reason::device_error;
     }
     return Reason::closed;
+}
+
+bool Port::watch_listener(Connection& c) {
+    // A forked child can keep a dead listener's socket open: connecting to it succeeds, and nobody
+    // ever answers. Seen from another PID namespace it has no number; then its lock is looked at
+    // now and then (look_for_dead_listeners).
+    std::uint64_t pid = 0;
+    if (is_our_user(c.socket_.get(), pid) && pid != 0) {
+        c.process_.reset(static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(pid), 0)));
+        if (c.process_ && !watch(c.process_.get(), c.process_watch_)) {
+            c.process_.reset();
+        }
+    }
+    // Asked after that: if it lives, the number was its own.
+    return owner_lives(*device_.domain(), c.entry_);
 }
 
 Reason Port::take_answer(Connection& c, const wire::Answer& answer, std::size_t length,
@@ -800,6 +827,9 @@ Reason Port::take_answer(Connection& c, const wire::Answer& answer, std::size_t 
     }
     if (!descriptors[0] || !is_process(descriptors[0].get()) || answer.process_id == 0) {
         return Reason::protocol_error;
+    }
+    if (c.process_) {
+        unwatch(c.process_.get()); // the listener's; a forked child may keep the descriptor
     }
     c.process_ = std::move(descriptors[0]);
     if (!watch(c.process_.get(), c.process_watch_)) {

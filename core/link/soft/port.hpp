@@ -573,11 +573,14 @@ private:
     [[nodiscard]] Connection* new_connection();
     void discard(Connection& c);
     void free_closed();
-    [[nodiscard]] Result<Connection*> start_connect(std::string entry, const ServiceName* service,
+    [[nodiscard]] Result<Connection*> start_connect(const std::string& entry,
+                                                    const ServiceName* service,
                                                     std::span<const std::byte> private_data,
                                                     void* user);
     /// Reason::closed: still trying, or through; anything else ends the connection.
     [[nodiscard]] Reason try_connect(Connection& c);
+    /// Hears of the listener's death before it has answered; false if it is dead.
+    [[nodiscard]] bool watch_listener(Connection& c);
     [[nodiscard]] Reason take_answer(Connection& c, const wire::Answer& answer, std::size_t length,
                                      std::array<UniqueFd, 2>& descriptors);
     [[nodiscard]] SocketResult next_packet(Connection& c, wire::Answer& buffer, std::size_t& length,
