@@ -54,8 +54,7 @@ struct Ring {
         for (;;) {
             switch (reader.peek(record)) {
             case RingReader::Peek::empty:
-                EXPECT_FALSE(reader.ready());
-                return false;
+                return false; // no word on ready(): another thread may publish right now
             case RingReader::Peek::corrupt:
                 ADD_FAILURE() << "corrupt at " << reader.position();
                 return false;
@@ -306,10 +305,11 @@ TEST(Ring, TwoThreadsShareNothingElse) {
     constexpr unsigned log2_lines = 6;
     constexpr std::uint32_t messages = 30'000;
     Ring ring(1u << log2_lines);
+    std::atomic<bool> failed{false};
     std::thread sender([&] {
         Random random(11);
         Random noise(12);
-        for (std::uint32_t i = 0; i < messages;) {
+        for (std::uint32_t i = 0; i < messages && !failed.load();) {
             const std::uint32_t length = 4 + i % 300;
             std::byte* const to = ring.writer.reserve(length);
             if (to == nullptr) {
@@ -333,6 +333,7 @@ TEST(Ring, TwoThreadsShareNothingElse) {
             (void)ring.reader.return_rest();
             std::this_thread::yield();
             if (::testing::Test::HasFailure()) {
+                failed.store(true); // the sender need not wait for credit that does not come
                 break;
             }
             continue;
@@ -342,14 +343,6 @@ TEST(Ring, TwoThreadsShareNothingElse) {
         std::memcpy(&number, got.data(), sizeof(number));
         EXPECT_EQ(number, received);
         ++received;
-    }
-    if (received < messages) { // let the sender end
-        for (;;) {
-            ring.control->consumer.lines.store(ring.reader.position());
-            if (!ring.receive(got, id) && ring.writer.head() == ring.reader.position()) {
-                break;
-            }
-        }
     }
     sender.join();
 }
