@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "status.hpp"
 
@@ -366,7 +367,9 @@ ucs_status_t flush(uct_ep_h tl_ep, unsigned flags, uct_completion_t* completion)
         ep.connection->cancel([&](void* token, Errc status) { complete(ep, token, to_ucs(status)); });
         return UCS_OK;
     }
-    if (!ucs_queue_is_empty(&ep.queue)) {
+    // A request that is just being dispatched was queued before those that still are, and need not
+    // wait for them; one flush in a queue before another request would wait for ever.
+    if (!ucs_queue_is_empty(&ep.queue) && !std::exchange(ep.dispatching, false)) {
         return UCS_ERR_NO_RESOURCE;
     }
     const Errc result = ep.connection->flush(completion);
@@ -475,7 +478,11 @@ unsigned dispatch_pending(Iface& iface) {
                !ucs_queue_is_empty(&ep->queue)) {
             uct_pending_req_t* request = head_of(*ep);
             (void)ucs_queue_pull_non_empty(&ep->queue);
+            ep->dispatching = true;
             const ucs_status_t status = request->func(request);
+            if (i < iface.pending.size() && iface.pending[i] == ep) { // else it may be destroyed
+                ep->dispatching = false;
+            }
             if (status == UCS_OK) {
                 ++count;
                 continue;

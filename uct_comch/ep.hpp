@@ -12,6 +12,7 @@ struct Ep {
     ucs_queue_head_t queue;           ///< pending requests
     ucs_status_t failure = UCS_OK;    ///< what operations answer once the connection has ended
     bool queued = false;              ///< in the interface's list
+    bool dispatching = false;         ///< a request from the queue is being tried
     GetBcopy* get_short = nullptr;    ///< the one get_short under way, or its result
     void* get_short_key[2] = {};      ///< which one: address and region
     bool get_short_done = false;

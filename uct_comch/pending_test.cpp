@@ -122,6 +122,26 @@ TEST_F(Pending, ARequestMayBeDispatchedOnlyWhenThereIsRoom) {
     expect_all_in_order();
 }
 
+TEST_F(Pending, AFlushInTheQueueDoesNotWaitForWhatIsBehindIt) {
+    establish();
+    fill();
+    Completion flushed;
+    Request ahead([&] { return send(); });
+    Request flush([&] {
+        const ucs_status_t status = uct_ep_flush(ep, 0, &flushed.super);
+        return status == UCS_INPROGRESS ? UCS_OK : status;
+    });
+    Request behind([&] { return send(); });
+    ASSERT_EQ(uct_ep_pending_add(ep, &ahead.super, 0), UCS_OK);
+    EXPECT_EQ(uct_ep_flush(ep, 0, &flushed.super), UCS_ERR_NO_RESOURCE);
+    ASSERT_EQ(uct_ep_pending_add(ep, &flush.super, 0), UCS_OK);
+    ASSERT_EQ(uct_ep_pending_add(ep, &behind.super, 0), UCS_OK);
+    ASSERT_TRUE(until([&] { return behind.calls != 0 && flushed.calls != 0; }, host, dpu));
+    EXPECT_EQ(flushed.status(), UCS_OK);
+    EXPECT_GE(dpu.messages.size(), sent - 1) << "flushed before what was ahead had arrived";
+    expect_all_in_order();
+}
+
 TEST_F(Pending, ARequestThatMadeProgressIsCalledAgain) {
     establish();
     fill();
