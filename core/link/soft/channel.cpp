@@ -23,7 +23,7 @@ Channel::Channel(Pipe pipe, UniqueFd socket, std::shared_ptr<ConnectionLife> lif
 }
 
 Channel::~Channel() {
-    if (pipe_ == nullptr) {
+    if (pipe_ == nullptr || life_->inherited()) {
         return;
     }
     life_->remove_socket(socket_.get());

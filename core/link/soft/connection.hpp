@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/base/unique_fd.hpp"
+#include "core/device/process_id.hpp"
 #include "core/link/link.hpp"
 #include "core/link/soft/one_sided.hpp"
 #include "core/link/soft/pipe.hpp"
@@ -37,10 +38,13 @@ public:
                                     std::span<const int> descriptors, bool& fenced);
     /// Has the connection's peer closed it, even if its port has not noticed yet?
     [[nodiscard]] bool peer_said_goodbye();
+    /// Are we a forked child of the process whose connection it is?
+    [[nodiscard]] bool inherited() const noexcept { return owner_ != process_id(); }
     void add_socket(int socket);
     void remove_socket(int socket);
 
 private:
+    ProcessId owner_ = process_id();
     std::atomic<Errc> state_{Errc::ok};
     std::mutex mutex_; ///< a channel's begin and end, not its use
     int connection_socket_ = -1;

@@ -119,8 +119,11 @@ SocketStatus ConnectionLife::send(std::span<const std::byte> packet,
 
 bool ConnectionLife::peer_said_goodbye() {
     const std::lock_guard lock(mutex_);
-    return state_.load(std::memory_order_relaxed) == Errc::ok && goodbye_ != nullptr &&
-           goodbye_->load(std::memory_order_acquire) != 0;
+    const Errc state = state_.load(std::memory_order_relaxed);
+    if (state != Errc::ok) {
+        return state == Errc::not_connected; // the port noticed while we asked
+    }
+    return goodbye_ != nullptr && goodbye_->load(std::memory_order_acquire) != 0;
 }
 
 void ConnectionLife::add_socket(int socket) {
@@ -163,6 +166,9 @@ Result<std::unique_ptr<Port>> Port::open(const Device& device, PortOptions optio
 }
 
 Port::~Port() {
+    if (owner_ != process_id()) {
+        return; // a forked child: the sockets, the files and what is shared are its parent's
+    }
     for (const auto& listener : listeners_) {
         if (!listener->name_entry.empty()) {
             (void)device_.domain()->remove_entry(listener->name_entry);
@@ -817,6 +823,9 @@ Reason Port::take_answer(Connection& c, const wire::Answer& answer, std::size_t 
     const auto code = static_cast<Errc>(answer.code);
     if (answer.code < 0 || answer.code > static_cast<std::int8_t>(Errc::io) ||
         answer.private_length > max_private_data || answer.side > 1) {
+        c.error_text_ = fmt::format("the peer's answer makes no sense: code {}, side {}, {} bytes "
+                                    "of private data",
+                                    answer.code, answer.side, answer.private_length);
         return Reason::protocol_error;
     }
     if (code != Errc::ok) {
@@ -826,6 +835,7 @@ Reason Port::take_answer(Connection& c, const wire::Answer& answer, std::size_t 
                                               : Reason::rejected;
     }
     if (!descriptors[0] || !is_process(descriptors[0].get()) || answer.process_id == 0) {
+        c.error_text_ = "the peer accepted, but does not say which process it is";
         return Reason::protocol_error;
     }
     if (c.process_) {
@@ -833,7 +843,8 @@ Reason Port::take_answer(Connection& c, const wire::Answer& answer, std::size_t 
     }
     c.process_ = std::move(descriptors[0]);
     if (!watch(c.process_.get(), c.process_watch_)) {
-        return Reason::protocol_error;
+        c.error_text_ = fmt::format("cannot watch the peer's process: {}", std::strerror(errno));
+        return Reason::device_error;
     }
     std::uint64_t pid = 0;
     if (!is_our_user(c.socket_.get(), pid)) {

@@ -608,6 +608,7 @@ private:
     };
     std::vector<Stamped> arrivals_;
 
+    ProcessId owner_ = process_id();
     Device device_;
     std::shared_ptr<ProcessCounters> counters_;
     PortAddress address_{};

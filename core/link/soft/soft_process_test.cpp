@@ -327,6 +327,35 @@ TEST_F(TwoProcesses, OneHearsOfTheOthersDeath) {
     server.port->close(server.seen.accepted[0]);
 }
 
+TEST_F(TwoProcesses, AForkedChildMayDestroyWhatItInherited) {
+    Process other([&] {
+        Client client(*this);
+        Channel channel;
+        ASSERT_TRUE(until([&] { return !client.end.seen.connected.empty(); }, client.end));
+        channel = client.connection->open_channel(1).value();
+        Process child([&] {
+            client.end.port.reset();
+            channel = Channel();
+        });
+        EXPECT_EQ(child.wait(), 0);
+        EXPECT_EQ(client.connection->send(1, bytes_of("still here")), Errc::ok);
+        EXPECT_EQ(channel.send(1, bytes_of("and here")), Errc::ok);
+        EXPECT_TRUE(until([&] { return client.end.seen.messages.size() == 1; }, client.end));
+        EXPECT_TRUE(client.end.seen.ends.empty());
+    });
+    End server(lab, Side::dpu);
+    to_child.put(server.port->address());
+    ASSERT_TRUE(until(
+        [&] { return !server.seen.messages.empty() && !server.seen.channels.empty(); }, server));
+    EXPECT_TRUE(server.seen.ends.empty());
+    Channel& channel = server.seen.channels[0].second;
+    while (channel.poll([](auto, auto, auto) { return true; }, 1) == 0) {
+        ASSERT_EQ(channel.check(), Errc::ok);
+    }
+    EXPECT_EQ(server.seen.accepted[0]->send(1, bytes_of("good")), Errc::ok);
+    EXPECT_EQ(other.wait(), 0);
+}
+
 TEST_F(TwoProcesses, AServiceIsReachedByName) {
     Process other([&] {
         End client(lab, Side::host);

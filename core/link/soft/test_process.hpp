@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <functional>
@@ -255,8 +256,8 @@ private:
     int ends_[2] = {-1, -1};
 };
 
-/// Another process that runs `body`; killed, if it still lives, with this object. Its expectations
-/// count: wait() tells. Fork before this process has threads or ports of its own.
+/// Another process that runs `body`; killed with this object, and with it all that it has forked.
+/// Its expectations count: wait() tells. Fork before this process has threads or ports of its own.
 class Process {
 public:
     explicit Process(const std::function<void()>& body) {
@@ -264,6 +265,7 @@ public:
         pid_ = ::fork();
         if (pid_ == 0) {
             ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+            ::setpgid(0, 0);
             int code = 0;
             try {
                 body();
@@ -277,8 +279,13 @@ public:
             std::fflush(nullptr);
             ::_exit(code);
         }
+        ::setpgid(pid_, pid_);
+        group_ = pid_;
     }
-    ~Process() { kill(); }
+    ~Process() {
+        (void)::kill(-group_, SIGKILL);
+        kill();
+    }
     Process(const Process&) = delete;
     Process& operator=(const Process&) = delete;
 
@@ -292,6 +299,12 @@ public:
         pid_ = -1;
         return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     }
+    /// Has it ended? It is still to be waited for.
+    [[nodiscard]] bool ended() const {
+        siginfo_t info{};
+        return ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+               info.si_pid == pid_;
+    }
     void signal(int number) const { ::kill(pid_, number); }
     void kill() {
         if (pid_ > 0) {
@@ -302,6 +315,7 @@ public:
 
 private:
     pid_t pid_ = -1;
+    pid_t group_ = -1;
 };
 
 /// What a process holds: for leaks.
@@ -332,5 +346,21 @@ struct Holdings {
                    << " mappings";
     }
 };
+
+/// Progresses until this process holds what it held before; false after `patience`. Counting costs
+/// the kernel milliseconds when much is mapped, so it is not done at every call.
+inline bool comes_to_hold(const Holdings& before, End& end) {
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    for (;;) {
+        settle(std::chrono::milliseconds(1), end);
+        if (Holdings::now() == before) {
+            return true;
+        }
+        if (std::chrono::steady_clock::now() > deadline) {
+            return false;
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+}
 
 } // namespace comch::link::soft::test
