@@ -888,6 +888,21 @@ TYPED_TEST_P(LinkContract, AChannelOutlivesItsConnectionAsAnObject) {
     dpu.seen.channels.clear();
 }
 
+TYPED_TEST_P(LinkContract, AChannelThatNobodyTookEndsInAnOrderlyWayToo) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    const auto pair = this->connect(host, dpu);
+    auto opened = pair.initiator->open_channel(1);
+    ASSERT_TRUE(opened.has_value());
+    ASSERT_EQ(opened->send(1, bytes_of("unread")), Errc::ok);
+    dpu.port.reset(); // it has not progressed, so it knows nothing of the channel
+    Errc state = Errc::ok;
+    ASSERT_TRUE(this->until([&] { return (state = opened->check()) != Errc::ok; }));
+    EXPECT_EQ(state, Errc::not_connected);
+    ASSERT_TRUE(this->until([&] { return !host.seen.ends.empty(); }, host));
+    EXPECT_EQ(host.seen.ends[0].reason, Reason::closed);
+}
+
 TYPED_TEST_P(LinkContract, AChannelsDeadPeerIsSeen) {
     auto dpu = this->open(Side::dpu);
     const PortAddress address = dpu.port->address();
@@ -1123,9 +1138,9 @@ REGISTER_TYPED_TEST_SUITE_P(
     PutGetAndAtomicsReachThePeersMemory, OneSidedOperationsCannotLeaveTheRegion,
     AFlushComesAfterTheMessagesBefore, ChannelsCarryMessagesBothWays,
     AChannelKeepsAMessageThatIsNotWantedYet, AChannelsEndIsSeenAfterItsMessages,
-    AChannelOutlivesItsConnectionAsAnObject, AChannelsDeadPeerIsSeen,
-    ChannelsRunOnThreadsOfTheirOwn, SleepersLoseNoEvent, SleepersOnChannelsLoseNoEvent,
-    AConnectRequestEndsASleep, RoomEndsTheSleepOfWhoWasToldAgain, ConfirmationEndsASleepIfAskedFor,
-    RoomOnAChannelEndsASleep);
+    AChannelOutlivesItsConnectionAsAnObject, AChannelThatNobodyTookEndsInAnOrderlyWayToo,
+    AChannelsDeadPeerIsSeen, ChannelsRunOnThreadsOfTheirOwn, SleepersLoseNoEvent,
+    SleepersOnChannelsLoseNoEvent, AConnectRequestEndsASleep, RoomEndsTheSleepOfWhoWasToldAgain,
+    ConfirmationEndsASleepIfAskedFor, RoomOnAChannelEndsASleep);
 
 } // namespace comch::link::contract
