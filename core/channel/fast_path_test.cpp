@@ -151,6 +151,124 @@ TEST_P(FastPath, ImmediateDataNeedsNoBuffer) {
               Errc::invalid_argument);
 }
 
+TEST_P(FastPath, ImmediateDataIsCopiedAlsoBehindALongMessage) {
+    ConsumerProgram consumer;
+    ProducerProgram producer;
+    ASSERT_TRUE(start(consumer));
+    ASSERT_EQ(producer.open(*server.engine, dpu()), Errc::ok);
+    const std::uint32_t id = consumer.consumer->id();
+    std::vector<std::byte> big(20'000'000);
+    std::vector<std::byte> small(10);
+    ASSERT_EQ(consumer.post(big), Errc::ok);
+    ASSERT_EQ(consumer.post(small), Errc::ok);
+    settle(server, client);
+    const std::vector<std::byte> data(20'000'000);
+    std::string first = "first";
+    std::string second = "second";
+    ASSERT_EQ(producer.producer->send(id, {.data = data, .immediate = bytes_of(first)}, nullptr),
+              Errc::ok);
+    ASSERT_EQ(producer.producer->send(id, {.immediate = bytes_of(second)}, nullptr), Errc::ok);
+    first = "xxxxx";
+    second = "xxxxxx";
+    ASSERT_TRUE(until([&] { return consumer.landed.size() == 2; }, server, client));
+    EXPECT_EQ(consumer.landed[0].immediate, "first");
+    EXPECT_EQ(consumer.landed[1].immediate, "second");
+}
+
+TEST_P(FastPath, ProgressSaysWhenToTryAgain) {
+    ConsumerProgram consumer;
+    ProducerProgram producer;
+    ASSERT_TRUE(start(consumer));
+    const auto engine = make_engine(); // the producer's alone
+    ASSERT_EQ(producer.open(*engine, dpu()), Errc::ok);
+    const std::uint32_t id = consumer.consumer->id();
+    std::vector<std::byte> buffer(10);
+    ASSERT_EQ(consumer.post(buffer), Errc::ok);
+    settle(server, client);
+    ASSERT_EQ(producer.send(id, bytes_of("m")), Errc::ok);
+    ASSERT_TRUE(until([&] { return producer.sent.size() == 1; }, server, client, *engine));
+    ASSERT_EQ(producer.send(id, bytes_of("m")), Errc::again);
+    settle(server, client, *engine);
+    EXPECT_EQ(engine->progress(), 0u);
+    ASSERT_EQ(consumer.post(buffer), Errc::ok);
+    bool told = false;
+    ASSERT_TRUE(until(
+        [&] {
+            told = engine->progress() != 0;
+            return told;
+        },
+        server, client));
+    EXPECT_EQ(producer.send(id, bytes_of("m")), Errc::ok);
+}
+
+TEST_P(FastPath, AConsumerWithoutBuffersSleepsAlthoughAMessageWaits) {
+    const auto engine = make_engine(); // the consumer's alone
+    ConsumerProgram consumer;
+    ASSERT_EQ(consumer.open(*engine, host()), Errc::ok);
+    ASSERT_TRUE(until([&] { return consumer.consumer->state() == State::running; }, server, client,
+                      *engine));
+    std::vector<std::byte> buffer(10);
+    ASSERT_EQ(consumer.post(buffer), Errc::ok);
+    settle(server, client, *engine);
+    // Two producers count on the same buffer.
+    std::array<ProducerProgram, 2> producers;
+    for (ProducerProgram& p : producers) {
+        ASSERT_EQ(p.open(*server.engine, dpu()), Errc::ok);
+        ASSERT_EQ(p.send(consumer.consumer->id(), bytes_of("m")), Errc::ok);
+    }
+    ASSERT_TRUE(until([&] { return consumer.landed.size() == 1; }, server, client, *engine));
+    settle(server, client, *engine);
+    const auto arm = [&] {
+        const auto deadline = std::chrono::steady_clock::now() + patience;
+        while (engine->arm() != Errc::ok && std::chrono::steady_clock::now() < deadline) {
+            engine->progress();
+        }
+    };
+    arm();
+    pollfd entry{.fd = engine->event_fd(), .events = POLLIN, .revents = 0};
+    EXPECT_EQ(::poll(&entry, 1, 20), 0) << "nothing can be done";
+    EXPECT_EQ(consumer.landed.size(), 1u);
+    ASSERT_EQ(consumer.post(buffer), Errc::ok);
+    EXPECT_EQ(engine->arm(), Errc::again);
+    ASSERT_TRUE(until([&] { return consumer.landed.size() == 2; }, *engine));
+    // And again, with a bell that rings for what cannot be taken.
+    settle(server, client, *engine);
+    ASSERT_EQ(consumer.post(buffer), Errc::ok);
+    settle(server, client, *engine);
+    arm();
+    for (ProducerProgram& p : producers) {
+        ASSERT_TRUE(
+            until([&] { return p.send(consumer.consumer->id(), bytes_of("m")) == Errc::ok; },
+                  server, client));
+    }
+    EXPECT_TRUE(sleep_on(engine->event_fd()));
+    ASSERT_TRUE(until([&] { return consumer.landed.size() == 3; }, *engine));
+    arm();
+    EXPECT_EQ(::poll(&entry, 1, 20), 0) << "the bell is quiet";
+    ASSERT_EQ(consumer.post(buffer), Errc::ok);
+    ASSERT_TRUE(until([&] { return consumer.landed.size() == 4; }, *engine));
+}
+
+TEST_P(FastPath, WhatAnotherThreadAsksForIsNotSleptThrough) {
+    const auto engine = make_engine(); // the consumer's alone
+    settle(server, client);
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    while (client.engine->arm() != Errc::ok && std::chrono::steady_clock::now() < deadline) {
+        client.engine->progress();
+    }
+    ConsumerProgram consumer;
+    ASSERT_EQ(consumer.open(*engine, host()), Errc::ok);
+    EXPECT_TRUE(sleep_on(client.engine->event_fd())) << "asleep, it wakes up";
+    EXPECT_EQ(client.engine->arm(), Errc::again) << "about to sleep, it does not";
+    ASSERT_EQ(engine->arm(), Errc::ok);
+    ASSERT_TRUE(until([&] { return !server.added.empty(); }, server, client));
+    EXPECT_TRUE(sleep_on(engine->event_fd()));
+    EXPECT_EQ(engine->arm(), Errc::again);
+    EXPECT_NE(engine->progress(), 0u);
+    EXPECT_EQ(consumer.consumer->state(), State::running);
+    EXPECT_EQ(engine->arm(), Errc::ok);
+}
+
 TEST_P(FastPath, NoBufferMeansAgain) {
     ConsumerProgram consumer;
     ProducerProgram producer;

@@ -276,6 +276,37 @@ TEST(ChannelFaults, ADeviceErrorIsReported) {
     EXPECT_EQ(scenario.server().disconnected[0].second, EndReason::device_error);
 }
 
+TEST(ChannelFaults, TheRestOfARefusedMessageIsNotSent) {
+    Lab lab(true, tight);
+    ServerProgram server;
+    ClientProgram client;
+    ConsumerProgram consumer;
+    ProducerProgram producer;
+    ASSERT_EQ(server.open(lab, "name"), Errc::ok);
+    ASSERT_EQ(client.open(lab, "name"), Errc::ok);
+    ASSERT_TRUE(
+        until([&] { return !server.connected.empty() && !client.states.empty(); }, server, client));
+    ASSERT_EQ(consumer.open(*client.engine, client.connection()), Errc::ok);
+    ASSERT_TRUE(until([&] { return !server.added.empty(); }, server, client));
+    ASSERT_EQ(producer.open(*server.engine, *server.connected[0]), Errc::ok);
+    std::vector<std::byte> big(10);
+    std::vector<std::byte> small(9);
+    ASSERT_EQ(consumer.post(big), Errc::ok);
+    ASSERT_EQ(consumer.post(small), Errc::ok);
+    settle(server, client);
+    unsigned parts = 0;
+    lab.network->on_transit([&](Transit& transit) {
+        parts += transit.channel && transit.id == static_cast<std::uint8_t>(wire::FastPath::part);
+    });
+    // Which buffer is next is not known while the first message is under way.
+    const std::vector<std::byte> megabyte(1 << 20);
+    ASSERT_EQ(producer.send(consumer.consumer->id(), bytes_of("first")), Errc::ok);
+    ASSERT_EQ(producer.send(consumer.consumer->id(), megabyte), Errc::ok);
+    ASSERT_TRUE(until([&] { return producer.sent.size() == 2; }, server, client));
+    EXPECT_EQ(producer.sent[1].second, Errc::invalid_argument);
+    EXPECT_LT(parts, 64u) << "of 256";
+}
+
 TEST(ChannelFaults, DelaysChangeNothing) {
     for (const link::PortAddress& slow : {server_port, client_port}) {
         for (unsigned period = 2; period < 20; ++period) {
