@@ -99,7 +99,7 @@ def start(command, env, cpu):
     if cpu is not None:
         command = ["taskset", "-c", str(cpu)] + command
     return subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                            stderr=subprocess.STDOUT, text=True)
+                            stderr=subprocess.STDOUT, text=True, errors="replace")
 
 
 def finish(process, deadline):
