@@ -176,10 +176,10 @@ TEST_P(FastPath, ImmediateDataIsCopiedAlsoBehindALongMessage) {
 }
 
 TEST_P(FastPath, ProgressSaysWhenToTryAgain) {
+    const auto engine = make_engine(); // the producer's alone; it outlives the producer
     ConsumerProgram consumer;
     ProducerProgram producer;
     ASSERT_TRUE(start(consumer));
-    const auto engine = make_engine(); // the producer's alone
     ASSERT_EQ(producer.open(*engine, dpu()), Errc::ok);
     const std::uint32_t id = consumer.consumer->id();
     std::vector<std::byte> buffer(10);
