@@ -43,16 +43,12 @@ function(comch_add_gtests target)
     if(arg_SERIAL)
         list(APPEND properties RUN_SERIAL TRUE)
     endif()
-    set(environment "COMCH_BUILD_DIR=${PROJECT_BINARY_DIR};COMCH_SOURCE_DIR=${PROJECT_SOURCE_DIR}")
-    if("${COMCH_SANITIZE}" MATCHES "thread")
-        # UCX's hooks patch functions that the thread sanitizer has replaced: the process dies.
-        string(APPEND environment ";UCX_MEM_MMAP_HOOK_MODE=none")
-    endif()
     # PRE_TEST: a test program is first run when testing, not as a build step, so a crash in one
     # does not keep the others from being built.
     gtest_discover_tests(${target} TEST_PREFIX "${target}." DISCOVERY_MODE PRE_TEST
         DISCOVERY_TIMEOUT 60
-        PROPERTIES ${properties} ENVIRONMENT "${environment}")
+        PROPERTIES ${properties}
+            ENVIRONMENT "COMCH_BUILD_DIR=${PROJECT_BINARY_DIR};COMCH_SOURCE_DIR=${PROJECT_SOURCE_DIR}")
     if(arg_LABEL STREQUAL "unit")
         add_dependencies(comch_unit_tests ${target})
     endif()
