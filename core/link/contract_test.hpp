@@ -1127,6 +1127,30 @@ TYPED_TEST_P(LinkContract, RoomOnAChannelEndsASleep) {
     EXPECT_EQ(opened->send(1, message), Errc::ok);
 }
 
+TYPED_TEST_P(LinkContract, RoomThatCameBeforeTheSleepPreventsIt) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    const auto pair = this->connect(host, dpu);
+    auto opened = pair.initiator->open_channel(1);
+    ASSERT_TRUE(opened.has_value());
+    ASSERT_TRUE(this->until([&] { return dpu.seen.channels.size() == 1; }, host, dpu));
+    this->settle(host, dpu);
+    const auto message = pattern(this->limits_.max_inline, 1);
+    while (pair.initiator->send(1, message) == Errc::ok) {
+    }
+    this->settle(dpu);
+    this->settle(host); // nothing else to be awake for
+    EXPECT_EQ(host.port->arm(), Errc::again) << "nobody will tell it a second time";
+    while (opened->send(1, message) == Errc::ok) {
+    }
+    while (dpu.seen.channels[0].second.poll([](auto, auto, auto) { return true; }, 16) != 0) {
+    }
+    EXPECT_EQ(opened->arm(), Errc::again);
+    // Once each: who has been told may sleep.
+    ASSERT_TRUE(this->until([&] { return host.port->arm() == Errc::ok; }, host));
+    ASSERT_TRUE(this->until([&] { return opened->arm() == Errc::ok; }));
+}
+
 REGISTER_TYPED_TEST_SUITE_P(
     LinkContract, ConnectsByAddress, ConnectsByServiceName, AServiceNameIsUniquePerFunction,
     AClosedPortsNameIsFree, NobodyThereIsNotFound, ARefusalSaysWhy, EarlySendsArriveInOrder,
@@ -1141,6 +1165,7 @@ REGISTER_TYPED_TEST_SUITE_P(
     AChannelOutlivesItsConnectionAsAnObject, AChannelThatNobodyTookEndsInAnOrderlyWayToo,
     AChannelsDeadPeerIsSeen, ChannelsRunOnThreadsOfTheirOwn, SleepersLoseNoEvent,
     SleepersOnChannelsLoseNoEvent, AConnectRequestEndsASleep, RoomEndsTheSleepOfWhoWasToldAgain,
-    ConfirmationEndsASleepIfAskedFor, RoomOnAChannelEndsASleep);
+    ConfirmationEndsASleepIfAskedFor, RoomOnAChannelEndsASleep,
+    RoomThatCameBeforeTheSleepPreventsIt);
 
 } // namespace comch::link::contract

@@ -44,10 +44,11 @@ void ring(const std::shared_ptr<Bell>& bell) noexcept {
 
 void taken_out(Wire& wire, unsigned sender) noexcept {
     Lane& lane = wire.lane[sender];
-    const bool waits = wire.bell[sender] && (lane.blocked || wire.bell[sender]->for_credit);
-    lane.blocked = false;
-    if (waits) {
-        wire.bell[sender]->ring();
+    const std::shared_ptr<Bell>& bell = wire.bell[sender];
+    // Who does not sleep yet is told by arm(), which finds `blocked`, and room.
+    if (bell && bell->armed && (lane.blocked || bell->for_credit)) {
+        lane.blocked = false;
+        bell->ring();
     }
 }
 
