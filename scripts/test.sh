@@ -72,6 +72,13 @@ configure() { # FOLDER OPTIONS...
         -DCOMCH_WERROR=ON -DCOMCH_UCX_CACHE="$COMCH_UCX_CACHE" "$@"
 }
 
+# tell_failures LOG: what the failed tests said; where only the terminal's text survives, nothing
+# else is left to find the cause with.
+tell_failures() {
+    awk '/^ *[0-9]+\/[0-9]+ Test/ { failing = !/ Passed / } failing' "$1" | cut -c 1-300 | head -n 400
+    sed -n '/^The following tests FAILED/,/^Errors while/p' "$1"
+}
+
 # run_tests NAME FOLDER CTEST_OPTIONS...
 run_tests() {
     local name=$1 folder=$2 from=$SECONDS rc=0 log counts failed total prefix=()
@@ -97,7 +104,7 @@ run_tests() {
     [ "$rc" -eq 0 ] || [ "$failed" -gt 0 ] || failed=1
     summarize "$name" "$((total - failed))" "$failed" "$((SECONDS - from))" \
         "$([ "$failed" -eq 0 ] || echo "see $log")"
-    [ "$failed" -eq 0 ] || sed -n '/^The following tests FAILED/,/^Errors while/p' "$log"
+    [ "$failed" -eq 0 ] || tell_failures "$log"
 }
 
 # sanitized NAME SUFFIX SANITIZERS

@@ -209,7 +209,8 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //     std::uint64_t confirmed() const; how many of them the peer has certainly taken out; up to date
 //                                      once the peer's progress (a channel's poll) found no more
 //                                      that it could hand out
-//     -- one-sided: ok = done already; in_progress = on_complete(token) follows; again = no room
+//     -- one-sided: ok = done already; in_progress = on_complete(token) follows; again = no room.
+//        A put or atomic takes effect after the puts and atomics that were called before it.
 //     Errc put(const void* local, std::size_t, RemoteRegion&, std::uint64_t remote, void* token);
 //     Errc get(void* local, std::size_t, RemoteRegion&, std::uint64_t remote, void* token);
 //     Errc atomic(const AtomicRequest&, RemoteRegion&, std::uint64_t remote, void* token);

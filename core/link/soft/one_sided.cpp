@@ -55,7 +55,9 @@ std::uint64_t execute_atomic(std::byte* at, const AtomicRequest& request) noexce
 
 Errc OneSidedEngine::put(const std::byte* from, std::size_t length, std::uint64_t region,
                          std::uint64_t address, void* token) {
-    if (hold_ || puts_waiting_ >= tuning::max_one_sided) {
+    if (hold_ || puts_waiting_ != 0) {
+        // Behind another one that waits: the caller's queue keeps the order. Room that has come
+        // since that one was refused is room for that one.
         pipe_.note_refusal(Pipe::Short::neither);
         return pipe_.broken() != Errc::ok ? pipe_.broken() : Errc::again;
     }
@@ -66,21 +68,14 @@ Errc OneSidedEngine::put(const std::byte* from, std::size_t length, std::uint64_
     job.address = address;
     job.remaining = length;
     job.token = token;
-    if (puts_waiting_ == 0) {
-        if (push(job)) {
-            return Errc::ok;
-        }
-        if (pipe_.broken() != Errc::ok) {
-            return pipe_.broken();
-        }
-        if (job.remaining == length) {
-            return Errc::again; // nothing of it is out
-        }
-    } else {
-        // Behind another one that waits: the caller's queue keeps the order. Room that has come
-        // since that one was refused is room for that one.
-        pipe_.note_refusal(Pipe::Short::neither);
-        return Errc::again;
+    if (push(job)) {
+        return Errc::ok;
+    }
+    if (pipe_.broken() != Errc::ok) {
+        return pipe_.broken();
+    }
+    if (job.remaining == length) {
+        return Errc::again; // nothing of it is out
     }
     jobs_.push_back(job);
     ++puts_waiting_;
@@ -110,7 +105,7 @@ Errc OneSidedEngine::atomic(const AtomicRequest& request, std::uint64_t region,
                             std::uint64_t address, void* token) {
     const bool fetches = request.result != nullptr;
     std::uint64_t name = 0;
-    if (hold_ || (fetches && start(token, static_cast<std::byte*>(request.result), request.size,
+    if (hold_ || puts_waiting_ != 0 || (fetches && start(token, static_cast<std::byte*>(request.result), request.size,
                                    true, name) == nullptr)) {
         pipe_.note_refusal(Pipe::Short::neither);
         return pipe_.broken() != Errc::ok ? pipe_.broken() : Errc::again;
@@ -129,7 +124,7 @@ Errc OneSidedEngine::atomic(const AtomicRequest& request, std::uint64_t region,
         }
         return result;
     }
-    last_position_ = pipe_.tx().head();
+    direct_after_ = last_position_ = pipe_.tx().head();
     return fetches ? Errc::in_progress : Errc::ok;
 }
 
@@ -154,22 +149,22 @@ Errc OneSidedEngine::fence() {
         hold_ = true;
         pipe_.hold(Pipe::hold_fence);
     }
-    fence_position_ = last_position_;
+    direct_after_ = last_position_;
     return Errc::ok;
 }
 
-bool OneSidedEngine::fence_passed() {
-    if (hold_ || pipe_.tx().consumed() < fence_position_) {
+bool OneSidedEngine::caught_up() {
+    if (hold_ || puts_waiting_ != 0 || pipe_.tx().consumed() < direct_after_) {
         return false;
     }
-    fence_position_ = 0;
+    direct_after_ = 0;
     return true;
 }
 
 void OneSidedEngine::release_if_out() {
     if (hold_ && active_ == canceled_ && puts_waiting_ == 0) {
         hold_ = false;
-        fence_position_ = last_position_;
+        direct_after_ = last_position_;
         pipe_.release(Pipe::hold_fence);
         pipe_.encourage();
     }
@@ -226,7 +221,7 @@ bool OneSidedEngine::push_put_chunk(Job& job) {
     job.from += chunk;
     job.address += chunk;
     job.remaining -= chunk;
-    last_position_ = pipe_.tx().head();
+    direct_after_ = last_position_ = pipe_.tx().head();
     return true;
 }
 
@@ -452,7 +447,10 @@ OneSidedEngine::Operation* OneSidedEngine::start(void* token, std::byte* local,
                                                  std::uint64_t length, bool is_atomic,
                                                  std::uint64_t& name) {
     if (active_ == operations_.size()) {
-        return nullptr;
+        if (active_ == tuning::max_one_sided) {
+            return nullptr;
+        }
+        operations_.emplace_back();
     }
     for (std::size_t i = 0; i < operations_.size(); ++i) {
         const std::size_t index = (sequence_ + i) % operations_.size();

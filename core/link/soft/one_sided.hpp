@@ -22,7 +22,7 @@ namespace comch::link::soft {
 
 class OneSidedEngine {
 public:
-    explicit OneSidedEngine(Pipe& pipe) : pipe_(pipe), operations_(tuning::max_one_sided) {}
+    explicit OneSidedEngine(Pipe& pipe) : pipe_(pipe) {}
 
     // ---- requests of this end; `region` was checked to contain the range -----------------------
 
@@ -37,9 +37,7 @@ public:
 
     /// A later operation may go directly to mapped memory: nothing of ours that it must not overtake
     /// is still on its way.
-    [[nodiscard]] bool direct_allowed() noexcept {
-        return fence_position_ == 0 || fence_passed();
-    }
+    [[nodiscard]] bool direct_allowed() noexcept { return direct_after_ == 0 || caught_up(); }
 
     /// Something is done already, but its completion is reported by the next advance().
     void defer(void* token) { deferred_.push_back(token); }
@@ -224,11 +222,11 @@ private:
 
     [[nodiscard]] bool operations_before(std::uint64_t sequence) const;
     [[nodiscard]] bool flush_reached(Flush& flush);
-    [[nodiscard]] bool fence_passed();
+    [[nodiscard]] bool caught_up();
     void release_if_out();
 
     Pipe& pipe_;
-    std::vector<Operation> operations_;
+    std::vector<Operation> operations_; ///< as many as were ever in flight at once
     std::deque<Job> jobs_;
     std::vector<Flush> flushes_;
     std::vector<void*> deferred_;
@@ -238,7 +236,9 @@ private:
     std::uint32_t puts_waiting_ = 0;
     std::uint32_t replies_waiting_ = 0;
     std::uint64_t last_position_ = 0;  ///< behind our last one-sided record
-    std::uint64_t fence_position_ = 0; ///< direct access waits until the peer has passed it
+    /// Direct access waits until the peer has passed it: behind the last put or atomic that went as
+    /// a message (the memory may have been mapped here since), or what a fence covers.
+    std::uint64_t direct_after_ = 0;
     bool hold_ = false; ///< after a fence: nothing new until what was before it is out
 };
 

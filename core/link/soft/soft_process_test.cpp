@@ -202,6 +202,56 @@ TEST_P(OneSided, OperationsReachThePeersMemory) {
 INSTANTIATE_TEST_SUITE_P(Over, OneSided, ::testing::Bool(),
                          [](const auto& test) { return test.param ? "MappedMemory" : "TheRing"; });
 
+TEST_F(TwoProcesses, APutToNewlyMappedMemoryDoesNotOvertakeOneThatTravels) {
+    Process other([&] {
+        Client client(*this);
+        RemoteRegion region(to_child.get<RegionKey>());
+        std::uint64_t value = 0;
+        const auto put = [&] {
+            ++value;
+            return client.connection->put(&value, 8, region, region.key().base, nullptr);
+        };
+        // The server reads its ring and socket only while it is asked to, so the last put before
+        // the mapping is known here is still in the ring when it becomes known.
+        for (int round = 0; region.mapped() == nullptr; ++round) {
+            ASSERT_LT(round, 1000) << "the memory is never mapped";
+            ASSERT_EQ(put(), Errc::ok);
+            to_parent.put(true);
+            ASSERT_TRUE(to_child.get<bool>());
+            ASSERT_EQ(put(), Errc::ok);
+            client.end.progress();
+        }
+        ASSERT_EQ(put(), Errc::ok);
+        to_parent.put(false);
+        ASSERT_TRUE(until([&] { return client.connection->flush(nullptr) == Errc::ok; }, client.end));
+        std::uint64_t now = 0;
+        ASSERT_EQ(client.connection->get(&now, 8, region, region.key().base, nullptr), Errc::ok);
+        EXPECT_EQ(now, value);
+        // All has arrived, so the next one is direct.
+        ASSERT_EQ(put(), Errc::ok);
+        std::memcpy(&now, region.mapped(), sizeof(now));
+        EXPECT_EQ(now, value);
+        client.end.port->close(client.connection);
+        settle(std::chrono::milliseconds(1), client.end);
+    });
+    End server(lab, Side::dpu);
+    SharedMemory shared = create_shared_memory("comch-test", 4096).value();
+    const auto key = RegionTable::instance().add({.base = shared.mapping.data(),
+                                                  .length = 4096,
+                                                  .access = access_remote_all,
+                                                  .memfd = shared.fd.get()});
+    ASSERT_TRUE(key.has_value());
+    to_child.put(server.port->address());
+    to_child.put(*key);
+    while (to_parent.get<bool>()) {
+        settle(std::chrono::milliseconds(1), server);
+        to_child.put(true);
+    }
+    EXPECT_TRUE(until([&] { return !server.seen.ends.empty(); }, server));
+    EXPECT_EQ(other.wait(), 0);
+    RegionTable::instance().remove(key->region);
+}
+
 TEST_F(TwoProcesses, MayBothSleep) {
     constexpr unsigned rounds = 2000;
     const auto play = [](End& end, Connection* connection, bool serves) {
