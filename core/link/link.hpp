@@ -118,7 +118,7 @@ struct PortOptions {
     /// Messages sent by send_ordered() are handed out in order of arrival over all connections.
     bool arrival_order = false;
     /// Connections this port initiates carry messages one way only, away from it (as UCT's do);
-    /// replies to one-sided operations still come back.
+    /// replies to one-sided operations still come back, and gets are answered in order.
     bool one_way = false;
 };
 
@@ -210,7 +210,8 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //                                      once the peer's progress (a channel's poll) found no more
 //                                      that it could hand out
 //     -- one-sided: ok = done already; in_progress = on_complete(token) follows; again = no room.
-//        A put or atomic takes effect after the puts and atomics that were called before it.
+//        They take effect in the order of the calls, but for gets (and one-way connections answer
+//        those, too, before anything that came after them).
 //     Errc put(const void* local, std::size_t, RemoteRegion&, std::uint64_t remote, void* token);
 //     Errc get(void* local, std::size_t, RemoteRegion&, std::uint64_t remote, void* token);
 //     Errc atomic(const AtomicRequest&, RemoteRegion&, std::uint64_t remote, void* token);

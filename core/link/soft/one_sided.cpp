@@ -85,7 +85,7 @@ Errc OneSidedEngine::put(const std::byte* from, std::size_t length, std::uint64_
 Errc OneSidedEngine::get(std::byte* to, std::size_t length, std::uint64_t region,
                          std::uint64_t address, void* token) {
     std::uint64_t name = 0;
-    if (hold_ || start(token, to, length, false, name) == nullptr) {
+    if (hold_ || puts_waiting_ != 0 || start(token, to, length, false, name) == nullptr) {
         pipe_.note_refusal(Pipe::Short::neither);
         return pipe_.broken() != Errc::ok ? pipe_.broken() : Errc::again;
     }
@@ -97,7 +97,7 @@ Errc OneSidedEngine::get(std::byte* to, std::size_t length, std::uint64_t region
         forget(name);
         return result;
     }
-    last_position_ = pipe_.tx().head();
+    direct_after_ = last_position_ = pipe_.tx().head();
     return Errc::in_progress;
 }
 
@@ -154,7 +154,8 @@ Errc OneSidedEngine::fence() {
 }
 
 bool OneSidedEngine::caught_up() {
-    if (hold_ || puts_waiting_ != 0 || pipe_.tx().consumed() < direct_after_) {
+    // What the peer took out it has done, except for a get: that is done when it is answered.
+    if (hold_ || puts_waiting_ != 0 || active_ != 0 || pipe_.tx().consumed() < direct_after_) {
         return false;
     }
     direct_after_ = 0;

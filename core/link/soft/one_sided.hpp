@@ -236,8 +236,8 @@ private:
     std::uint32_t puts_waiting_ = 0;
     std::uint32_t replies_waiting_ = 0;
     std::uint64_t last_position_ = 0;  ///< behind our last one-sided record
-    /// Direct access waits until the peer has passed it: behind the last put or atomic that went as
-    /// a message (the memory may have been mapped here since), or what a fence covers.
+    /// Not 0: direct access waits for what travels, up to here in our ring. (The memory may have
+    /// been mapped here since, or an operation on other memory travels.)
     std::uint64_t direct_after_ = 0;
     bool hold_ = false; ///< after a fence: nothing new until what was before it is out
 };

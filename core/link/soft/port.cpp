@@ -623,6 +623,7 @@ bool Port::prepare(Connection& c, Stranger& stranger, Introduction& intro) {
     c.pipe_ = std::move(*pipe);
     c.state_ = Connection::State::waiting; // for the sink's answer
     c.peer_ = {static_cast<Side>(hello.side), hello.function, hello.process_id, intro.pid};
+    c.peer_one_way_ = hello.one_way != 0;
     counters::Slot* slot = counters_->take_slot();
     c.pipe_.attach(c.socket_.get(), slot, !(membarrier_ && hello.has_membarrier != 0));
     c.pipe_.set_socket_ready(true);

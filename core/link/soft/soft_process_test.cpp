@@ -19,8 +19,8 @@ protected:
     struct Client {
         End end;
         Connection* connection;
-        explicit Client(TwoProcesses& test)
-            : end(test.lab, Side::host),
+        explicit Client(TwoProcesses& test, bool one_way = false)
+            : end(test.lab, Side::host, 0, {.face = "test", .one_way = one_way}),
               connection(end.port->connect(test.to_child.get<PortAddress>(), {}, nullptr).value()) {
         }
     };
@@ -238,6 +238,60 @@ TEST_F(TwoProcesses, APutToNewlyMappedMemoryDoesNotOvertakeOneThatTravels) {
     SharedMemory shared = create_shared_memory("comch-test", 4096).value();
     const auto key = RegionTable::instance().add({.base = shared.mapping.data(),
                                                   .length = 4096,
+                                                  .access = access_remote_all,
+                                                  .memfd = shared.fd.get()});
+    ASSERT_TRUE(key.has_value());
+    to_child.put(server.port->address());
+    to_child.put(*key);
+    while (to_parent.get<bool>()) {
+        settle(std::chrono::milliseconds(1), server);
+        to_child.put(true);
+    }
+    EXPECT_TRUE(until([&] { return !server.seen.ends.empty(); }, server));
+    EXPECT_EQ(other.wait(), 0);
+    RegionTable::instance().remove(key->region);
+}
+
+TEST_F(TwoProcesses, APutToNewlyMappedMemoryDoesNotChangeWhatAnEarlierGetReads) {
+    constexpr std::size_t length = 4 << 20; // more than the rings hold: answered bit by bit
+    Process other([&] {
+        Client client(*this, true);
+        RemoteRegion region(to_child.get<RegionKey>());
+        const std::uint64_t last = region.key().base + length - 8;
+        const auto server_progresses = [&] {
+            to_parent.put(true);
+            return to_child.get<bool>();
+        };
+        while (!client.connection->established()) {
+            ASSERT_TRUE(server_progresses());
+            client.end.progress();
+        }
+        std::uint64_t value = 1;
+        ASSERT_EQ(client.connection->put(&value, 8, region, last, nullptr), Errc::ok);
+        ASSERT_TRUE(server_progresses()); // and answers the request for the mapping
+        std::vector<std::byte> copy(length);
+        ASSERT_EQ(client.connection->get(copy.data(), length, region, region.key().base, &value),
+                  Errc::in_progress);
+        ASSERT_TRUE(server_progresses());
+        ASSERT_TRUE(until([&] { return region.mapped() != nullptr; }, client.end));
+        const auto answered = [&] { return !client.end.seen.completions.empty(); };
+        ASSERT_FALSE(answered());
+        value = 2;
+        ASSERT_EQ(client.connection->put(&value, 8, region, last, nullptr), Errc::ok);
+        to_parent.put(false);
+        ASSERT_TRUE(until(answered, client.end));
+        std::memcpy(&value, copy.data() + length - 8, sizeof(value));
+        EXPECT_EQ(value, 1u);
+        ASSERT_TRUE(until([&] { return client.connection->flush(nullptr) == Errc::ok; }, client.end));
+        ASSERT_EQ(client.connection->get(&value, 8, region, last, nullptr), Errc::ok);
+        EXPECT_EQ(value, 2u);
+        client.end.port->close(client.connection);
+        settle(std::chrono::milliseconds(1), client.end);
+    });
+    End server(lab, Side::dpu);
+    SharedMemory shared = create_shared_memory("comch-test", length).value();
+    const auto key = RegionTable::instance().add({.base = shared.mapping.data(),
+                                                  .length = length,
                                                   .access = access_remote_all,
                                                   .memfd = shared.fd.get()});
     ASSERT_TRUE(key.has_value());

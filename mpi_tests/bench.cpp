@@ -1,0 +1,155 @@
+// A measurement between two ranks (or all, for alltoall), on memory from malloc() as applications
+// have it. Prints one number.
+//
+//     bench lat SIZE SECONDS       µs for one way, the median of many ping-pongs
+//     bench bw SIZE SECONDS        bytes per second one way, 64 messages in flight
+//     bench alltoall SIZE SECONDS  µs for one MPI_Alltoall of SIZE bytes for each pair, all ranks
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#define OMPI_SKIP_MPICXX 1
+#define MPICH_SKIP_MPICXX 1
+#include <mpi.h>
+
+namespace {
+
+constexpr int window = 64;
+
+struct Test {
+    int rank = 0;
+    int ranks = 0;
+    std::size_t size = 0;
+    double duration = 0;
+    std::vector<char> out;
+    std::vector<char> in;
+
+    [[nodiscard]] int count() const { return static_cast<int>(size); }
+};
+
+double median(std::vector<double>& values) {
+    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+    std::nth_element(values.begin(), middle, values.end());
+    return *middle;
+}
+
+/// How many rounds fill the duration, the same on all ranks; from a first few.
+template <class Round> long rounds_for(const Test& test, Round round) {
+    constexpr int first = 3;
+    for (int i = 0; i < first; ++i) {
+        round();
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    const double begin = MPI_Wtime();
+    for (int i = 0; i < first; ++i) {
+        round();
+    }
+    double each = (MPI_Wtime() - begin) / first;
+    MPI_Bcast(&each, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+    return std::max(4L, static_cast<long>(test.duration / std::max(each, 1e-8)));
+}
+
+double latency(Test& test) {
+    const auto round = [&] {
+        if (test.rank == 0) {
+            MPI_Send(test.out.data(), test.count(), MPI_CHAR, 1, 0, MPI_COMM_WORLD);
+            MPI_Recv(test.in.data(), test.count(), MPI_CHAR, 1, 0, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+        } else {
+            MPI_Recv(test.in.data(), test.count(), MPI_CHAR, 0, 0, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+            MPI_Send(test.out.data(), test.count(), MPI_CHAR, 0, 0, MPI_COMM_WORLD);
+        }
+    };
+    const long rounds = rounds_for(test, round);
+    // Small messages in batches: reading the clock would cost as much as they do.
+    const long batch = std::max(1L, std::min(100L, rounds / 20));
+    std::vector<double> times;
+    for (long done = 0; done < rounds; done += batch) {
+        const double begin = MPI_Wtime();
+        for (long i = 0; i < batch; ++i) {
+            round();
+        }
+        times.push_back((MPI_Wtime() - begin) / static_cast<double>(batch) / 2 * 1e6);
+    }
+    return median(times);
+}
+
+double bandwidth(Test& test) {
+    std::vector<MPI_Request> requests(window);
+    const auto round = [&] {
+        for (MPI_Request& request : requests) {
+            if (test.rank == 0) {
+                MPI_Isend(test.out.data(), test.count(), MPI_CHAR, 1, 0, MPI_COMM_WORLD, &request);
+            } else {
+                MPI_Irecv(test.in.data(), test.count(), MPI_CHAR, 0, 0, MPI_COMM_WORLD, &request);
+            }
+        }
+        MPI_Waitall(window, requests.data(), MPI_STATUSES_IGNORE);
+        char done = 0;
+        if (test.rank == 0) {
+            MPI_Recv(&done, 1, MPI_CHAR, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        } else {
+            MPI_Send(&done, 1, MPI_CHAR, 0, 1, MPI_COMM_WORLD);
+        }
+    };
+    const long rounds = rounds_for(test, round);
+    const double begin = MPI_Wtime();
+    for (long i = 0; i < rounds; ++i) {
+        round();
+    }
+    return static_cast<double>(rounds) * window * static_cast<double>(test.size) /
+           (MPI_Wtime() - begin);
+}
+
+double all_to_all(Test& test) {
+    const auto round = [&] {
+        MPI_Alltoall(test.out.data(), test.count(), MPI_CHAR, test.in.data(), test.count(),
+                     MPI_CHAR, MPI_COMM_WORLD);
+    };
+    const long rounds = rounds_for(test, round);
+    MPI_Barrier(MPI_COMM_WORLD);
+    const double begin = MPI_Wtime();
+    for (long i = 0; i < rounds; ++i) {
+        round();
+    }
+    return (MPI_Wtime() - begin) / static_cast<double>(rounds) * 1e6;
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+    MPI_Init(&argc, &argv);
+    Test test;
+    MPI_Comm_rank(MPI_COMM_WORLD, &test.rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &test.ranks);
+    const std::string what = argc == 4 ? argv[1] : "";
+    const bool pair = what == "lat" || what == "bw";
+    if (argc == 4) {
+        test.size = std::strtoull(argv[2], nullptr, 10);
+        test.duration = std::strtod(argv[3], nullptr);
+    }
+    if ((!pair && what != "alltoall") || (pair && test.ranks != 2) || test.size == 0 ||
+        test.size > (std::size_t{1} << 30) || test.duration <= 0) {
+        if (test.rank == 0) {
+            std::fprintf(stderr, "usage: bench lat|bw|alltoall SIZE SECONDS\n"
+                                 "SIZE: bytes, 1 to 2^30; lat and bw take two ranks\n");
+        }
+        MPI_Finalize();
+        return 2;
+    }
+    const std::size_t total = pair ? test.size : test.size * static_cast<std::size_t>(test.ranks);
+    test.out.assign(total, 1);
+    test.in.assign(total, 2);
+    const double value = what == "lat"  ? latency(test)
+                         : what == "bw" ? bandwidth(test)
+                                        : all_to_all(test);
+    if (test.rank == 0) {
+        std::printf("%.6g\n", value);
+    }
+    MPI_Finalize();
+    return 0;
+}

@@ -1,0 +1,58 @@
+"""comch and what MPI libraries use by themselves, through our own MPI program."""
+import os
+import pathlib
+import subprocess
+
+from .rows import KIB
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PEERS = ("OpenMPI", "OpenMPI, UCX posix+cma", "MPICH")
+SECONDS = "0.15"  # of measuring, in each job
+
+
+class MpiError(Exception):
+    """The job did not run to its end; the text holds its output."""
+
+
+def command_and_environment(name, row, build_dir):
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("UCX_", "OMPI_"))}
+    program = "openmpi/bench"
+    launcher = ["mpirun.openmpi", "--oversubscribe", "-np", str(row.ranks)]
+    crowded = row.ranks > len(os.sched_getaffinity(0))
+    launcher += ["--bind-to", "none"] if crowded else ["--bind-to", "core"]
+    if os.geteuid() == 0:
+        env["OMPI_ALLOW_RUN_AS_ROOT"] = env["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
+    if name == "comch":
+        env["UCX_TLS"] = "comch,self"
+        launcher += ["--tune", str(ROOT / "config/openmpi-comch.conf"), "-x",
+                     f"LD_PRELOAD={build_dir.resolve()}/lib/ucx/libuct_comch.so"]
+    elif name == "OpenMPI, UCX posix+cma":
+        env["UCX_TLS"] = "posix,cma,self"
+        launcher += ["--mca", "pml", "ucx", "--mca", "opal_common_ucx_tls", "any",
+                     "--mca", "opal_common_ucx_devices", "any"]
+    elif name == "MPICH":
+        launcher = ["mpiexec.mpich", "-np", str(row.ranks)]
+        if not crowded:
+            launcher += ["-bind-to", "core"]
+        program = "mpich/bench"
+    return [*launcher, str(ROOT / "mpi_tests/side_wrapper.sh"), "mixed",
+            str(build_dir.resolve() / "mpi_tests" / program), row.test.removeprefix("mpi_"),
+            str(row.size), SECONDS], env
+
+
+def run(name, row, build_dir):
+    """In the row's unit."""
+    command, env = command_and_environment(name, row, build_dir)
+    try:
+        result = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True,
+                                text=True, timeout=60, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise MpiError(f"{row.name} over {name}: not done after a minute: {error}") from error
+    lines = result.stdout.split()
+    if result.returncode != 0 or not lines:
+        raise MpiError(f"{row.name} over {name} ended with {result.returncode}:\n"
+                       f"{result.stdout}{result.stderr}")
+    value = float(lines[-1])
+    if row.is_latency:
+        return value
+    return value / row.size / 1e6 if row.size <= KIB else value / 1e9

@@ -1,0 +1,108 @@
+"""What is measured: one row for every figure, with the ratio that it should reach.
+
+A ratio is comch's figure by the peer's: below 1 is good for a latency, above 1 for a bandwidth or
+rate. Targets are (near, far); see placement.py.
+"""
+import dataclasses
+
+KIB = 1 << 10
+MIB = 1 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    level: str            # "uct", "ucp": ucx_perftest; "mpi": our own program
+    test: str             # ucx_perftest's name of it; of ours: mpi_lat, mpi_bw, mpi_alltoall
+    size: int             # bytes
+    layout: str = ""      # of UCT: short, bcopy, zcopy
+    memory: str = ""      # where buffers come from: "" as ucx_perftest chooses, "heap", or "own":
+                          # comch's from comch, the peers' from the heap, as a user has them
+    target: tuple = (None, None)
+    limit: str = ""       # what the machine can do at best: a measurement of comch_limits
+    limit_target: tuple = (None, None)
+
+    ranks: int = 2        # of an MPI job
+
+    @property
+    def is_latency(self):
+        return self.test.endswith(("_lat", "alltoall"))
+
+    @property
+    def unit(self):
+        return "µs" if self.is_latency else "M/s" if self.size <= KIB else "GB/s"
+
+    @property
+    def name(self):
+        return " ".join(part for part in (self.level.upper(), self.test, self.layout,
+                                          size_text(self.size), self.memory) if part)
+
+    def value(self, columns):
+        """The figure in `unit`, from ucx_perftest's CSV columns (its MB are 2**20 bytes). A
+        latency is the median one, which one interruption does not move."""
+        if self.is_latency:
+            return float(columns["50.0_percentile_lat"])
+        if self.unit == "M/s":
+            return float(columns["overall_mr"]) / 1e6
+        return float(columns["overall_bw"]) * MIB / 1e9
+
+    def target_against(self, peer, placement):
+        """None if there is no target."""
+        return (self.limit_target if peer == self.limit else self.target)[placement != "near"]
+
+    def reached(self, target, ratio):
+        return ratio <= target if self.is_latency else ratio >= target
+
+
+def size_text(size):
+    for unit, text in ((1 << 30, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
+        if size >= unit and size % unit == 0:
+            return f"{size // unit} {text}"
+    return f"{size} B"
+
+
+def iterations(row):
+    """For about a fifth of a second, from rough costs: 150 ns a message and 20 GB/s."""
+    nanoseconds = 150 + row.size / 20
+    return max(4, min(1_000_000, int(2e8 / nanoseconds)))
+
+
+TARGETS = [
+    Row("uct", "am_lat", 8, "short", target=(0.85, 0.75), limit="hand-over",
+        limit_target=(1.2, None)),
+    Row("uct", "am_bw", 8, "short", target=(3, 4.5), limit="line-rate"),
+    Row("uct", "am_bw", KIB, "bcopy", target=(1.8, 2)),
+    Row("uct", "am_bw", 8 * KIB, "bcopy", target=(1.1, 2)),
+    Row("ucp", "tag_lat", 8, target=(0.75, 0.75)),
+    Row("ucp", "tag_lat", 64, target=(0.95, 0.9)),
+    Row("ucp", "tag_lat", 128, target=(0.95, 0.9)),
+    Row("ucp", "tag_lat", 256, target=(0.95, 0.9)),
+    Row("ucp", "tag_lat", KIB, target=(0.85, 0.85)),
+    Row("ucp", "tag_lat", 4 * KIB, target=(0.95, 0.9)),
+    Row("ucp", "tag_lat", 16 * KIB, target=(0.95, 0.9)),
+    Row("ucp", "tag_lat", 32 * KIB, target=(0.95, 0.9)),
+    Row("ucp", "tag_bw", 8, target=(1.6, 3.2)),
+    Row("ucp", "tag_bw", 64 * KIB, memory="heap", target=(1.2, 2), limit="stream"),
+    Row("ucp", "tag_bw", 256 * KIB, memory="heap", target=(1.25, 2), limit="stream"),
+    Row("ucp", "tag_bw", MIB, memory="heap", target=(1.4, 1.6), limit="stream"),
+    Row("ucp", "tag_bw", 8 * MIB, memory="heap", target=(1.5, 1.5), limit="stream"),
+    Row("ucp", "tag_bw", 64 * MIB, memory="heap", target=(2, 1.5), limit="stream"),
+    *(Row("ucp", test, size, memory="own", target=(2, 2), limit="memcpy",
+          limit_target=(0.85, 0.85))
+      for test in ("tag_bw", "ucp_put_bw", "ucp_get")
+      for size in (64 * KIB, MIB, 8 * MIB)),
+]
+
+# comch is to be ahead at every size.
+MPI = [
+    *(Row("mpi", test, size, target=(1, 1))
+      for test in ("mpi_lat", "mpi_bw")
+      for size in (1, 8, 64, 256, KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB,
+                   64 * MIB)),
+    *(Row("mpi", "mpi_alltoall", size, target=(1, 1), ranks=8) for size in (KIB, 256 * KIB)),
+]
+
+# For the plots: latency and bandwidth over size.
+CURVES = [
+    *(Row("ucp", "tag_lat", 1 << power) for power in range(0, 23, 1)),
+    *(Row("ucp", "tag_bw", 1 << power, memory="heap") for power in range(3, 27, 1)),
+]

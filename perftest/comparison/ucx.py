@@ -1,0 +1,66 @@
+"""comch and UCX's own shared-memory transports, through ucx_perftest."""
+import dataclasses
+import os
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
+import perftest_pair  # noqa: E402
+from perftest_pair import PairError  # noqa: E402
+
+from .rows import iterations  # noqa: E402
+
+PEERS = {"posix": "posix,self", "sysv": "sysv,self", "posix+cma": "posix,cma,self"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Transport(perftest_pair.Transport):
+    allocation: str = ""
+
+    def environment(self, side):
+        env = super().environment(side)
+        if self.allocation:
+            env["UCX_ALLOC_PRIO"] = self.allocation
+        return env
+
+
+def transport_of(name, row, build_dir):
+    allocation = "md:comch" if row.memory == "own" and name == "comch" else (
+        "heap" if row.memory else "")
+    if name == "comch":
+        plain = perftest_pair.comch_transport(build_dir)
+        return Transport(plain.tls, plain.library, allocation)
+    return Transport(PEERS[name], None, allocation)
+
+
+def can(name, row):
+    """UCT tests are of one transport; cma has no messages of its own."""
+    return name in PEERS and (row.level != "uct" or name != "posix+cma")
+
+
+def run(name, row, build_dir):
+    """The row's figure for the transport `name`."""
+    count = iterations(row)
+    options = ["-t", row.test, "-s", str(row.size), "-n", str(count), "-w", str(max(2, count // 10))]
+    if row.level == "uct":
+        options += ["-x", name, "-d", "dpu0" if name == "comch" else "memory", "-D", row.layout]
+    output = perftest_pair.run_pair(transport_of(name, row, build_dir), [*options, "-v", "-f"])
+    lines = [line for line in output.splitlines() if line.count(",") >= 6]
+    for names, values in zip(lines, lines[1:]):
+        if names.startswith("iterations,"):
+            value = row.value(dict(zip(names.split(","), values.split(","))))
+            if value > 0:
+                return value
+    raise PairError(f"ucx_perftest printed no result for {row.name} over {name}:\n{output}")
+
+
+def cpus():
+    pair = perftest_pair.two_cpus()
+    if pair[0] is None:
+        sys.exit("error: there is one CPU only; a comparison takes two (see nproc, taskset)")
+    return pair
+
+
+def enter_private_network():
+    perftest_pair.enter_private_network()
+    os.environ.pop("UCX_TLS", None)

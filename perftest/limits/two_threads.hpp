@@ -1,0 +1,78 @@
+// Two threads on two CPUs, started together: what every measurement here is made of.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include <pthread.h>
+#include <sched.h>
+
+namespace comch::limits {
+
+struct Cpus {
+    int first = -1; ///< -1: wherever the system puts it
+    int second = -1;
+};
+
+inline void pin(int cpu) {
+    if (cpu < 0) {
+        return;
+    }
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(static_cast<unsigned>(cpu), &set);
+    if (::pthread_setaffinity_np(::pthread_self(), sizeof(set), &set) != 0) {
+        throw std::runtime_error("cannot run on CPU " + std::to_string(cpu) +
+                                 ": choose one of those that this process may use (see nproc, taskset)");
+    }
+}
+
+inline double seconds() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+}
+
+/// Spinning that leaves the other hyper-thread alone.
+inline void relax() noexcept {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("isb" ::: "memory");
+#endif
+}
+
+/// Runs `second` beside `first`, each on its CPU; an exception of either comes out here.
+template <class First, class Second> void run_two(const Cpus& cpus, First first, Second second) {
+    std::atomic<int> there{0};
+    std::exception_ptr failed;
+    std::thread other([&] {
+        try {
+            pin(cpus.second);
+            there.fetch_add(1);
+            second();
+        } catch (...) {
+            failed = std::current_exception();
+            there.fetch_add(2);
+        }
+    });
+    while (there.load() == 0) {
+        std::this_thread::yield();
+    }
+    if (there.load() == 1) {
+        pin(cpus.first);
+        first();
+    }
+    other.join();
+    if (failed) {
+        std::rethrow_exception(failed);
+    }
+}
+
+} // namespace comch::limits
