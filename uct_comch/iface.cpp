@@ -103,14 +103,16 @@ void Sink::on_disconnected(Connection& connection, Reason reason, std::span<cons
         ucs_log(level, "comch: %s ended: %.*s%s%s", who.c_str(), static_cast<int>(why.size()),
                 why.data(), detail.empty() ? "" : "; ", detail.c_str());
     };
+    // One error for a peer that died, however many connections there were with it.
+    const bool told = iface.has_told_of(peer.process_id);
     if (ep == nullptr) {
-        // A peer that only sends to us. If we send to it as well, that endpoint tells.
-        const bool told = std::any_of(iface.eps.begin(), iface.eps.end(), [&](const Ep* other) {
-            return other->connection == nullptr
-                       ? other->failure != UCS_ERR_NOT_CONNECTED
-                       : other->connection->peer().process_id == peer.process_id;
+        // If we send to that peer as well, that endpoint will tell.
+        const bool will_tell = std::any_of(iface.eps.begin(), iface.eps.end(), [&](const Ep* other) {
+            return other->connection != nullptr &&
+                   other->connection->peer().process_id == peer.process_id;
         });
-        if (reason != Reason::closed && !told) {
+        if (reason != Reason::closed && !told && !will_tell) {
+            iface.told_of.push_back(peer.process_id);
             say(iface.super.config.failure_level);
         }
         iface.port->close(&connection);
@@ -122,9 +124,13 @@ void Sink::on_disconnected(Connection& connection, Reason reason, std::span<cons
     if (reason == Reason::closed && !pending) {
         return; // an orderly end is no error as long as nobody wants anything
     }
+    if (peer.process_id != 0) {
+        iface.told_of.push_back(peer.process_id);
+    }
     const ucs_status_t handled =
         uct_iface_handle_ep_err(&iface.super.super, &ep->super.super, ep->failure);
-    say(uct_base_iface_failure_log_level(&iface.super, handled, status));
+    const ucs_log_level_t level = uct_base_iface_failure_log_level(&iface.super, handled, status);
+    say(told && level > UCS_LOG_LEVEL_FATAL ? UCS_LOG_LEVEL_DEBUG : level);
 }
 
 unsigned progress(uct_iface_h tl_iface) {

@@ -2,6 +2,7 @@
 // the endpoints that send from here.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -56,7 +57,11 @@ struct Iface {
     double bandwidth = 0;
     double latency = 0;
     bool host_dpu_only = false;
+    std::vector<std::uint64_t> told_of; ///< process ids of dead peers that were logged
 
+    [[nodiscard]] bool has_told_of(std::uint64_t process) const {
+        return std::find(told_of.begin(), told_of.end(), process) != told_of.end();
+    }
     [[nodiscard]] static Iface* of(uct_iface_h iface) { return reinterpret_cast<Iface*>(iface); }
     [[nodiscard]] Md* md() const { return reinterpret_cast<Md*>(super.md); }
     [[nodiscard]] std::unique_ptr<GetBcopy> take_get();

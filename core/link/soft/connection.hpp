@@ -145,6 +145,7 @@ private:
     Pipe pipe_;
     State state_ = State::connecting;
     bool hot_ = false;     ///< in the port's list of rings to poll at every call
+    bool resting_ = false; ///< quiet: its writer rings the bell when there is something
     bool working_ = false; ///< in the port's list of connections with something to advance
     bool one_way_ = false; ///< the peer sends only replies
     bool peer_one_way_ = false; ///< we send only replies
@@ -164,6 +165,11 @@ private:
     Watch socket_watch_{Watch::Kind::socket, this};
     Watch process_watch_{Watch::Kind::process, this};
     std::size_t index_ = 0; ///< in the port's list
+    // Of the port's decision to let the ring rest (Port::rest_quiet_rings).
+    std::uint64_t rest_position_ = 0; ///< where the ring was at the last look
+    std::uint64_t rest_since_ns_ = 0;
+    unsigned quiet_looks_ = 0;        ///< how often it was still there
+    unsigned rest_after_ = 1;         ///< so many such looks
     std::shared_ptr<ConnectionLife> life_ = std::make_shared<ConnectionLife>();
     struct Asked {
         std::uint64_t region;

@@ -257,7 +257,16 @@ public:
         }
     }
 
-    // ---- sleeping ------------------------------------------------------------------------------
+    // ---- resting and sleeping ------------------------------------------------------------------
+
+    /// Asks the peer for a doorbell when it publishes. Then comes membarrier_all(), then a look
+    /// whether something is there already.
+    void ask_for_doorbell() noexcept {
+        rx_.control()->doorbell.armed.store(1, std::memory_order_relaxed);
+    }
+    void take_back_doorbell() noexcept {
+        rx_.control()->doorbell.armed.store(0, std::memory_order_relaxed);
+    }
 
     /// Asks the peer for a doorbell when it publishes and, if something was refused for want of
     /// room or the owner waits for confirmations, when it returns credit. After this on all pipes

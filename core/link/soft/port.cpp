@@ -367,12 +367,80 @@ void Port::make_hot(Connection& c) {
         c.hot_ = true;
         hot_.push_back(&c);
     }
+    if (c.resting_) {
+        c.resting_ = false;
+        --resting_;
+    }
 }
 
 void Port::make_cold(Connection& c) {
     if (c.hot_) {
         c.hot_ = false;
         std::erase(hot_, &c);
+    }
+    if (c.resting_) {
+        c.resting_ = false;
+        --resting_;
+    }
+}
+
+void Port::rest_quiet_rings() {
+    if (last_slow_poll_ns_ - last_rest_ns_ < tuning::rest_check_ns) {
+        return;
+    }
+    last_rest_ns_ = last_slow_poll_ns_;
+    std::size_t asked = 0;
+    const std::size_t most = hot_.size() - tuning::always_hot;
+    for (Connection* const c : hot_) {
+        const std::uint64_t position = c->pipe_.rx().position();
+        if (position != c->rest_position_ || c->state_ != Connection::State::established ||
+            c->working_ || c->paused_ || c->peer_gone_) {
+            c->rest_position_ = position;
+            c->quiet_looks_ = 0;
+        } else if (++c->quiet_looks_ >= c->rest_after_ && asked < most) {
+            ++asked;
+            c->resting_ = true;
+            c->pipe_.ask_for_doorbell();
+        }
+    }
+    if (asked == 0) {
+        return;
+    }
+    // From here on every writer sees that it is asked; what was published before is there now.
+    membarrier_all();
+    std::erase_if(hot_, [&](Connection* const c) {
+        if (c->resting_ && c->pipe_.rx().ready()) {
+            c->pipe_.take_back_doorbell();
+            c->resting_ = false;
+            c->quiet_looks_ = 0;
+        }
+        if (c->resting_) {
+            c->hot_ = false;
+            c->rest_since_ns_ = last_slow_poll_ns_;
+            ++resting_;
+        }
+        return c->resting_;
+    });
+}
+
+void Port::wake_ring(Connection& c) {
+    if (!c.resting_) {
+        return;
+    }
+    // One that is always woken soon after costs its writer a system call each time: it is left
+    // alone for longer.
+    const std::uint64_t rested = last_slow_poll_ns_ - c.rest_since_ns_;
+    c.rest_after_ = rested < 16 * c.rest_after_ * tuning::rest_check_ns
+                        ? std::min(2 * c.rest_after_, tuning::max_rest_after)
+                        : 1;
+    c.quiet_looks_ = 0;
+    c.pipe_.take_back_doorbell();
+    make_hot(c);
+}
+
+void Port::wake_all_rings() {
+    for (const auto& c : connections_) {
+        wake_ring(*c);
     }
 }
 
@@ -401,13 +469,20 @@ bool Port::slow_poll_due() noexcept {
     const std::uint64_t now = monotonic_ns();
     const std::uint64_t elapsed = now - last_slow_poll_ns_;
     calls_to_clock_ = tuning::clock_check_calls;
-    if (slow_poll_wanted_ || elapsed >= tuning::slow_poll_interval_ns) {
+    // A ring at rest is heard through its socket.
+    const std::uint64_t interval = resting_ != 0 ? tuning::slow_poll_interval_resting_ns
+                                                 : tuning::slow_poll_interval_ns;
+    if (slow_poll_wanted_ || elapsed >= interval) {
         // A caller this slow gets a look at the sockets at every call.
         if (elapsed >= 20 * tuning::slow_poll_interval_ns) {
             calls_to_clock_ = 1;
         }
         last_slow_poll_ns_ = now;
-        slow_poll_wanted_ = false;
+        if (std::exchange(slow_poll_wanted_, false) ||
+            now - last_look_at_all_ns_ >= tuning::look_at_all_ns) {
+            last_look_at_all_ns_ = now;
+            look_at_all_ = true;
+        }
         return true;
     }
     return false;
@@ -441,6 +516,7 @@ void Port::look_for_dead_listeners() {
         if (c->unanswered_ && !owner_lives(*device_.domain(), c->entry_)) {
             c->error_text_ = fmt::format("the process that listened on '{}' is gone", c->entry_);
             c->peer_gone_ = true;
+            look_at_all_ = true;
         }
     }
 }
@@ -907,6 +983,7 @@ bool Port::take_packet(Connection& c, const wire::Packet& packet,
     switch (static_cast<wire::Type>(packet.type)) {
     case wire::Type::doorbell:
         c.pipe_.slot()->rx.wakeups.add(1);
+        wake_ring(c);
         return true;
     case wire::Type::bulk:
         return descriptors[0] && c.pipe_.accept_bulk(descriptors[0].get(), packet.value);

@@ -54,13 +54,16 @@ public:
             count += advance(sink);
         }
         if (--calls_to_clock_ == 0) [[unlikely]] {
-            count += slow_poll(sink, false);
+            count += slow_poll(sink);
         }
         return count;
     }
 
     [[nodiscard]] int event_fd() const noexcept { return epoll_.get(); }
     [[nodiscard]] Errc arm(bool for_credit = false);
+
+    /// Inbound rings that are not polled, because nothing came through them for a while.
+    [[nodiscard]] std::size_t resting() const noexcept { return resting_; }
 
 private:
     friend class Connection;
@@ -204,13 +207,20 @@ private:
             count += poll_to_stamp(*hot_[i], sink, now);
         }
         if (!arrivals_.empty()) {
-            // Who connected before `now` may have sent before it, too.
+            // Who connected before `now` may have sent before it, too; so may have those whose rings
+            // are at rest: then their doorbell is in the socket.
             const std::size_t known = hot_.size();
-            for (int events = wait_events(), i = 0; i < events; ++i) {
+            const int events = wait_events();
+            for (int i = 0; i < events; ++i) {
                 Watch& watch = *event(i);
                 if (watch.kind == Watch::Kind::listener || watch.kind == Watch::Kind::stranger) {
                     count += handle_event(watch, sink);
+                } else if (watch.kind == Watch::Kind::socket) {
+                    wake_ring(*static_cast<Connection*>(watch.object));
                 }
+            }
+            if (events == event_batch) {
+                wake_all_rings(); // there may be more doorbells than we have seen
             }
             for (std::size_t i = known; i < hot_.size(); ++i) {
                 count += poll_to_stamp(*hot_[i], sink, now);
@@ -313,10 +323,9 @@ private:
 
     // ---- slow ----------------------------------------------------------------------------------
 
-    /// Sockets and process descriptors, cold rings, connections to free. `always`: whatever the
-    /// clock says.
-    template <class S> unsigned slow_poll(S& sink, bool always) {
-        if (!always && !slow_poll_due()) {
+    /// Sockets and process descriptors, rings that are not hot, connections to free.
+    template <class S> unsigned slow_poll(S& sink) {
+        if (!slow_poll_due()) {
             return 0;
         }
         unsigned count = 0;
@@ -331,6 +340,20 @@ private:
         }
         drop_old_strangers();
         look_for_dead_listeners();
+        if (std::exchange(look_at_all_, false)) {
+            count += look_at_all(sink);
+        }
+        if (hot_.size() > tuning::always_hot) {
+            rest_quiet_rings();
+        }
+        free_closed();
+        return count;
+    }
+
+    /// Every connection: with a thousand of them this takes time, and what it finds is either
+    /// announced otherwise or in no hurry.
+    template <class S> unsigned look_at_all(S& sink) {
+        unsigned count = 0;
         for (std::size_t i = 0; i < connections_.size(); ++i) {
             Connection& c = *connections_[i];
             if (c.peer_gone_) [[unlikely]] {
@@ -342,7 +365,6 @@ private:
                 count += poll(c, sink);
             }
         }
-        free_closed();
         return count;
     }
 
@@ -468,6 +490,7 @@ private:
                 unwatch(c.process_.get());
             }
             c.peer_gone_ = true;
+            look_at_all_ = true;
             if (c.state_ == Connection::State::established) {
                 make_hot(c);
             }
@@ -594,6 +617,11 @@ private:
     void shut_down(Connection& c, Errc code, Reason reason);
     void make_hot(Connection& c);
     void make_cold(Connection& c);
+    /// Takes rings that have been quiet for a while off the list of those that every progress call
+    /// looks at; their writers are asked for a doorbell.
+    void rest_quiet_rings();
+    void wake_ring(Connection& c);
+    void wake_all_rings();
     [[nodiscard]] static bool has_work(const Connection& c) noexcept;
 
     // Touched by every progress call.
@@ -616,7 +644,11 @@ private:
     UniqueFd process_; ///< our own pidfd, for our peers
     bool membarrier_ = false;
     bool slow_poll_wanted_ = false; ///< whatever the clock says
+    bool look_at_all_ = false;      ///< the next slow poll looks at every connection
+    std::size_t resting_ = 0;       ///< rings at rest
     std::uint64_t last_slow_poll_ns_ = 0;
+    std::uint64_t last_look_at_all_ns_ = 0;
+    std::uint64_t last_rest_ns_ = 0;
     std::uint64_t last_owner_check_ns_ = 0;
     unsigned unanswered_ = 0; ///< connections that wait for their answer
     std::vector<std::unique_ptr<Connection>> connections_;

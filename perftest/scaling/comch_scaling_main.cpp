@@ -1,0 +1,347 @@
+// comch_scaling: what many connections cost. Two processes on the soft link, one connection or many.
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/link/soft/port.hpp"
+
+namespace {
+
+using namespace comch;
+using link::soft::Connection;
+using link::soft::monotonic_ns;
+using link::soft::Port;
+
+constexpr const char* description =
+    R"(Measure what many connections to one process cost, on the soft link below all APIs.)";
+
+constexpr const char* footer = R"(
+Measurements:
+  quiet    ns of one way of a ping-pong on one of --connections; the others were used and fell quiet
+  fan-in   million messages of 8 bytes per second through all of --connections in turn to one process
+  connect  connections made and closed per second
+  memory   bytes and descriptors that a connection costs a process that has --connections quiet ones
+
+Example:
+  comch_scaling quiet --connections 512 --cpus 0,1)";
+
+/// One end: counts, and echoes where it is told to.
+struct Sink {
+    std::vector<Connection*> accepted;
+    std::uint64_t established = 0;
+    std::uint64_t messages = 0;
+    std::uint64_t ended = 0;
+    bool echoes = false;
+
+    link::ConnectDecision on_connect_request(Connection& c, const link::ConnectRequest&) {
+        accepted.push_back(&c);
+        return {.code = Errc::ok, .user = nullptr, .reply = {}};
+    }
+    void on_connected(Connection&, std::span<const std::byte>) { ++established; }
+    void on_disconnected(Connection& c, link::Reason, std::span<const std::byte>) {
+        ++ended;
+        gone.push_back(&c);
+    }
+    void on_message(Connection& c, std::uint8_t, const std::byte* data, std::uint32_t length) {
+        ++messages;
+        if (echoes) {
+            (void)c.send(0, {data, length});
+        }
+    }
+    void on_complete(Connection&, void*, Errc) {}
+    void on_channel(Connection&, std::uint64_t, link::soft::Channel&&) {}
+
+    std::vector<Connection*> gone; ///< to be closed by the owner
+};
+
+struct End {
+    std::unique_ptr<Port> port;
+    Sink sink;
+
+    End(const std::shared_ptr<Domain>& domain, Side side) {
+        auto opened = Port::open(devices(domain, side).at(0), {.face = "perf"});
+        if (!opened) {
+            throw std::runtime_error(opened.error().message);
+        }
+        port = std::move(*opened);
+    }
+    unsigned progress() {
+        const unsigned events = port->progress(sink);
+        for (Connection* const c : sink.gone) {
+            port->close(c);
+        }
+        sink.gone.clear();
+        return events;
+    }
+    template <class Done> void until(Done done) {
+        while (!done()) {
+            (void)progress();
+        }
+    }
+};
+
+void pin(int cpu) {
+    if (cpu < 0) {
+        return;
+    }
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(static_cast<unsigned>(cpu), &set);
+    if (::sched_setaffinity(0, sizeof(set), &set) != 0) {
+        throw std::runtime_error(fmt::format("cannot run on CPU {}: choose another with --cpus", cpu));
+    }
+}
+
+/// The server: a process of its own, that ends with this one.
+class Server {
+public:
+    Server(const std::string& directory, int cpu, bool echoes) {
+        std::array<int, 2> ends{};
+        if (::pipe(ends.data()) != 0) {
+            throw std::runtime_error("cannot make a pipe");
+        }
+        pid_ = ::fork();
+        if (pid_ == 0) {
+            ::close(ends[0]);
+            ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+            try {
+                pin(cpu);
+                End end(Domain::open({.directory = directory, .description_file = {}}).value(),
+                        Side::dpu);
+                end.sink.echoes = echoes;
+                const auto address = end.port->address();
+                if (::write(ends[1], &address, sizeof(address)) != sizeof(address)) {
+                    ::_exit(1);
+                }
+                for (;;) {
+                    (void)end.progress();
+                }
+            } catch (const std::exception& error) {
+                fmt::print(stderr, "error: {}\n", error.what());
+            }
+            ::_exit(1);
+        }
+        ::close(ends[1]);
+        const bool told = ::read(ends[0], &address_, sizeof(address_)) == sizeof(address_);
+        ::close(ends[0]);
+        if (!told) {
+            throw std::runtime_error("the server did not start");
+        }
+    }
+    ~Server() {
+        ::kill(pid_, SIGKILL);
+        ::waitpid(pid_, nullptr, 0);
+    }
+    Server(const Server&) = delete;
+    Server& operator=(const Server&) = delete;
+    [[nodiscard]] const link::PortAddress& address() const { return address_; }
+
+private:
+    pid_t pid_ = -1;
+    link::PortAddress address_{};
+};
+
+struct Options {
+    std::string what;
+    unsigned connections = 1;
+    std::vector<int> cpus{-1, -1};
+    double seconds = 0.2;
+};
+
+std::vector<Connection*> connect_all(End& end, const Server& server, unsigned count) {
+    std::vector<Connection*> connections;
+    for (unsigned i = 0; i < count; ++i) {
+        auto made = end.port->connect(server.address(), {}, nullptr);
+        if (!made) {
+            throw std::runtime_error(made.error().message);
+        }
+        connections.push_back(*made);
+        end.until([&] { return end.sink.established == i + 1; });
+    }
+    return connections;
+}
+
+double quiet(End& end, const Server& server, const Options& options) {
+    const auto connections = connect_all(end, server, options.connections);
+    const std::array<std::byte, 8> message{};
+    const auto ping = [&](Connection& c) {
+        const std::uint64_t before = end.sink.messages;
+        (void)c.send(0, message);
+        end.until([&] { return end.sink.messages != before; });
+    };
+    for (Connection* const c : connections) {
+        ping(*c);
+    }
+    Connection& one = *connections[connections.size() / 2];
+    const auto play = [&](double seconds) {
+        std::vector<double> times;
+        const std::uint64_t end_ns = monotonic_ns() + static_cast<std::uint64_t>(seconds * 1e9);
+        for (std::uint64_t now = monotonic_ns(); now < end_ns;) {
+            constexpr unsigned batch = 200;
+            for (unsigned i = 0; i < batch; ++i) {
+                ping(one);
+            }
+            const std::uint64_t then = monotonic_ns();
+            times.push_back(static_cast<double>(then - now) / (2.0 * batch));
+            now = then;
+        }
+        std::sort(times.begin(), times.end());
+        return times[times.size() / 2];
+    };
+    (void)play(0.05); // the others fall quiet
+    return play(options.seconds);
+}
+
+double fan_in(End& end, const Server& server, const Options& options) {
+    const auto connections = connect_all(end, server, options.connections);
+    const std::array<std::byte, 8> message{};
+    const std::uint64_t begin = monotonic_ns();
+    const std::uint64_t end_ns = begin + static_cast<std::uint64_t>(options.seconds * 1e9);
+    std::uint64_t sent = 0;
+    std::uint64_t now = begin;
+    while (now < end_ns) {
+        for (unsigned i = 0; i < 4096;) {
+            for (Connection* const c : connections) {
+                while (c->send(0, message) != Errc::ok) {
+                    (void)end.progress();
+                }
+                ++i;
+                ++sent;
+            }
+        }
+        (void)end.progress();
+        now = monotonic_ns();
+    }
+    for (Connection* const c : connections) {
+        end.until([&] { return c->confirmed() == c->sent(); });
+    }
+    return static_cast<double>(sent) / (static_cast<double>(monotonic_ns() - begin) / 1e9);
+}
+
+double connect_rate(End& end, const Server& server, const Options& options) {
+    const std::uint64_t begin = monotonic_ns();
+    const std::uint64_t end_ns = begin + static_cast<std::uint64_t>(options.seconds * 1e9);
+    std::uint64_t made = 0;
+    while (monotonic_ns() < end_ns) {
+        Connection* const c = end.port->connect(server.address(), {}, nullptr).value();
+        ++made;
+        end.until([&] { return end.sink.established == made; });
+        end.port->close(c);
+        (void)end.progress();
+    }
+    return static_cast<double>(made) / (static_cast<double>(monotonic_ns() - begin) / 1e9);
+}
+
+std::size_t descriptors() {
+    return static_cast<std::size_t>(
+        std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
+}
+
+/// Private memory and what is mapped shared, of this process: all pages that are there, in bytes.
+std::size_t resident() {
+    std::ifstream file("/proc/self/smaps_rollup");
+    std::string line;
+    while (std::getline(file, line)) {
+        std::size_t kib = 0;
+        if (std::sscanf(line.c_str(), "Rss: %zu", &kib) == 1) {
+            return kib * 1024;
+        }
+    }
+    throw std::runtime_error("cannot read /proc/self/smaps_rollup");
+}
+
+nlohmann::ordered_json run(const Options& options, const std::string& directory) {
+    const Server server(directory, options.cpus[1], options.what == "quiet" || options.what == "memory");
+    pin(options.cpus[0]);
+    End end(Domain::open({.directory = directory, .description_file = {}}).value(), Side::host);
+    if (options.what == "quiet") {
+        return {{"value", quiet(end, server, options)}, {"unit", "ns"}};
+    }
+    if (options.what == "fan-in") {
+        return {{"value", fan_in(end, server, options) / 1e6}, {"unit", "M/s"}};
+    }
+    if (options.what == "connect") {
+        return {{"value", connect_rate(end, server, options)}, {"unit", "1/s"}};
+    }
+    // One connection first: what is needed once is not counted.
+    (void)connect_all(end, server, 1);
+    end.sink.established = 0;
+    const std::size_t bytes_before = resident();
+    const std::size_t descriptors_before = descriptors();
+    Options more = options;
+    more.seconds = 0.01;
+    (void)quiet(end, server, more);
+    const auto each = [&](std::size_t before, std::size_t now) {
+        return static_cast<double>(now - before) / options.connections;
+    };
+    return {{"value", each(bytes_before, resident())},
+            {"unit", "bytes"},
+            {"descriptors", each(descriptors_before, descriptors())}};
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+    CLI::App app{description, "comch_scaling"};
+    app.footer(footer);
+    Options options;
+    bool json = false;
+    app.add_option("what", options.what, "which measurement")
+        ->required()
+        ->check(CLI::IsMember({"quiet", "fan-in", "connect", "memory"}));
+    app.add_option("--connections", options.connections, "how many")
+        ->check(CLI::Range(1, 4000))
+        ->capture_default_str();
+    app.add_option("--cpus", options.cpus, "client's and server's CPU, as 0,1 (default: not pinned)")
+        ->delimiter(',')
+        ->expected(2);
+    app.add_option("--seconds", options.seconds, "how long")
+        ->check(CLI::Range(0.01, 60.0))
+        ->capture_default_str();
+    app.add_flag("--json", json, "as JSON");
+    CLI11_PARSE(app, argc, argv);
+    std::string directory = (std::filesystem::temp_directory_path() / "comch-scaling-XXXXXX").string();
+    if (::mkdtemp(directory.data()) == nullptr) {
+        fmt::print(stderr, "error: cannot make a directory like '{}'\n", directory);
+        return 1;
+    }
+    int code = 0;
+    try {
+        const auto result = run(options, directory);
+        if (json) {
+            fmt::print("{}\n", result.dump(2));
+        } else {
+            fmt::print("{} with {} connection{}: {:.1f} {}", options.what, options.connections,
+                       options.connections == 1 ? "" : "s", result["value"].get<double>(),
+                       result["unit"].get<std::string>());
+            if (result.contains("descriptors")) {
+                fmt::print(", {:.2f} descriptors", result["descriptors"].get<double>());
+            }
+            fmt::print("\n");
+        }
+    } catch (const std::exception& error) {
+        fmt::print(stderr, "error: {}\n", error.what());
+        code = 1;
+    }
+    std::error_code ignored;
+    std::filesystem::remove_all(directory, ignored);
+    return code;
+}
