@@ -9,8 +9,11 @@
 
 namespace comch::perftest {
 
-/// `count` pieces of memory of the same size; index i means piece i modulo count. Zero pages until
-/// they are first touched, which should be done by the thread that uses them.
+/// Whether so many buffers, of all threads of a process, are within what one should take.
+[[nodiscard]] Result<void> check_memory(std::uint64_t size, std::uint64_t count);
+
+/// `count` pieces of memory of the same size. Not there until they are first touched,
+/// which should be done by the thread that uses them.
 class Buffers {
 public:
     [[nodiscard]] static Result<std::unique_ptr<Buffers>> create(std::uint64_t size,
@@ -19,7 +22,7 @@ public:
     Buffers(const Buffers&) = delete;
     Buffers& operator=(const Buffers&) = delete;
 
-    void touch() noexcept;
+    void touch(std::uint32_t i) noexcept;
 
     [[nodiscard]] std::uint32_t count() const noexcept { return count_; }
     [[nodiscard]] std::byte* at(std::uint32_t i) const noexcept { return base_ + i * stride_; }

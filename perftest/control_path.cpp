@@ -27,6 +27,14 @@ public:
                    1),
           idle_(plan.sleep), watchdog_(session.timeout()) {
         bytes_[0] = protocol::data_mark;
+        // At once: the other end's first message may come right behind its Ready or Round.
+        if (plan.mode != Mode::ping_pong) {
+            handle<&ControlRound::on_data>();
+        } else if (client) {
+            handle<&ControlRound::on_pong>();
+        } else {
+            handle<&ControlRound::on_ping>();
+        }
     }
     ~ControlRound() { session_.set_data_handler(nullptr, nullptr); }
     ControlRound(const ControlRound&) = delete;
@@ -36,7 +44,6 @@ public:
 
     /// Round trips until there were so many, or so long.
     [[nodiscard]] Result<void> ping(const Amount& amount, ProgressLine& progress) {
-        handle<&ControlRound::on_pong>();
         set_goal(amount, received());
         if (goal_ == received()) {
             return {};
@@ -59,7 +66,6 @@ public:
 
     /// Sends until so many have arrived, or so long.
     [[nodiscard]] Result<void> stream(const Amount& amount, ProgressLine& progress) {
-        handle<&ControlRound::on_data>();
         set_goal(amount, confirmed_);
         while (confirmed_ < goal_) {
             send_burst();
@@ -101,13 +107,6 @@ public:
             }
         }
         return {};
-    }
-    void begin_serving() {
-        if (plan_.mode == Mode::ping_pong) {
-            handle<&ControlRound::on_ping>();
-        } else {
-            handle<&ControlRound::on_data>();
-        }
     }
     void goal_is_far() noexcept {
         goal_ = no_limit;
@@ -323,7 +322,6 @@ Result<std::uint64_t> run_control_server(Session& session, const Plan& plan, con
         return tl::unexpected(std::move(ok.error()));
     }
     ControlRound round(session, plan, load, false);
-    round.begin_serving();
     round.goal_is_far();
     if (auto ok = session.send(protocol::Ready{}); !ok) {
         return tl::unexpected(std::move(ok.error()));

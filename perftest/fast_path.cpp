@@ -4,6 +4,7 @@
 #include <limits>
 #include <memory>
 
+#include "perftest/buffers.hpp"
 #include "perftest/clock.hpp"
 #include "perftest/fast_worker.hpp"
 
@@ -19,6 +20,12 @@ public:
 
     [[nodiscard]] Result<void> start(FastWorker::Setup setup) {
         setup.main = &session_.engine();
+        const std::uint64_t buffers =
+            (receives(setup.plan, setup.client) ? setup.load.buffers : 0) +
+            (sends(setup.plan, setup.client) ? send_buffers(setup.plan, setup.load) : 0);
+        if (auto ok = check_memory(setup.load.size, buffers * setup.plan.threads); !ok) {
+            return ok;
+        }
         for (std::uint32_t i = 0; i < setup.plan.threads; ++i) {
             Connection* const connection = session_.connection();
             if (connection == nullptr) {

@@ -31,13 +31,10 @@ Result<std::unique_ptr<FastWorker>> FastWorker::start(Connection& connection, co
     }
     worker->engine_ = std::move(*engine);
     const Load& load = setup.load;
-    const bool receives = setup.client ? setup.plan.mode != Mode::one_way : true;
-    const bool sends = setup.client || setup.plan.mode != Mode::one_way;
     for (auto [wanted, buffers, count] :
-         {std::tuple{receives, &worker->receive_buffers_, load.buffers},
-          std::tuple{sends, &worker->send_buffers_,
-                     setup.plan.mode == Mode::ping_pong ? load.buffers
-                                                        : std::min(load.buffers, load.window)}}) {
+         {std::tuple{receives(setup.plan, setup.client), &worker->receive_buffers_, load.buffers},
+          std::tuple{sends(setup.plan, setup.client), &worker->send_buffers_,
+                     send_buffers(setup.plan, load)}}) {
         if (wanted) {
             auto made = Buffers::create(load.size, count);
             if (!made) {
@@ -137,7 +134,7 @@ void FastWorker::run() {
 
 bool FastWorker::open() {
     if (send_buffers_) {
-        send_buffers_->touch();
+        touch(*send_buffers_);
     }
     while (!given_up() && consumer_->state() == State::starting) {
         if (engine_->progress() == 0 && engine_->arm() == Errc::ok) {
@@ -152,12 +149,20 @@ bool FastWorker::open() {
         return false;
     }
     if (receive_buffers_) {
-        receive_buffers_->touch();
+        touch(*receive_buffers_);
         for (std::uint32_t i = 0; i < setup_.load.posted; ++i) {
             repost(receive_buffers_->at(i % receive_buffers_->count()));
         }
     }
     return !failed_;
+}
+
+/// Makes the memory present, on the thread that uses it. Gigabytes take a while.
+void FastWorker::touch(Buffers& buffers) {
+    for (std::uint32_t i = 0; i < buffers.count() && !given_up(); ++i) {
+        buffers.touch(i);
+        shown_.fetch_add(1, std::memory_order_relaxed);
+    }
 }
 
 bool FastWorker::wait_for_begin() {

@@ -96,6 +96,7 @@ private:
     // the thread's parts, in their order; false: over
     [[nodiscard]] bool open();
     [[nodiscard]] bool wait_for_begin();
+    void touch(Buffers& buffers);
     void run_client();
     void run_server();
     void drain();

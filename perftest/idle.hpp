@@ -45,7 +45,7 @@ public:
     }
 
 private:
-    static constexpr unsigned empty_before_yield = 2000; ///< some ten microseconds
+    static constexpr unsigned empty_before_yield = 300; ///< some microseconds
 
     bool sleep_;
     unsigned empty_ = 0;

@@ -47,6 +47,17 @@ struct Load {
     std::uint32_t buffers = 1; ///< fast path: that many of them are different memory
 };
 
+/// Different buffers that a thread sends from.
+[[nodiscard]] constexpr std::uint32_t send_buffers(const Plan& plan, const Load& load) noexcept {
+    return plan.mode == Mode::ping_pong ? load.buffers : std::min(load.buffers, load.window);
+}
+[[nodiscard]] constexpr bool sends(const Plan& plan, bool client) noexcept {
+    return client || plan.mode != Mode::one_way;
+}
+[[nodiscard]] constexpr bool receives(const Plan& plan, bool client) noexcept {
+    return !client || plan.mode != Mode::one_way;
+}
+
 /// `window` and `buffers` as the user gave them, 0 for neither.
 [[nodiscard]] constexpr Load make_load(const Plan& plan, std::uint64_t size, std::uint32_t window,
                                        std::uint32_t buffers) noexcept {

@@ -206,6 +206,9 @@ int run_server(const Options& options) {
             }
         }
         if (!program.session) {
+            if (!options.persistent && !quiet) {
+                status = complain({Errc::canceled, "interrupted before a client came"});
+            }
             break;
         }
         Session& session = *program.session;
