@@ -27,6 +27,8 @@ packages=(
     openmpi-bin libopenmpi-dev mpich libmpich-dev
     # scripts and multi-process tests: unshare, nsenter, taskset; ip; ps
     python3 util-linux iproute2 procps
+    # plots of perftest/compare
+    python3-matplotlib
 )
 
 case ${1:-} in
