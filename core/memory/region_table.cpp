@@ -1,7 +1,10 @@
 #include "core/memory/region_table.hpp"
 
-#include <random>
+#include <array>
+#include <cerrno>
 #include <thread>
+
+#include <sys/random.h>
 
 #include <fmt/format.h>
 
@@ -57,11 +60,21 @@ Result<RegionKey> RegionTable::add(const Region& region) {
         }
         index = used_++;
         if (index % chunk_slots == 0) {
-            owned_.push_back(std::make_unique<Slot[]>(chunk_slots));
             // Random first generations, so that a peer that was given one key cannot guess others.
-            std::random_device random;
+            // From the kernel, in pieces that no signal cuts: std::random_device asks the CPU for
+            // each, which in a virtual machine takes 40 ms for all, at the start of every program.
+            std::array<std::uint32_t, chunk_slots> random{};
+            constexpr std::size_t piece = 64;
+            for (std::size_t i = 0; i < random.size(); i += piece) {
+                const auto bytes = static_cast<ssize_t>(piece * sizeof(random[0]));
+                if (::getrandom(&random[i], static_cast<std::size_t>(bytes), 0) != bytes) {
+                    --used_;
+                    return fail_errno(Errc::io, "cannot get random numbers", errno);
+                }
+            }
+            owned_.push_back(std::make_unique<Slot[]>(chunk_slots));
             for (std::uint64_t i = 0; i < chunk_slots; ++i) {
-                owned_.back()[i].state.store(std::uint64_t{random() >> 1} << 32,
+                owned_.back()[i].state.store(std::uint64_t{random[i] >> 1} << 32,
                                              std::memory_order_relaxed);
             }
             // Release: pairs with slot().

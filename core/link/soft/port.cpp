@@ -13,6 +13,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "core/base/ticks.hpp"
 #include "core/link/soft/membarrier.hpp"
 #include "core/link/soft/names.hpp"
 #include "core/link/soft/socket.hpp"
@@ -466,26 +467,37 @@ void Port::unwatch(int fd) noexcept {
 }
 
 bool Port::slow_poll_due() noexcept {
+    calls_to_clock_ = tuning::clock_check_calls;
+    const std::uint64_t ticks_now = ticks();
+    // Unsigned: a counter that went back is a long time.
+    if (!slow_poll_wanted_ && ticks_now - last_slow_poll_ticks_ < slow_poll_ticks_) {
+        return false;
+    }
     const std::uint64_t now = monotonic_ns();
     const std::uint64_t elapsed = now - last_slow_poll_ns_;
-    calls_to_clock_ = tuning::clock_check_calls;
-    // A ring at rest is heard through its socket.
-    const std::uint64_t interval = resting_ != 0 ? tuning::slow_poll_interval_resting_ns
-                                                 : tuning::slow_poll_interval_ns;
-    if (slow_poll_wanted_ || elapsed >= interval) {
-        // A caller this slow gets a look at the sockets at every call.
-        if (elapsed >= 20 * tuning::slow_poll_interval_ns) {
-            calls_to_clock_ = 1;
-        }
-        last_slow_poll_ns_ = now;
-        if (std::exchange(slow_poll_wanted_, false) ||
-            now - last_look_at_all_ns_ >= tuning::look_at_all_ns) {
-            last_look_at_all_ns_ = now;
-            look_at_all_ = true;
-        }
-        return true;
+    // What has come through a ring at rest, and what a connection in the making waits for, is in a
+    // socket.
+    const std::uint64_t interval = resting_ != 0 || unanswered_ != 0 || !strangers_.empty()
+                                       ? tuning::slow_poll_interval_busy_ns
+                                       : tuning::slow_poll_interval_ns;
+    // How fast the counter counts, as seen since the last time; after a jump, no faster than any CPU.
+    const double rate = elapsed == 0 ? 0
+                                     : static_cast<double>(ticks_now - last_slow_poll_ticks_) /
+                                           static_cast<double>(elapsed);
+    slow_poll_ticks_ = static_cast<std::uint64_t>(std::min(rate, 8.0) * static_cast<double>(interval));
+    last_slow_poll_ticks_ = ticks_now;
+    // A caller this slow gets a look at the sockets at every call.
+    if (elapsed >= 20 * tuning::slow_poll_interval_ns) {
+        calls_to_clock_ = 1;
+        slow_poll_ticks_ = 0;
     }
-    return false;
+    last_slow_poll_ns_ = now;
+    if (std::exchange(slow_poll_wanted_, false) ||
+        now - last_look_at_all_ns_ >= tuning::look_at_all_ns) {
+        last_look_at_all_ns_ = now;
+        look_at_all_ = true;
+    }
+    return true;
 }
 
 int Port::wait_events() noexcept {

@@ -124,6 +124,9 @@ private:
             }
             rx.pop(record);
             c.pipe_.credit_returned();
+            if (count > 2) {
+                rx.prefetch(8);
+            }
         }
         if (c.state_ >= Connection::State::ended) {
             return count;
@@ -334,7 +337,8 @@ private:
             for (int i = 0; i < events; ++i) {
                 count += handle_event(*event(i), sink);
             }
-            if (events < event_batch) {
+            // Who has just been accepted has mostly said hello already.
+            if (events < event_batch && (events == 0 || strangers_waiting_ == 0)) {
                 break;
             }
         }
@@ -647,6 +651,8 @@ private:
     bool look_at_all_ = false;      ///< the next slow poll looks at every connection
     std::size_t resting_ = 0;       ///< rings at rest
     std::uint64_t last_slow_poll_ns_ = 0;
+    std::uint64_t last_slow_poll_ticks_ = 0;
+    std::uint64_t slow_poll_ticks_ = 0; ///< until the next
     std::uint64_t last_look_at_all_ns_ = 0;
     std::uint64_t last_rest_ns_ = 0;
     std::uint64_t last_owner_check_ns_ = 0;

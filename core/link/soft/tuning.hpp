@@ -40,7 +40,7 @@ inline constexpr std::uint32_t max_one_sided = 128;
 /// Fetching atomics on mapped memory that are answered at once without a progress call in between.
 inline constexpr unsigned fetches_without_progress = 64;
 
-/// A spinning caller looks at the clock every so many calls, and at sockets and process descriptors
+/// A spinning caller looks at the CPU's counter every so many calls, and at sockets and process descriptors
 /// (a system call, about 130 ns) when the interval is over: 0.3 % of its time. A caller that turns
 /// out to be slow is given the look at every call.
 inline constexpr unsigned clock_check_calls = 16;
@@ -54,9 +54,9 @@ inline constexpr std::size_t always_hot = 8;
 inline constexpr std::uint64_t rest_check_ns = 1'000'000;
 /// A ring that is woken soon after each rest must be quiet for up to so many looks.
 inline constexpr unsigned max_rest_after = 256;
-/// With rings at rest, sockets are looked at more often: 1 % of the time, and a message through such
-/// a ring waits for that long at most.
-inline constexpr std::uint64_t slow_poll_interval_resting_ns = 10'000;
+/// With rings at rest or connections in the making, sockets are looked at more often: 1 % of the
+/// time, and what comes through them waits for that long at most.
+inline constexpr std::uint64_t slow_poll_interval_busy_ns = 10'000;
 
 /// How often every connection is looked at, for what nobody announces: records on rings that should
 /// carry none, credits that no correct peer returns. Below the 100 ms in which a death is told.
