@@ -129,17 +129,23 @@ Result<Served> serve_client(Server& server, Session& session) {
 
 /// Tells the client why, and waits until it is gone.
 void give_up(Server& server, Session& session, const Error& error) {
-    if (session.connection() == nullptr) {
-        return;
-    }
-    (void)session.connection()->send(protocol::encode(protocol::Failure{.text = error.message}));
-    (void)server.disconnect(*session.connection());
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
-    while (session.connection() != nullptr && std::chrono::steady_clock::now() < deadline) {
-        if (session.engine().progress() == 0 && session.engine().arm() == Errc::ok) {
-            sleep_on(session.engine());
+    // Session::wait() would give up too, when this process is interrupted.
+    const auto until = [&](auto done) {
+        while (session.connection() != nullptr && !done() &&
+               std::chrono::steady_clock::now() < deadline) {
+            if (session.engine().progress() == 0 && session.engine().arm() == Errc::ok) {
+                sleep_on(session.engine());
+            }
         }
+    };
+    const auto words = protocol::encode(protocol::Failure{.text = error.message});
+    // There may be no room: measured messages are under way.
+    until([&] { return session.connection()->send(words) != Errc::again; });
+    if (session.connection() != nullptr) {
+        (void)server.disconnect(*session.connection());
     }
+    until([] { return false; });
 }
 
 Result<std::unique_ptr<Server>> open_server(const Options& options, ProgressEngine& engine,
