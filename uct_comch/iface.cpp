@@ -23,7 +23,7 @@ ucs_config_field_t iface_config_table[] = {
      "through their device as well, so that a job of any shape runs.",
      ucs_offsetof(IfaceConfig, host_dpu_only), UCS_CONFIG_TYPE_BOOL},
 
-    {"MAX_SHORT", "1024",
+    {"MAX_SHORT", "2048",
      "Longest active message, header included, that is sent as a short one (copied straight into "
      "the ring).",
      ucs_offsetof(IfaceConfig, max_short), UCS_CONFIG_TYPE_UINT},

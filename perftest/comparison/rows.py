@@ -37,10 +37,10 @@ class Row:
                                           size_text(self.size), self.memory) if part)
 
     def value(self, columns):
-        """The figure in `unit`, from ucx_perftest's CSV columns (its MB are 2**20 bytes). A
-        latency is the median one, which one interruption does not move."""
+        """The figure in `unit`, from ucx_perftest's CSV columns (its MB are 2**20 bytes; its median
+        latency comes in steps of 5 ns)."""
         if self.is_latency:
-            return float(columns["50.0_percentile_lat"])
+            return float(columns["overall_lat"])
         if self.unit == "M/s":
             return float(columns["overall_mr"]) / 1e6
         return float(columns["overall_bw"]) * MIB / 1e9

@@ -124,9 +124,6 @@ private:
             }
             rx.pop(record);
             c.pipe_.credit_returned();
-            if (count > 2) {
-                rx.prefetch(8);
-            }
         }
         if (c.state_ >= Connection::State::ended) {
             return count;

@@ -65,13 +65,6 @@ public:
         }
     }
 
-    /// Fetches a line some records ahead. Only worth while when the reader is behind: fetching a line
-    /// that the writer has yet to write takes it away from him.
-    void prefetch(std::uint32_t lines_ahead) const noexcept {
-        const std::size_t index = static_cast<std::uint32_t>(position_ + lines_ahead) & mask_;
-        __builtin_prefetch(lines_ + index * line_size);
-    }
-
     /// Called when the ring was found empty: nothing stays unreturned while both ends are idle.
     /// True if credit was returned.
     bool return_rest() noexcept {

@@ -49,14 +49,14 @@ inline constexpr std::uint64_t slow_poll_interval_ns = 50'000;
 /// Rings that are polled at every call even when nothing comes: looking at one costs a nanosecond.
 /// With more of them, those that nothing comes through are taken off the list, and their writers
 /// ring a doorbell (a system call) with the next message.
-inline constexpr std::size_t always_hot = 8;
+inline constexpr std::size_t always_hot = 4;
 /// Who is quiet is looked at this often: many times what a doorbell costs both sides.
 inline constexpr std::uint64_t rest_check_ns = 1'000'000;
 /// A ring that is woken soon after each rest must be quiet for up to so many looks.
 inline constexpr unsigned max_rest_after = 256;
 /// With rings at rest or connections in the making, sockets are looked at more often: 1 % of the
 /// time, and what comes through them waits for that long at most.
-inline constexpr std::uint64_t slow_poll_interval_busy_ns = 10'000;
+inline constexpr std::uint64_t slow_poll_interval_busy_ns = 20'000;
 
 /// How often every connection is looked at, for what nobody announces: records on rings that should
 /// carry none, credits that no correct peer returns. Below the 100 ms in which a death is told.
