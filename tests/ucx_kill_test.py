@@ -72,7 +72,7 @@ def traffic_runs(domain):
     stat = pathlib.Path(os.environ["COMCH_BUILD_DIR"]) / "bin/comch_stat"
     result = subprocess.run([stat, "--json", "--domain", domain], capture_output=True, text=True,
                             check=True)
-    busy = [process for process in json.loads(result.stdout)
+    busy = [process for process in json.loads(result.stdout)["processes"]
             if any(c["state"] == "connected" and c["rx_messages"] for c in process["connections"])]
     return len(busy) == 2
 

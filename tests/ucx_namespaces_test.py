@@ -45,7 +45,7 @@ def moved(domain):
     result = subprocess.run([f"{BUILD}/bin/comch_stat", "--json", "--domain", domain],
                             capture_output=True, text=True, check=True)
     total = 0
-    for process in json.loads(result.stdout):
+    for process in json.loads(result.stdout)["processes"]:
         for connection in process["connections"]:
             if connection["face"] == "uct" and connection["side"] != connection["peer_side"]:
                 total += connection["tx_bytes"] + connection["tx_mapped_bytes"]

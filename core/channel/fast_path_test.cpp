@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "core/channel/test_support.hpp"
+#include "core/counters/counter_files.hpp"
 
 namespace comch::channel::test {
 namespace {
@@ -293,6 +294,50 @@ TEST_P(FastPath, NoBufferMeansAgain) {
     ASSERT_EQ(consumer.post(buffers[2]), Errc::ok);
     EXPECT_EQ(send(producer, id, {.data = data}), Errc::ok);
     ASSERT_TRUE(until([&] { return consumer.landed.size() == 3; }, server, client));
+}
+
+TEST_P(FastPath, SendsWithoutABufferAreCounted) {
+    // As comch_stat sees it, and on the fake link as that counts.
+    const auto stalls = [&]() -> std::uint64_t {
+        if (lab.network) {
+            return lab.network->buffer_stalls();
+        }
+        std::uint64_t sum = 0;
+        const auto processes = counters::read_counter_files(*lab.domain);
+        for (const auto& process : processes.value()) {
+            for (const auto& connection : process.connections) {
+                sum += connection.figures.buffer_stalls;
+                EXPECT_TRUE(connection.figures.buffer_stalls == 0 ||
+                            connection.kind == counters::SlotKind::channel);
+            }
+        }
+        return sum;
+    };
+    ConsumerProgram consumer;
+    ProducerProgram producer;
+    ASSERT_TRUE(start(consumer));
+    ASSERT_EQ(producer.open(*server.engine, dpu(), {.max_in_flight = 2}), Errc::ok);
+    const std::uint32_t id = consumer.consumer->id();
+    const auto data = pattern(100, 1);
+    EXPECT_EQ(producer.send(id, data), Errc::again);
+    EXPECT_EQ(producer.send(id, data), Errc::again);
+    EXPECT_EQ(stalls(), 0u) << "there is no channel to count them on yet";
+    std::vector<std::vector<std::byte>> buffers(4, std::vector<std::byte>(100));
+    ASSERT_EQ(consumer.post(buffers[0]), Errc::ok);
+    settle(server, client);
+    ASSERT_EQ(producer.send(id, data), Errc::ok);
+    EXPECT_EQ(stalls(), 2u);
+    EXPECT_EQ(producer.send(id, data), Errc::again);
+    EXPECT_EQ(stalls(), 3u);
+    ASSERT_TRUE(until([&] { return producer.sent.size() == 1; }, server, client));
+    for (auto& buffer : {&buffers[1], &buffers[2], &buffers[3]}) {
+        ASSERT_EQ(consumer.post(*buffer), Errc::ok);
+    }
+    settle(server, client);
+    ASSERT_EQ(producer.send(id, data), Errc::ok);
+    ASSERT_EQ(producer.send(id, data), Errc::ok);
+    EXPECT_EQ(producer.send(id, data), Errc::again) << "as many as it may have in flight";
+    EXPECT_EQ(stalls(), 3u) << "that is no matter of buffers";
 }
 
 TEST_P(FastPath, AnUnknownConsumerIsNotFound) {

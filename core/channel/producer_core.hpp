@@ -95,6 +95,9 @@ public:
             (void)read_feedback(*route);
             if (route->available() <= 0 || route->end != Errc::ok) {
                 route->starved = true;
+                if (route->end == Errc::ok) {
+                    route->channel.buffer_stalls().add(1);
+                }
                 return Errc::again;
             }
         }
@@ -451,6 +454,7 @@ private:
             return Errc::not_found;
         }
         if (remote->posted == 0) {
+            ++stalls_without_route_[consumer];
             return Errc::again;
         }
         auto channel = connection_->open_channel(id_, consumer);
@@ -466,6 +470,9 @@ private:
         // Until the consumer itself says more.
         made->credit.free = remote->posted;
         made->credit.room = remote->room;
+        if (const auto stalls = stalls_without_route_.extract(consumer)) {
+            made->channel.buffer_stalls().add(stalls.mapped());
+        }
         route = made.get();
         routes_.push_back(std::move(made));
         by_consumer_.emplace(consumer, route);
@@ -603,6 +610,8 @@ private:
     std::uint32_t in_flight_ = 0;
     std::vector<std::unique_ptr<Route>> routes_;
     std::unordered_map<std::uint32_t, Route*> by_consumer_;
+    /// To consumers that had posted nothing at all: counted when there is a route to count on.
+    std::unordered_map<std::uint32_t, std::uint64_t> stalls_without_route_;
     Route* last_route_ = nullptr; ///< where the last send went: usually where the next goes
     IdleCheck idle_check_;
     State state_ = State::idle;

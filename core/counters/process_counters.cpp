@@ -47,6 +47,22 @@ Registry& registry() {
     return *instance;
 }
 
+template <std::size_t N> void set_text(char (&field)[N], std::string_view text) noexcept {
+    std::memset(field, 0, N);
+    text.copy(field, N - 1);
+}
+
+void describe(counters::Slot& slot, const SlotInfo& info) noexcept {
+    slot.local_side = static_cast<std::uint32_t>(info.local_side);
+    slot.peer_side = static_cast<std::uint32_t>(info.peer_side);
+    slot.kind = static_cast<std::uint32_t>(info.kind);
+    slot.peer_pid = info.peer_pid;
+    slot.connection = info.connection;
+    set_text(slot.face, info.face);
+    set_text(slot.peer, info.peer);
+    slot.state.store(static_cast<std::uint32_t>(info.state), std::memory_order_release);
+}
+
 } // namespace
 
 std::string process_suffix(ProcessId id) { return fmt::format("{:016x}", id); }
@@ -197,13 +213,17 @@ ProcessCounters::~ProcessCounters() {
     (void)domain_->remove_entry(std::string(alive_prefix) + suffix);
 }
 
-counters::Slot* ProcessCounters::take_slot() {
+counters::Slot* ProcessCounters::take_slot(const SlotInfo& info) {
     auto* file = reinterpret_cast<counters::File*>(mapping_.data());
     const std::lock_guard guard(mutex_);
     if (used_ < counters::max_slots) {
-        return &file->slots[used_++];
+        counters::Slot* slot = &file->slots[used_++];
+        describe(*slot, info);
+        return slot;
     }
     if (released_.empty()) {
+        file->header.overflow.state.store(
+            static_cast<std::uint32_t>(counters::SlotState::connected), std::memory_order_release);
         return &file->header.overflow;
     }
     counters::Slot* slot = &file->slots[released_.back()];
@@ -228,9 +248,15 @@ counters::Slot* ProcessCounters::take_slot() {
     move(slot->rx.bulk_ring_bytes, rx.bulk_ring_bytes);
     move(slot->rx.one_sided_served, rx.one_sided_served);
     move(slot->rx.wakeups, rx.wakeups);
-    std::memset(slot->face, 0, sizeof(slot->face));
-    std::memset(slot->peer, 0, sizeof(slot->peer));
+    describe(*slot, info);
     return slot;
+}
+
+void ProcessCounters::describe_slot(counters::Slot* slot, const SlotInfo& info) {
+    auto* file = reinterpret_cast<counters::File*>(mapping_.data());
+    if (slot != &file->header.overflow) {
+        describe(*slot, info);
+    }
 }
 
 void ProcessCounters::release_slot(counters::Slot* slot, counters::SlotState state) {

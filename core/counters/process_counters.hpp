@@ -10,16 +10,30 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <comch/counters_layout.hpp>
 #include <comch/device.hpp>
+#include <comch/side.hpp>
 
 #include "core/base/unique_fd.hpp"
 #include "core/device/process_id.hpp"
 #include "core/memory/shared_memory.hpp"
 
 namespace comch {
+
+/// What a slot says besides the counters.
+struct SlotInfo {
+    counters::SlotKind kind = counters::SlotKind::connection;
+    counters::SlotState state = counters::SlotState::connecting;
+    std::string_view face{};
+    std::string_view peer{}; ///< cut to what a slot holds
+    Side local_side{};
+    Side peer_side{};
+    std::uint64_t peer_pid = 0;
+    std::uint64_t connection = 0;
+};
 
 class ProcessCounters {
 public:
@@ -32,7 +46,10 @@ public:
     ProcessCounters& operator=(const ProcessCounters&) = delete;
 
     /// A slot for a new connection; any thread. Never fails: beyond the last it is the shared one.
-    [[nodiscard]] counters::Slot* take_slot();
+    [[nodiscard]] counters::Slot* take_slot(const SlotInfo& info = {});
+    /// Says more of the connection that a slot was taken for; the counters stay. (The shared one
+    /// tells nothing of any connection.)
+    void describe_slot(counters::Slot* slot, const SlotInfo& info);
     /// The connection is over; its numbers stay to be read until the slot is taken again.
     void release_slot(counters::Slot* slot, counters::SlotState state);
 

@@ -265,6 +265,7 @@ TEST_F(ProcessCountersTest, SlotsAreGivenBackAndTheirSumsStay) {
     EXPECT_EQ(again->tx.messages.get(), 0u);
     EXPECT_EQ(again->rx.wakeups.get(), 0u);
     EXPECT_STREQ(again->face, "");
+    EXPECT_EQ(again->connection, 0u);
     EXPECT_EQ(file.header.closed_tx.messages.get(), 2u);
     EXPECT_EQ(file.header.closed_tx.buffer_stalls.get(), 1u);
     EXPECT_EQ(file.header.closed_rx.bytes.get(), 3u);
@@ -274,6 +275,33 @@ TEST_F(ProcessCountersTest, SlotsAreGivenBackAndTheirSumsStay) {
         total += slot.tx.messages.get();
     }
     EXPECT_EQ(total, 2u * counters::max_slots);
+}
+
+TEST_F(ProcessCountersTest, ASlotSaysWhoseItIs) {
+    const auto counters = ProcessCounters::open(domain).value();
+    const std::string name = "a name that is longer than a slot";
+    counters::Slot* const slot = counters->take_slot({.kind = counters::SlotKind::channel,
+                                                      .face = "a long face",
+                                                      .peer = name,
+                                                      .local_side = Side::dpu,
+                                                      .connection = 17});
+    EXPECT_EQ(slot->state.load(), static_cast<std::uint32_t>(SlotState::connecting));
+    EXPECT_EQ(slot->kind, static_cast<std::uint32_t>(counters::SlotKind::channel));
+    EXPECT_EQ(slot->local_side, 1u);
+    EXPECT_EQ(slot->connection, 17u);
+    EXPECT_STREQ(slot->face, "a long ") << "cut, and with its end";
+    EXPECT_EQ(slot->peer, name.substr(0, 23));
+    slot->tx.messages.add(4);
+    counters->describe_slot(slot, {.state = SlotState::connected,
+                                   .peer = "b",
+                                   .peer_side = Side::dpu,
+                                   .peer_pid = 99,
+                                   .connection = 17});
+    EXPECT_EQ(slot->state.load(), static_cast<std::uint32_t>(SlotState::connected));
+    EXPECT_STREQ(slot->peer, "b");
+    EXPECT_EQ(slot->peer_side, 1u);
+    EXPECT_EQ(slot->peer_pid, 99u);
+    EXPECT_EQ(slot->tx.messages.get(), 4u);
 }
 
 TEST_F(ProcessCountersTest, ThreadsTakeSlotsOfTheirOwn) {

@@ -841,6 +841,25 @@ TYPED_TEST_P(LinkContract, AChannelKeepsAMessageThatIsNotWantedYet) {
     EXPECT_EQ(ids, (std::vector<std::uint8_t>{0, 1, 2}));
 }
 
+TYPED_TEST_P(LinkContract, AChannelHasACounterForBufferStalls) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    const auto pair = this->connect(host, dpu);
+    auto opened = pair.initiator->open_channel(1);
+    ASSERT_TRUE(opened.has_value());
+    ASSERT_TRUE(this->until([&] { return dpu.seen.channels.size() == 1; }, host, dpu));
+    EXPECT_EQ(opened->buffer_stalls().get(), 0u);
+    opened->buffer_stalls().add(2);
+    auto moved = std::move(*opened);
+    moved.buffer_stalls().add(1);
+    EXPECT_EQ(moved.buffer_stalls().get(), 3u);
+    EXPECT_EQ(dpu.seen.channels[0].second.buffer_stalls().get(), 0u) << "each end has its own";
+    dpu.port.reset();
+    ASSERT_TRUE(this->until([&] { return moved.check() != Errc::ok; }, host));
+    moved.buffer_stalls().add(1); // nobody asks first
+    EXPECT_EQ(moved.buffer_stalls().get(), 4u);
+}
+
 TYPED_TEST_P(LinkContract, AChannelsEndIsSeenAfterItsMessages) {
     auto dpu = this->open(Side::dpu);
     auto host = this->open(Side::host);
@@ -1161,8 +1180,8 @@ REGISTER_TYPED_TEST_SUITE_P(
     ADeathIsReportedOnceAndAfterWhatCameBefore, ASleeperHearsOfADeathInTime,
     PutGetAndAtomicsReachThePeersMemory, OneSidedOperationsCannotLeaveTheRegion,
     AFlushComesAfterTheMessagesBefore, ChannelsCarryMessagesBothWays,
-    AChannelKeepsAMessageThatIsNotWantedYet, AChannelsEndIsSeenAfterItsMessages,
-    AChannelOutlivesItsConnectionAsAnObject, AChannelThatNobodyTookEndsInAnOrderlyWayToo,
+    AChannelKeepsAMessageThatIsNotWantedYet, AChannelHasACounterForBufferStalls,
+    AChannelsEndIsSeenAfterItsMessages, AChannelOutlivesItsConnectionAsAnObject, AChannelThatNobodyTookEndsInAnOrderlyWayToo,
     AChannelsDeadPeerIsSeen, ChannelsRunOnThreadsOfTheirOwn, SleepersLoseNoEvent,
     SleepersOnChannelsLoseNoEvent, AConnectRequestEndsASleep, RoomEndsTheSleepOfWhoWasToldAgain,
     ConfirmationEndsASleepIfAskedFor, RoomOnAChannelEndsASleep,

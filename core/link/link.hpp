@@ -232,6 +232,9 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //                                       object: then check() says so and nothing is sent any more
 //     Errc send(...), send_inline(...), send_packed(...)   as above, to the other end
 //     std::uint64_t sent(), confirmed()
+//     counters::Counter& buffer_stalls();   for the layer above to count what it could not send here
+//                                           because the other end had posted no buffer (shown in
+//                                           counters; written by this end's thread)
 //     template <class F> unsigned poll(F on_message, unsigned budget);
 //           F: bool(std::uint8_t id, const std::byte*, std::uint32_t length); false: leave this
 //           message where it is and stop (it is handed out again by the next poll)

@@ -1,139 +1,172 @@
 // comch_stat: the live connections of a domain, from the counter files of its processes.
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
-#include <map>
+#include <ctime>
+#include <optional>
 #include <string>
-#include <thread>
 #include <utility>
+#include <vector>
 
 #include <CLI/CLI.hpp>
+#include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <comch/device.hpp>
 
 #include "core/counters/counter_files.hpp"
+#include "core/tools/stat/json.hpp"
+#include "core/tools/stat/screen.hpp"
+#include "core/tools/stat/table.hpp"
 
 namespace {
 
-using comch::counters::ConnectionSample;
-using comch::counters::Figures;
+using comch::Domain;
 using comch::counters::ProcessSample;
-using comch::counters::SlotState;
-using Json = nlohmann::ordered_json;
+using comch::stat::Gains;
+using comch::stat::Screen;
+using Clock = std::chrono::steady_clock;
 
 constexpr const char* description =
     R"(Show the connections of a domain's processes: messages, bytes, and which way they went.
 
-Reads the counter files of the running processes; the processes do not notice. Figures are
-totals since a connection began; with --interval also rates, refreshed like top.)";
+Reads the counter files of the running processes, which do not notice. Figures are totals since a
+connection began; with --interval they are rates, refreshed as top does it, the busiest first.)";
 
 constexpr const char* footer = R"(
 Columns:
-  sent, received   messages, and their bytes (for one-sided operations: what left by ring)
-  bulk             bytes sent through the bulk ring (two copies)
-  mapped           bytes of one-sided operations on memory mapped from the peer (one copy)
-  stalls           sends refused for want of room, to be tried again
+  face           who opened it: uct, ofi, channel; ch/pair is one producer-consumer pair
+  peer           the other end: function or server, and process (as far as it can be seen)
+  st             wait (connecting), open, end (orderly), fail
+  out, B         messages sent and one-sided operations started, and their bytes
+  in, B          messages received and operations executed for the peer, and bytes that came
+                 (what the peer reads or writes in mapped memory is counted there, not here)
+  flight         messages sent that the other end has not taken out yet; -: it cannot be seen
+  credit         attempts to send that found a ring full
+  buffer         sends refused because the consumer had posted no buffer
+  path           how most bytes went: inline (in the ring, with the message), bulk (through the
+                 bulk ring, two copies), mapped (memory of the peer, one copy), vm (by the kernel)
+
+JSON has all counters of every connection, under the names of comch/counters_layout.hpp. With
+--interval there is one document on each line, with rates per second.
 
 Examples:
-  comch_stat                  once, as a table
-  comch_stat --interval 1     every second, until interrupted
-  comch_stat --json | jq .    once, for scripts)";
+  comch_stat                                   once, as a table
+  comch_stat --interval 1                      every second, until Ctrl-C
+  comch_stat --interval 5 --count 3 --face uct
+  comch_stat --json | jq .totals               once, for scripts
+  comch_stat --json --interval 1 >> log
 
-const char* state_text(SlotState state) {
-    switch (state) {
-    case SlotState::connecting:
-        return "connecting";
-    case SlotState::connected:
-        return "connected";
-    case SlotState::closed:
-        return "closed";
-    case SlotState::failed:
-        return "failed";
-    case SlotState::free:
-        break;
+Exit status: 0; 1 when the domain cannot be read, with the reason on standard error; above 100
+when the command line is wrong.)";
+
+struct Options {
+    comch::DomainOptions domain;
+    comch::stat::Filter filter;
+    bool json = false;
+    double interval = 0; ///< 0: once
+    std::uint64_t count = 0;
+};
+
+/// What was read, and when.
+struct Reading {
+    std::vector<ProcessSample> processes;
+    Clock::time_point time;
+};
+
+std::optional<Reading> read(const Domain& domain, const Options& options) {
+    auto processes = comch::counters::read_counter_files(domain);
+    if (!processes) {
+        fmt::print(stderr, "comch_stat: {}\n", processes.error().message);
+        return std::nullopt;
     }
-    return "unknown";
+    comch::stat::apply(options.filter, *processes); // after the ends were paired
+    return Reading{std::move(*processes), Clock::now()};
 }
 
-const char* side_text(std::uint32_t side) { return side == 1 ? "dpu" : "host"; }
-
-std::string bytes_text(double bytes) {
-    const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-    std::size_t unit = 0;
-    while (bytes >= 1024 && unit + 1 < std::size(units)) {
-        bytes /= 1024;
-        ++unit;
+std::vector<std::string> table_of(const Domain& domain, const Reading& reading, const Gains* gains,
+                                  comch::stat::Room room, double interval) {
+    std::vector<std::string> lines;
+    if (interval > 0) {
+        lines.push_back(fmt::format("{:%H:%M:%S}, every {} s, domain {}",
+                                    fmt::localtime(std::time(nullptr)), interval, domain.path()));
+        lines.back().resize(std::min(lines.back().size(), room.columns));
     }
-    return unit == 0 ? fmt::format("{:.0f} B", bytes) : fmt::format("{:.1f} {}", bytes, units[unit]);
+    if (reading.processes.empty()) {
+        lines.push_back(fmt::format("no process is in domain {}", domain.path()));
+        return lines;
+    }
+    // The line below the last one is the cursor's.
+    room.rows -= std::min(room.rows, lines.size() + 1);
+    const auto more = comch::stat::table(reading.processes, gains, room);
+    lines.insert(lines.end(), more.begin(), more.end());
+    return lines;
 }
 
-Json to_json(const std::vector<ProcessSample>& processes) {
-    Json list = Json::array();
-    for (const ProcessSample& process : processes) {
-        Json connections = Json::array();
-        for (const ConnectionSample& c : process.connections) {
-            const Figures& f = c.figures;
-            connections.push_back({{"slot", c.slot},
-                                   {"state", state_text(c.state)},
-                                   {"face", c.face},
-                                   {"peer", c.peer},
-                                   {"side", side_text(c.local_side)},
-                                   {"peer_side", side_text(c.peer_side)},
-                                   {"peer_pid", c.peer_pid},
-                                   {"tx_messages", f.tx_messages},
-                                   {"tx_bytes", f.tx_bytes},
-                                   {"tx_bulk_ring_bytes", f.tx_bulk_ring_bytes},
-                                   {"tx_mapped_bytes", f.tx_mapped_bytes},
-                                   {"tx_process_vm_bytes", f.tx_process_vm_bytes},
-                                   {"tx_one_sided", f.tx_one_sided},
-                                   {"credit_stalls", f.credit_stalls},
-                                   {"buffer_stalls", f.buffer_stalls},
-                                   {"rx_messages", f.rx_messages},
-                                   {"rx_bytes", f.rx_bytes},
-                                   {"rx_bulk_ring_bytes", f.rx_bulk_ring_bytes},
-                                   {"one_sided_served", f.one_sided_served},
-                                   {"wakeups", f.wakeups}});
+int show_once(const Domain& domain, const Options& options) {
+    const auto reading = read(domain, options);
+    if (!reading) {
+        return 1;
+    }
+    if (options.json) {
+        fmt::print("{}\n", comch::stat::to_json(domain, reading->processes, nullptr, 2));
+    } else {
+        for (const std::string& line : table_of(domain, *reading, nullptr, {}, 0)) {
+            fmt::print("{}\n", line);
         }
-        list.push_back({{"pid", process.pid},
-                        {"process_id", fmt::format("{:016x}", process.process_id)},
-                        {"program", process.program},
-                        {"connections", std::move(connections)}});
     }
-    return list;
+    return 0;
 }
 
-using Key = std::pair<std::uint64_t, std::uint32_t>; // process id, slot
-using Totals = std::map<Key, std::uint64_t>;         // bytes both ways
-
-std::uint64_t moved(const Figures& f) {
-    return f.tx_bytes + f.tx_mapped_bytes + f.tx_process_vm_bytes + f.rx_bytes;
-}
-
-void print_table(const std::vector<ProcessSample>& processes, const Totals& before,
-                 double seconds) {
-    fmt::print("{:>8} {:<16} {:<8} {:<5}{:<12}{:<11}{:>12} {:>11} {:>12} {:>11} {:>10} {:>10} {:>9}",
-               "pid", "program", "face", "side", "peer", "state", "sent", "", "received", "", "bulk",
-               "mapped", "stalls");
-    fmt::print("{}\n", before.empty() ? "" : "      rate");
-    for (const ProcessSample& process : processes) {
-        for (const ConnectionSample& c : process.connections) {
-            const Figures& f = c.figures;
-            fmt::print("{:>8} {:<16} {:<8} {:<5}{:<12}{:<11}{:>12} {:>11} {:>12} {:>11} {:>10} "
-                       "{:>10} {:>9}",
-                       process.pid, process.program, c.face, side_text(c.local_side),
-                       c.peer.empty() ? "-" : c.peer, state_text(c.state), f.tx_messages,
-                       bytes_text(static_cast<double>(f.tx_bytes)), f.rx_messages,
-                       bytes_text(static_cast<double>(f.rx_bytes)),
-                       bytes_text(static_cast<double>(f.tx_bulk_ring_bytes)),
-                       bytes_text(static_cast<double>(f.tx_mapped_bytes)), f.credit_stalls);
-            if (const auto it = before.find({process.process_id, c.slot}); it != before.end()) {
-                fmt::print("  {}/s",
-                           bytes_text(static_cast<double>(moved(f) - it->second) / seconds));
+int watch(const Domain& domain, const Options& options) {
+    Screen screen;
+    auto before = read(domain, options);
+    if (!before) {
+        return 1;
+    }
+    const auto interval = std::chrono::duration_cast<Clock::duration>(
+        std::chrono::duration<double>(options.interval));
+    // A person should not wait long for something to look at.
+    auto due = before->time +
+               (options.json ? interval
+                             : std::min<Clock::duration>(interval, std::chrono::milliseconds(500)));
+    std::optional<Reading> now;
+    std::optional<Gains> gains;
+    const auto draw = [&] {
+        if (options.json) {
+            const std::string document = comch::stat::to_json(domain, now->processes, &*gains, -1);
+            return std::puts(document.c_str()) >= 0 && std::fflush(stdout) == 0;
+        }
+        return screen.show(table_of(domain, *now, &*gains, screen.room(), options.interval));
+    };
+    for (std::uint64_t shown = 0; options.count == 0 || shown < options.count;) {
+        const Screen::Event event = screen.wait_until(due);
+        if (event == Screen::Event::quit) {
+            break;
+        }
+        if (event == Screen::Event::resized) {
+            if (now && !options.json && !draw()) {
+                return 1;
             }
-            fmt::print("\n");
+            continue;
         }
+        if (now) {
+            before = std::move(now);
+        }
+        now = read(domain, options);
+        if (!now) {
+            return 1;
+        }
+        gains.emplace(before->processes,
+                      std::chrono::duration<double>(now->time - before->time).count());
+        if (!draw()) {
+            return 1;
+        }
+        ++shown;
+        due = std::max(due + interval, now->time); // the times that were missed are gone
     }
+    return 0;
 }
 
 } // namespace
@@ -141,50 +174,24 @@ void print_table(const std::vector<ProcessSample>& processes, const Totals& befo
 int main(int argc, char** argv) {
     CLI::App app{description, "comch_stat"};
     app.footer(footer);
-    comch::DomainOptions options;
-    bool json = false;
-    double interval = 0;
-    app.add_option("--domain", options.directory, "the domain, as COMCH_DOMAIN");
-    auto* json_flag = app.add_flag("--json", json, "print once, as JSON");
-    app.add_option("--interval", interval, "refresh every so many seconds")
-        ->check(CLI::Range(0.1, 3600.0))
-        ->excludes(json_flag);
+    Options options;
+    app.add_option("--domain", options.domain.directory, "the domain, as COMCH_DOMAIN");
+    app.add_flag("--json", options.json, "print JSON");
+    auto* const interval =
+        app.add_option("--interval", options.interval, "refresh every so many seconds")
+            ->check(CLI::Range(0.1, 3600.0));
+    app.add_option("--count", options.count, "stop after so many refreshes")
+        ->check(CLI::PositiveNumber)
+        ->needs(interval);
+    app.add_option("--pid", options.filter.pids, "only this process; may be given several times");
+    app.add_option("--face", options.filter.faces, "only connections of this face; may be repeated")
+        ->check(CLI::IsMember({"uct", "ofi", "channel"}));
     CLI11_PARSE(app, argc, argv);
 
-    const auto domain = comch::Domain::open(options);
+    const auto domain = Domain::open(options.domain);
     if (!domain) {
         fmt::print(stderr, "comch_stat: {}\n", domain.error().message);
         return 1;
     }
-    Totals before;
-    for (;;) {
-        const auto processes = comch::counters::read_counter_files(**domain);
-        if (!processes) {
-            fmt::print(stderr, "comch_stat: {}\n", processes.error().message);
-            return 1;
-        }
-        if (json) {
-            fmt::print("{}\n", to_json(*processes).dump(2));
-            return 0;
-        }
-        if (interval > 0) {
-            fmt::print("\033[H\033[2J");
-        }
-        if (processes->empty()) {
-            fmt::print("no process is in domain {}\n", (*domain)->path());
-        } else {
-            print_table(*processes, before, interval);
-        }
-        if (interval <= 0) {
-            return 0;
-        }
-        std::fflush(stdout);
-        before.clear();
-        for (const ProcessSample& process : *processes) {
-            for (const ConnectionSample& c : process.connections) {
-                before[{process.process_id, c.slot}] = moved(c.figures);
-            }
-        }
-        std::this_thread::sleep_for(std::chrono::duration<double>(interval));
-    }
+    return options.interval > 0 ? watch(**domain, options) : show_once(**domain, options);
 }

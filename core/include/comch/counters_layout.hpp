@@ -4,7 +4,7 @@
 // exit (and by the next opener if the process was killed). Plain structs, fixed-width
 // little-endian integers, no pointers: a reader of another build or CPU checks `magic` and
 // `version` and can then read everything. Every counter has exactly one writer, which updates it
-// with a plain (relaxed atomic) add; readers map the file read-only and may look at any time.
+// with a plain (relaxed atomic) add; readers may read() the file, or map it, at any time.
 //
 // Transmit and receive counters of a connection live on lines of their own because two threads
 // may own the two directions.
@@ -18,7 +18,7 @@
 namespace comch::counters {
 
 inline constexpr std::uint64_t magic   = 0x31544e43484d4f43; // "COMHCNT1" as a little-endian word
-inline constexpr std::uint32_t version = 1;
+inline constexpr std::uint32_t version = 2;
 
 /// Relaxed single-writer counter: an add is a load, an add and a store, no locked instruction.
 struct Counter {
@@ -40,17 +40,17 @@ struct alignas(64) TxCounters {
     Counter mapped_bytes;    ///< bytes of one-sided operations done by one copy on mapped memory
     Counter process_vm_bytes;///< bytes moved by process_vm_readv/writev
     Counter one_sided;       ///< put, get and atomic operations started
-    Counter credit_stalls;   ///< sends refused because the ring was full
+    Counter credit_stalls;   ///< attempts refused because a ring was full
     Counter buffer_stalls;   ///< sends refused because the receiver had posted no buffer
 };
 
 /// Written by the thread that polls the connection.
 struct alignas(64) RxCounters {
-    Counter messages;
-    Counter bytes;
-    Counter bulk_ring_bytes;
+    Counter messages;         ///< two-sided messages taken out of the link
+    Counter bytes;            ///< payload that came by ring: messages, puts, answers to gets
+    Counter bulk_ring_bytes;  ///< of these, what came through the bulk ring
     Counter one_sided_served; ///< the peer's one-sided operations executed by this CPU
-    Counter wakeups;          ///< times the peer's doorbell ended a sleep
+    Counter wakeups;          ///< doorbells of the peer, each of which ended a sleep
     Counter reserved[3];
 };
 
@@ -62,15 +62,21 @@ enum class SlotState : std::uint32_t {
     failed     = 4, ///< the peer died or broke the protocol
 };
 
-/// One connection.
+enum class SlotKind : std::uint32_t {
+    connection = 0,
+    channel    = 1, ///< of one producer-consumer pair, under a connection
+};
+
+/// One connection, or one channel under a connection.
 struct alignas(64) Slot {
     std::atomic<std::uint32_t> state; ///< SlotState; written last when a slot is taken
     std::uint32_t local_side;         ///< comch::Side
     std::uint32_t peer_side;
-    std::uint32_t reserved;
+    std::uint32_t kind;               ///< SlotKind
     std::uint64_t peer_pid;           ///< as the kernel reported it; 0 across PID namespaces
+    std::uint64_t connection;         ///< the same at both ends and nowhere else; 0: unknown
     char face[8];                     ///< "uct", "ofi", "channel"; NUL-padded
-    char peer[32];                    ///< peer's function or server name; NUL-padded, cut
+    char peer[24];                    ///< peer's function or server name; NUL-padded, cut
     TxCounters tx;
     RxCounters rx;
 };
@@ -100,6 +106,7 @@ struct File {
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 static_assert(sizeof(TxCounters) == 64 && sizeof(RxCounters) == 64);
 static_assert(sizeof(Slot) == 192 && offsetof(Slot, tx) == 64 && offsetof(Slot, rx) == 128);
+static_assert(offsetof(Slot, connection) == 24 && offsetof(Slot, peer) == 40);
 static_assert(sizeof(FileHeader) == 128 + 128 + 192);
 static_assert(std::is_standard_layout_v<File>);
 

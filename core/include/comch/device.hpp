@@ -40,7 +40,7 @@ enum class FunctionKind : std::uint8_t { pf = 0, vf = 1, sf = 2 };
 using FunctionId = std::uint32_t;
 inline constexpr FunctionId dpu_function_id = 0;
 
-/// UCX cuts a device's name at 32 bytes and the counter file keeps as many, NUL included.
+/// UCX cuts a device's name at 32 bytes, NUL included. (The counter file keeps 24 of them.)
 inline constexpr std::size_t max_device_name_size = 32;
 
 using MacAddress = std::array<std::uint8_t, 6>;

@@ -23,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include <comch/counters_layout.hpp>
 #include <comch/device.hpp>
 #include <comch/error.hpp>
 
@@ -124,6 +125,7 @@ struct Wire {
     std::weak_ptr<Wire> parent;                     ///< of a channel: its connection
     unsigned parent_end = 0; ///< which end of `parent` the channel's end 0 belongs to
     std::vector<std::weak_ptr<Wire>> children;
+    counters::Counter buffer_stalls[2]{}; ///< counted at each end
     std::deque<PendingChannel> early_channels; ///< opened before the peer has seen the request
 };
 
@@ -174,6 +176,12 @@ public:
     void on_transit(std::function<void(Transit&)> hook);
     /// Inverts the bits of `mask` in byte `offset` of the n-th message from now on.
     void corrupt_send(unsigned n, std::size_t offset, std::byte mask);
+
+    // ---- counters
+    // --------------------------------------------------------------------------------
+
+    /// The buffer stalls counted on all channels that are there.
+    [[nodiscard]] std::uint64_t buffer_stalls() const;
 
     /// Whether a network is bound to the domain.
     [[nodiscard]] static bool bound_to(const Domain& domain) noexcept;
@@ -255,6 +263,9 @@ public:
         return handled;
     }
     [[nodiscard]] int event_fd() const noexcept;
+    [[nodiscard]] counters::Counter& buffer_stalls() noexcept {
+        return wire_->buffer_stalls[end_];
+    }
     [[nodiscard]] Errc arm();
     [[nodiscard]] Errc check();
 

@@ -138,6 +138,17 @@ Network::~Network() {
     }
 }
 
+std::uint64_t Network::buffer_stalls() const {
+    const std::lock_guard lock(state_->mutex);
+    std::uint64_t sum = 0;
+    for (const std::weak_ptr<detail::Wire>& weak : state_->wires) {
+        if (const std::shared_ptr<detail::Wire> wire = weak.lock()) {
+            sum += wire->buffer_stalls[0].get() + wire->buffer_stalls[1].get();
+        }
+    }
+    return sum;
+}
+
 bool Network::bound_to(const Domain& domain) noexcept {
     if (bound_count.load(std::memory_order_relaxed) == 0) [[likely]] {
         return false;

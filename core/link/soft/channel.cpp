@@ -10,14 +10,14 @@
 namespace comch::link::soft {
 
 Channel::Channel(Pipe pipe, UniqueFd socket, std::shared_ptr<ConnectionLife> life,
-                 std::shared_ptr<ProcessCounters> counters, bool fenced)
+                 std::shared_ptr<ProcessCounters> counters, const SlotInfo& parent, bool fenced)
     : pipe_(std::make_unique<Pipe>(std::move(pipe))), socket_(std::move(socket)),
       life_(std::move(life)), counters_(std::move(counters)) {
-    counters::Slot* slot = counters_->take_slot();
-    std::memcpy(slot->face, "channel", 8);
-    slot->state.store(static_cast<std::uint32_t>(counters::SlotState::connected),
-                      std::memory_order_release);
-    pipe_->attach(socket_.get(), slot, fenced);
+    SlotInfo info = parent;
+    info.kind = counters::SlotKind::channel;
+    info.state = counters::SlotState::connected;
+    info.connection = pipe_->number();
+    pipe_->attach(socket_.get(), counters_->take_slot(info), fenced);
     pipe_->set_socket_ready(true);
     life_->add_socket(socket_.get());
 }

@@ -4,6 +4,8 @@
 
 #include <memory>
 
+#include <comch/counters_layout.hpp>
+
 #include "core/link/soft/connection.hpp"
 #include "core/link/soft/pipe.hpp"
 
@@ -33,6 +35,9 @@ public:
     }
     [[nodiscard]] std::uint64_t sent() const noexcept { return pipe_->sent(); }
     [[nodiscard]] std::uint64_t confirmed() noexcept { return pipe_->confirmed(); }
+    [[nodiscard]] counters::Counter& buffer_stalls() noexcept {
+        return pipe_->slot()->tx.buffer_stalls;
+    }
 
     /// Hands out up to `budget` messages: on_message(id, data, length) -> bool; false leaves the
     /// message for the next poll.
@@ -73,8 +78,9 @@ private:
     friend class Connection;
     friend class Port;
 
+    /// `parent`: of the connection that it is under.
     Channel(Pipe pipe, UniqueFd socket, std::shared_ptr<ConnectionLife> life,
-            std::shared_ptr<ProcessCounters> counters, bool fenced);
+            std::shared_ptr<ProcessCounters> counters, const SlotInfo& parent, bool fenced);
 
     /// Finds the payload of a record (once: a message may be left and looked at again); data_ stays
     /// null for records that are not messages. False: the peer broke the protocol.

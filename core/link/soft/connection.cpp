@@ -198,6 +198,17 @@ Errc Connection::check() noexcept {
     return Errc::ok; // progress notices a death before anybody can ask
 }
 
+SlotInfo Connection::slot_info(counters::SlotState state) const {
+    return {.kind = counters::SlotKind::connection,
+            .state = state,
+            .face = port_->options_.face,
+            .peer = peer_name_,
+            .local_side = port_->device_.side(),
+            .peer_side = peer_.side,
+            .peer_pid = peer_.pid,
+            .connection = pipe_.number()};
+}
+
 Result<Channel> Connection::open_channel(std::uint64_t tag) {
     auto created = Pipe::create();
     if (!created) {
@@ -221,8 +232,9 @@ Result<Channel> Connection::open_channel(std::uint64_t tag) {
     case SocketStatus::failed:
         return fail(Errc::connection_reset, "the connection is gone");
     }
+    // Could the packet be sent, then the connection is established: who the peer is stays as it is.
     return Channel(std::move(created->pipe), std::move(ours), life_, port_->counters_,
-                   fenced);
+                   slot_info(counters::SlotState::connected), fenced);
 }
 
 } // namespace comch::link::soft

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/base/unique_fd.hpp"
+#include "core/counters/process_counters.hpp"
 #include "core/device/process_id.hpp"
 #include "core/link/link.hpp"
 #include "core/link/soft/one_sided.hpp"
@@ -138,6 +139,8 @@ private:
     void let_channels_open() {
         life_->open(pipe_.socket(), pipe_.fenced(), pipe_.rx().control()->producer.closed);
     }
+    /// For the counters. Any thread, once channels can be opened.
+    [[nodiscard]] SlotInfo slot_info(counters::SlotState state) const;
     [[nodiscard]] bool spins_without_progress() noexcept;
     void needs_work();
 
@@ -159,6 +162,7 @@ private:
     unsigned progress_seen_ = 0;
     unsigned fetches_since_progress_ = 0;
     PeerInfo peer_;
+    std::string peer_name_; ///< for the counters
     UniqueFd socket_;
     UniqueFd process_;
     UniqueFd memfd_; ///< initiator: until the hello is sent

@@ -342,6 +342,7 @@ bool OneSidedEngine::serve_put(const OneSided& request, const std::byte* data,
     std::byte* const to = pin ? pin.range(request.address, length, access_remote_write) : nullptr;
     if (to != nullptr && request.length == length) {
         std::memcpy(to, data, length);
+        pipe_.slot()->rx.bytes.add(length);
         return true;
     }
     Job job{.kind = Job::Kind::error_reply};
@@ -381,6 +382,7 @@ bool OneSidedEngine::serve_atomic(const OneSided& request, const Atomic& atomic)
         job.offset = static_cast<std::uint64_t>(Errc::not_permitted);
         return owe(job);
     }
+    pipe_.slot()->rx.bytes.add(atomic.size);
     job.address = execute_atomic(at, {static_cast<AtomicOp>(atomic.op), atomic.size,
                                       atomic.operand, atomic.compare, nullptr});
     if (request.op == 0) {
@@ -422,6 +424,7 @@ bool OneSidedEngine::accept_reply(const Reply& reply, const std::byte* data, std
         std::memcpy(operation->local + reply.offset, data, length);
     }
     operation->received += length;
+    pipe_.slot()->rx.bytes.add(length);
     if (operation->received == operation->length) {
         finish(*operation, Errc::ok, completion);
     }

@@ -3,6 +3,7 @@
 #include <new>
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include "core/link/soft/socket.hpp"
 #include "core/link/soft/wire.hpp"
@@ -16,6 +17,12 @@ std::size_t segment_size(std::uint32_t lines) noexcept {
 
 std::byte* ring(std::byte* segment, std::uint32_t lines, unsigned direction) noexcept {
     return segment + ring_offset + std::size_t{direction} * lines * line_size;
+}
+
+/// The segment's inode: the kernel numbers all memfds of a machine in one row.
+std::uint64_t number_of(int memfd) noexcept {
+    struct stat status{};
+    return ::fstat(memfd, &status) == 0 ? status.st_ino : 0;
 }
 
 } // namespace
@@ -35,6 +42,7 @@ Result<Pipe::Created> Pipe::create() {
     result.pipe.tx_ = RingWriter(&control->direction[0], ring(base, lines, 0), lines);
     result.pipe.rx_ = RingReader(&control->direction[1], ring(base, lines, 1), lines);
     result.pipe.segment_ = std::move(memory->mapping);
+    result.pipe.number_ = number_of(memory->fd.get());
     result.memfd = std::move(memory->fd);
     return result;
 }
@@ -61,6 +69,7 @@ Result<Pipe> Pipe::accept(int memfd) {
     pipe.rx_ = RingReader(&control->direction[0], ring(base, header.lines, 0), header.lines);
     pipe.tx_ = RingWriter(&control->direction[1], ring(base, header.lines, 1), header.lines);
     pipe.segment_ = std::move(*all);
+    pipe.number_ = number_of(memfd);
     return pipe;
 }
 
@@ -119,9 +128,12 @@ Errc Pipe::no_room(Short what) noexcept {
     if (broken_ != Errc::ok) {
         return broken_;
     }
-    slot_->tx.credit_stalls.add(1);
     // Held back, it is not for want of credit.
-    note_refusal(tx_.stopped() ? Short::neither : what);
+    const Short missing = tx_.stopped() ? Short::neither : what;
+    if (missing != Short::neither) {
+        slot_->tx.credit_stalls.add(1);
+    }
+    note_refusal(missing);
     return Errc::again;
 }
 

@@ -217,6 +217,8 @@ public:
     [[nodiscard]] RingWriter& tx() noexcept { return tx_; }
     [[nodiscard]] bool corrupt() const noexcept { return tx_.corrupt() || bulk_tx_.corrupt(); }
     [[nodiscard]] counters::Slot* slot() const noexcept { return slot_; }
+    /// Both ends know it, and no other pipe of this machine has it; 0: unknown.
+    [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
 
     /// The peer's bulk ring has arrived. False if it is not acceptable.
     [[nodiscard]] bool accept_bulk(int memfd, std::uint64_t size) noexcept;
@@ -231,8 +233,12 @@ public:
         if (!bulk_rx_) {
             return nullptr;
         }
-        slot_->rx.bulk_ring_bytes.add(length);
-        return rx_.bulk(ref, bulk_rx_.data(), static_cast<std::uint32_t>(bulk_rx_.size()));
+        const std::byte* const payload =
+            rx_.bulk(ref, bulk_rx_.data(), static_cast<std::uint32_t>(bulk_rx_.size()));
+        if (payload != nullptr) [[likely]] {
+            slot_->rx.bulk_ring_bytes.add(length);
+        }
+        return payload;
     }
 
     void count_received(std::uint32_t length) noexcept {
@@ -376,6 +382,7 @@ private:
     Mapping bulk_rx_;
     Mapping bulk_tx_memory_;
     Mapping segment_;
+    std::uint64_t number_ = 0;
 };
 
 struct Pipe::Created {

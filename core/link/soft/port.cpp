@@ -712,19 +712,14 @@ bool Port::prepare(Connection& c, Stranger& stranger, Introduction& intro) {
     c.state_ = Connection::State::waiting; // for the sink's answer
     c.peer_ = {static_cast<Side>(hello.side), hello.function, hello.process_id, intro.pid};
     c.peer_one_way_ = hello.one_way != 0;
-    counters::Slot* slot = counters_->take_slot();
-    c.pipe_.attach(c.socket_.get(), slot, !(membarrier_ && hello.has_membarrier != 0));
+    if (const Function* function = device_.domain()->find_function(hello.function)) {
+        c.peer_name_ = function->name;
+    }
+    c.pipe_.attach(c.socket_.get(),
+                   counters_->take_slot(c.slot_info(counters::SlotState::connecting)),
+                   !(membarrier_ && hello.has_membarrier != 0));
     c.pipe_.set_socket_ready(true);
     c.let_channels_open();
-    slot->local_side = static_cast<std::uint32_t>(device_.side());
-    slot->peer_side = hello.side;
-    slot->peer_pid = intro.pid;
-    options_.face.copy(slot->face, sizeof(slot->face) - 1);
-    if (const Function* function = device_.domain()->find_function(hello.function)) {
-        function->name.copy(slot->peer, sizeof(slot->peer) - 1);
-    }
-    slot->state.store(static_cast<std::uint32_t>(counters::SlotState::connecting),
-                      std::memory_order_release);
     return true;
 }
 
@@ -811,16 +806,12 @@ Result<Connection*> Port::start_connect(const std::string& entry, const ServiceN
     c.socket_ = make_socket();
     const auto bytes = std::as_bytes(std::span(&hello, 1));
     c.hello_.assign(bytes.begin(), bytes.end());
-    counters::Slot* slot = counters_->take_slot();
-    // Fenced until the answer says that the peer has membarrier too.
-    c.pipe_.attach(c.socket_.get(), slot, true);
-    slot->local_side = static_cast<std::uint32_t>(device_.side());
-    options_.face.copy(slot->face, sizeof(slot->face) - 1);
     if (service != nullptr) {
-        service->name.copy(slot->peer, sizeof(slot->peer) - 1);
+        c.peer_name_ = service->name;
     }
-    slot->state.store(static_cast<std::uint32_t>(counters::SlotState::connecting),
-                      std::memory_order_release);
+    // Fenced until the answer says that the peer has membarrier too.
+    c.pipe_.attach(c.socket_.get(),
+                   counters_->take_slot(c.slot_info(counters::SlotState::connecting)), true);
     const Reason reason = c.socket_ ? try_connect(c) : Reason::device_error;
     if (reason != Reason::closed) {
         const std::string text = c.error_text_;
@@ -941,19 +932,15 @@ Reason Port::take_answer(Connection& c, const wire::Answer& answer, std::size_t 
         return Reason::rejected;
     }
     c.peer_ = {static_cast<Side>(answer.side), answer.function, answer.process_id, pid};
+    if (c.peer_name_.empty()) {
+        if (const Function* function = device_.domain()->find_function(answer.function)) {
+            c.peer_name_ = function->name;
+        }
+    }
     c.pipe_.set_fenced(!(membarrier_ && answer.has_membarrier != 0));
     c.let_channels_open();
     c.state_ = Connection::State::established;
-    counters::Slot* slot = c.pipe_.slot();
-    slot->peer_side = answer.side;
-    slot->peer_pid = pid;
-    if (slot->peer[0] == '\0') {
-        if (const Function* function = device_.domain()->find_function(answer.function)) {
-            function->name.copy(slot->peer, sizeof(slot->peer) - 1);
-        }
-    }
-    slot->state.store(static_cast<std::uint32_t>(counters::SlotState::connected),
-                      std::memory_order_release);
+    counters_->describe_slot(c.pipe_.slot(), c.slot_info(counters::SlotState::connected));
     no_longer_unanswered(c);
     if (!c.one_way_ || c.one_sided_.awaits_reply()) {
         make_hot(c); // not before: a refused peer's ring must not speak
@@ -1088,6 +1075,7 @@ bool Port::accept_channel(Connection& c, std::array<UniqueFd, 2>& descriptors, C
         return false;
     }
     channel = Channel(std::move(*pipe), std::move(descriptors[1]), c.life_, counters_,
+                      c.slot_info(counters::SlotState::connected),
                       !membarrier_ || c.pipe_.fenced());
     return true;
 }

@@ -1,0 +1,99 @@
+#include "core/tools/stat/summary.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace comch::stat {
+
+using counters::figure_fields;
+
+namespace {
+
+void add(Figures& sum, const Figures& figures) {
+    for (const auto& field : figure_fields) {
+        sum.*field.member += figures.*field.member;
+    }
+}
+
+/// The first of the largest, or none if all are 0.
+template <std::size_t N>
+Path largest(const std::array<std::pair<Path, std::uint64_t>, N>& paths) noexcept {
+    const auto& most =
+        *std::max_element(paths.begin(), paths.end(),
+                          [](const auto& a, const auto& b) { return a.second < b.second; });
+    return most.second == 0 ? Path::none : most.first;
+}
+
+std::uint64_t bulk_bytes(const Figures& f) noexcept {
+    return f.tx_bulk_ring_bytes + f.rx_bulk_ring_bytes;
+}
+
+} // namespace
+
+void apply(const Filter& filter, std::vector<ProcessSample>& processes) {
+    const auto contains = [](const auto& list, const auto& value) {
+        return list.empty() || std::ranges::find(list, value) != list.end();
+    };
+    for (ProcessSample& process : processes) {
+        std::erase_if(process.connections, [&](const ConnectionSample& connection) {
+            return !contains(filter.faces, connection.face);
+        });
+    }
+    std::erase_if(processes, [&](const ProcessSample& process) {
+        return !contains(filter.pids, process.pid) ||
+               (!filter.faces.empty() && process.connections.empty());
+    });
+}
+
+Totals total(const std::vector<ProcessSample>& processes, const Gains* gains) {
+    Totals totals;
+    totals.processes = processes.size();
+    if (gains != nullptr) {
+        totals.gained.emplace();
+    }
+    for (const ProcessSample& process : processes) {
+        for (const ConnectionSample& connection : process.connections) {
+            totals.connections += connection.live() ? 1 : 0;
+            add(totals.figures, connection.figures);
+            totals.in_flight += connection.in_flight.value_or(0);
+            if (gains != nullptr) {
+                add(*totals.gained, gains->of(process, connection));
+            }
+        }
+    }
+    return totals;
+}
+
+std::uint64_t operations_out(const Figures& f) noexcept {
+    return f.tx_messages + f.tx_one_sided;
+}
+std::uint64_t operations_in(const Figures& f) noexcept {
+    return f.rx_messages + f.one_sided_served;
+}
+std::uint64_t bytes_out(const Figures& f) noexcept {
+    return f.tx_bytes + f.tx_mapped_bytes + f.tx_process_vm_bytes;
+}
+std::uint64_t bytes_in(const Figures& f) noexcept {
+    return f.rx_bytes;
+}
+
+Path main_path(const Figures& f) noexcept {
+    const std::uint64_t all = f.tx_bytes + f.rx_bytes;
+    const std::uint64_t bulk = bulk_bytes(f);
+    // Counted one after the other, so between two looks bulk may be ahead.
+    return largest(
+        std::array<std::pair<Path, std::uint64_t>, 4>{{{Path::in_line, all > bulk ? all - bulk : 0},
+                                                       {Path::bulk_ring, bulk},
+                                                       {Path::mapped, f.tx_mapped_bytes},
+                                                       {Path::process_vm, f.tx_process_vm_bytes}}});
+}
+
+Path bulk_path(const Figures& f) noexcept {
+    return largest(
+        std::array<std::pair<Path, std::uint64_t>, 3>{{{Path::bulk_ring, bulk_bytes(f)},
+                                                       {Path::mapped, f.tx_mapped_bytes},
+                                                       {Path::process_vm, f.tx_process_vm_bytes}}});
+}
+
+} // namespace comch::stat
