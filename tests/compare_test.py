@@ -1,0 +1,121 @@
+"""perftest/compare measures, pairs, judges and reports; the programs it is made of say what they can."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SOURCE = pathlib.Path(os.environ["COMCH_SOURCE_DIR"])
+BUILD = pathlib.Path(os.environ["COMCH_BUILD_DIR"])
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(SOURCE / "perftest"))
+from comparison.measure import Pair, Samples, best_peer, judge  # noqa: E402
+from comparison.placement import placement  # noqa: E402
+from comparison.rows import Row  # noqa: E402
+
+
+def run(*command, code=0):
+    result = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL,
+                            capture_output=True, text=True, timeout=120, check=False)
+    if result.returncode != code:
+        raise AssertionError(f"{command} ended with {result.returncode}, not {code}:\n"
+                             f"{result.stdout}{result.stderr}")
+    return result
+
+
+class Arithmetic(unittest.TestCase):
+    LATENCY = Row("ucp", "tag_lat", 8, target=(0.75, 0.8))
+    RATE = Row("ucp", "tag_bw", 8, target=(1.6, 3))
+
+    def samples(self, row, peer, *pairs):
+        samples = Samples()
+        samples.pairs[(row, peer)] = [Pair(comch, other, where) for comch, other, where in pairs]
+        return samples
+
+    def test_probes_that_disagree_name_no_placement(self):
+        self.assertEqual(placement([50, 60, 99.9]), "near")
+        self.assertEqual(placement([250, 101]), "far")
+        self.assertIsNone(placement([50, 250, 50]))
+
+    def test_pairs_during_which_the_placement_changed_are_thrown_away(self):
+        samples = Samples()
+        probes = iter([50, 50, 250, 50, 50, 50])
+        for _ in range(2):
+            samples.take(self.RATE, "posix", lambda: next(probes), lambda name, row: 1.0, False)
+        self.assertEqual(samples.thrown_away, 1)
+        self.assertEqual(len(samples.of(self.RATE, "posix", "near")), 1)
+
+    def test_the_ratio_is_the_median_of_the_pairs(self):
+        samples = self.samples(self.LATENCY, "posix", (1, 2, "near"), (2, 3, "near"),
+                               (4, 5, "near"), (9, 1, "far"))
+        verdict = judge(samples, self.LATENCY, "posix", "near")
+        self.assertAlmostEqual(verdict.ratio, 2 / 3)
+        self.assertEqual(verdict.pairs, 3)
+        self.assertTrue(verdict.reached)
+        self.assertFalse(verdict.conclusive)  # one quartile is above the target
+
+    def test_a_rate_must_be_above_its_target(self):
+        samples = self.samples(self.RATE, "posix", *[(3, 2, "near")] * 3)
+        verdict = judge(samples, self.RATE, "posix", "near")
+        self.assertFalse(verdict.reached)
+        self.assertTrue(verdict.conclusive)
+
+    def test_the_best_peer_is_the_one_that_is_worst_for_us(self):
+        samples = self.samples(self.LATENCY, "posix", *[(1, 2, "near")] * 3)
+        samples.pairs[(self.LATENCY, "sysv")] = [Pair(1, 1.5, "near")] * 3
+        self.assertEqual(best_peer(samples, self.LATENCY, ["posix", "sysv"], "near").peer, "sysv")
+        self.assertIsNone(best_peer(samples, self.LATENCY, ["posix", "sysv"], "far"))
+
+
+class Programs(unittest.TestCase):
+    def test_compare_measures(self):
+        with tempfile.TemporaryDirectory(prefix="comch-compare-") as directory:
+            path = pathlib.Path(directory) / "figures.json"
+            # Rounds until no flip of the machine came between: one pair is enough.
+            for _ in range(10):
+                text = run(sys.executable, SOURCE / "perftest/compare", "--rounds", 1, "--rows",
+                           "am_lat", "--build-dir", BUILD, "--json", path).stdout
+                figures = {entry["peer"]: entry for entry in json.loads(path.read_text())}
+                if {"posix", "hand-over"} <= figures.keys():
+                    break
+            self.assertIn("UCT am_lat short 8 B", text)
+            for peer in ("posix", "hand-over"):
+                self.assertEqual(figures[peer]["bytes"], 8)
+                for pair in figures[peer]["pairs"]:
+                    self.assertGreater(pair["comch"], 0)
+                    self.assertGreater(pair["peer"], 0)
+
+    def test_compare_refuses_what_it_cannot_do(self):
+        for wrong, says in ((["--rows", "no such row"], "no row"), (["--peers", "nobody"], "no peer"),
+                            (["--rounds", "0"], "at least 1")):
+            error = run(sys.executable, SOURCE / "perftest/compare", *wrong, code=2).stderr
+            self.assertIn(says, error)
+
+    def test_limits(self):
+        output = run(BUILD / "bin/comch_limits", "hand-over", "line-rate", "memcpy", "stream",
+                     "process-vm", "--size", "64K", "--seconds", "0.01", "--json").stdout
+        figures = json.loads(output)
+        self.assertEqual([figure["what"] for figure in figures],
+                         ["hand-over", "line-rate", "memcpy", "stream", "process-vm"])
+        for figure in figures:
+            self.assertGreater(figure["value"], 0)
+        self.assertIn("nothing to copy",
+                      run(BUILD / "bin/comch_limits", "memcpy", "--size", "0", code=2).stderr)
+        self.assertIn("CPU 4000", run(BUILD / "bin/comch_limits", "hand-over", "--cpus", "0,4000",
+                                      code=1).stderr)
+
+    def test_scaling(self):
+        for what in ("quiet", "fan-in", "connect", "memory"):
+            output = run(BUILD / "bin/comch_scaling", what, "--connections", 20, "--seconds", "0.02",
+                         "--json").stdout
+            figure = json.loads(output)
+            self.assertGreater(figure["value"], 0, what)
+            if what == "memory":
+                self.assertLessEqual(figure["value"], 64 * 1024)
+                self.assertLessEqual(figure["descriptors"], 2)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
