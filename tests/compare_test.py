@@ -49,7 +49,7 @@ class Arithmetic(unittest.TestCase):
 
     def test_the_ratio_is_the_median_of_the_pairs(self):
         samples = self.samples(self.LATENCY, "posix", (1, 2, "near"), (2, 3, "near"),
-                               (4, 5, "near"), (9, 1, "far"))
+                               (1, 1, "near"), (9, 1, "far"))
         verdict = judge(samples, self.LATENCY, "posix", "near")
         self.assertAlmostEqual(verdict.ratio, 2 / 3)
         self.assertEqual(verdict.pairs, 3)
