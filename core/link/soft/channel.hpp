@@ -64,8 +64,7 @@ public:
                 pipe_->count_received(length_);
                 ++count;
             }
-            rx.pop(record);
-            pipe_->credit_returned();
+            pipe_->pop(record);
         }
         return count;
     }

@@ -256,19 +256,16 @@ public:
         slot_->rx.bytes.add(length);
     }
 
-    /// The ring was found empty: returns what credit is left, wakes a writer that waits for it.
-    void idle() noexcept {
-        (void)rx_.return_rest();
-        credit_returned();
+    /// Takes a record out, after the last use of its payload.
+    void pop(const RingReader::Record& record) noexcept {
+        if (rx_.pop(record)) [[unlikely]] {
+            credit_returned();
+        }
     }
-    /// After records were taken out.
-    void credit_returned() noexcept {
-        if (rx_.take_credit_event()) {
-            publish_fence();
-            if (rx_.control()->producer.wants_credit.load(std::memory_order_relaxed) != 0)
-                [[unlikely]] {
-                wake_for_credit();
-            }
+    /// The ring was found empty: returns what credit is left.
+    void idle() noexcept {
+        if (rx_.return_rest()) {
+            credit_returned();
         }
     }
 
@@ -288,7 +285,6 @@ public:
     /// comes one membarrier_all(), then must_stay_awake() on each.
     void arm(bool for_credit) noexcept {
         (void)rx_.return_rest();
-        (void)rx_.take_credit_event();
         rx_.control()->doorbell.armed.store(1, std::memory_order_relaxed);
         if (refused_ || (for_credit && confirmed_seen_ != sent_)) {
             tx_.control()->producer.wants_credit.store(1, std::memory_order_relaxed);
@@ -341,6 +337,15 @@ public:
     [[nodiscard]] int socket() const noexcept { return socket_; }
 
 private:
+    /// Wakes a writer that waits for credit.
+    void credit_returned() noexcept {
+        publish_fence();
+        if (rx_.control()->producer.wants_credit.load(std::memory_order_relaxed) != 0)
+            [[unlikely]] {
+            wake_for_credit();
+        }
+    }
+
     void publish_fence() const noexcept {
         if (fenced_) [[unlikely]] {
             std::atomic_thread_fence(std::memory_order_seq_cst);

@@ -122,8 +122,7 @@ private:
                 protocol_error(c, sink);
                 return count;
             }
-            rx.pop(record);
-            c.pipe_.credit_returned();
+            c.pipe_.pop(record);
         }
         if (c.state_ >= Connection::State::ended) {
             return count;
@@ -240,8 +239,7 @@ private:
                 protocol_error(c, sink);
                 continue;
             }
-            c.pipe_.rx().pop(record);
-            c.pipe_.credit_returned();
+            c.pipe_.pop(record);
             ++count;
             const std::size_t before = arrivals_.size();
             count += poll_to_stamp(c, sink, now);
@@ -283,8 +281,7 @@ private:
                 protocol_error(c, sink);
                 return count;
             }
-            rx.pop(record);
-            c.pipe_.credit_returned();
+            c.pipe_.pop(record);
             ++count;
         }
         return count;

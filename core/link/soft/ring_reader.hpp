@@ -28,43 +28,49 @@ public:
 
     /// Is a record there? Cheap when not.
     [[nodiscard]] bool ready() const noexcept {
-        return static_cast<std::uint32_t>(head_word(std::memory_order_relaxed)) ==
+        const std::size_t index = static_cast<std::uint32_t>(position_) & mask_;
+        return static_cast<std::uint32_t>(
+                   word_at(lines_ + index * line_size, std::memory_order_relaxed)) ==
                tag_at(position_, shift_);
     }
 
     /// Looks at the next record without taking it out.
     [[nodiscard]] Peek peek(Record& out) const noexcept {
+        const std::uint32_t index = static_cast<std::uint32_t>(position_) & mask_;
+        std::byte* const line = lines_ + std::size_t{index} * line_size;
         // Acquire: the payload is read after the header that announced it.
-        const std::uint64_t word = head_word(std::memory_order_acquire);
+        const std::uint64_t word = word_at(line, std::memory_order_acquire);
         if (static_cast<std::uint32_t>(word) != tag_at(position_, shift_)) {
             return Peek::empty;
         }
         out.header = unpack(word);
-        const std::uint32_t index = static_cast<std::uint32_t>(position_) & mask_;
-        if (index + lines_for(out.header.length) > mask_ + 1) [[unlikely]] {
+        out.payload = line + 8;
+        // One line always ends before the ring does.
+        if (out.header.length > line_payload && index + lines_for(out.header.length) > mask_ + 1)
+            [[unlikely]] {
             return Peek::corrupt;
         }
-        out.payload = lines_ + std::size_t{index} * line_size + 8;
         return Peek::record;
     }
 
     /// Takes the record out. The payload is the writer's again once the credit is returned, so this
-    /// comes after its last use.
-    void pop(const Record& record) noexcept {
+    /// comes after its last use. True if credit was returned: the writer may be waiting for it.
+    bool pop(const Record& record) noexcept {
         // A branch, not arithmetic: a predicted branch lets the CPU fetch the next line before this
         // header has arrived; a sum that depends on the header would make it wait for each in turn.
         // The empty asm keeps the compiler from merging both into such a sum. Nothing to gain near,
         // up to a fifth far.
-        if (record.header.length <= line_size - sizeof(std::uint64_t)) [[likely]] {
+        if (record.header.length <= line_payload) [[likely]] {
             position_ += 1;
             asm volatile("" : "+r"(position_));
         } else {
             position_ += lines_for(record.header.length);
         }
-        if (position_ - returned_ >= tuning::credit_batch_lines ||
-            bulk_taken_ - bulk_returned_ >= bulk_batch_) [[unlikely]] {
+        if (position_ >= return_at_) [[unlikely]] {
             return_credit();
+            return true;
         }
+        return false;
     }
 
     /// Called when the ring was found empty: nothing stays unreturned while both ends are idle.
@@ -94,6 +100,9 @@ public:
             bulk_taken_ += size - expected;
         }
         bulk_taken_ += (std::uint64_t{ref.length} + line_size - 1) & ~std::uint64_t{line_size - 1};
+        if (bulk_taken_ - bulk_returned_ >= bulk_batch_) {
+            return_at_ = 0; // with this record's pop
+        }
         return base + ref.offset;
     }
 
@@ -102,18 +111,13 @@ public:
 
     [[nodiscard]] std::uint64_t position() const noexcept { return position_; }
     [[nodiscard]] Direction* control() const noexcept { return control_; }
-    /// Set each time credit has been returned; the owner clears it after looking at wants_credit.
-    [[nodiscard]] bool take_credit_event() noexcept {
-        const bool event = credit_event_;
-        credit_event_ = false;
-        return event;
-    }
 
 private:
-    [[nodiscard]] std::uint64_t head_word(std::memory_order order) const noexcept {
-        const std::size_t index = static_cast<std::uint32_t>(position_) & mask_;
-        return reinterpret_cast<const std::atomic<std::uint64_t>*>(lines_ + index * line_size)
-            ->load(order);
+    static constexpr std::uint32_t line_payload = line_size - sizeof(std::uint64_t);
+
+    [[nodiscard]] static std::uint64_t word_at(const std::byte* line,
+                                               std::memory_order order) noexcept {
+        return reinterpret_cast<const std::atomic<std::uint64_t>*>(line)->load(order);
     }
 
     void return_credit() noexcept {
@@ -126,7 +130,7 @@ private:
         control_->consumer.messages.store(messages_, std::memory_order_release);
         control_->consumer.lines.store(position_, std::memory_order_release);
         returned_ = position_;
-        credit_event_ = true;
+        return_at_ = position_ + tuning::credit_batch_lines;
     }
 
     std::byte* lines_ = nullptr;
@@ -134,12 +138,12 @@ private:
     Direction* control_ = nullptr;
     std::uint32_t mask_ = 0;
     unsigned shift_ = 0;
+    std::uint64_t return_at_ = tuning::credit_batch_lines; ///< position at which credit is due
     std::uint64_t returned_ = 0;
     std::uint64_t bulk_taken_ = 0;
     std::uint64_t bulk_returned_ = 0;
     std::uint32_t bulk_batch_ = ~0u; ///< taken out before credit is returned; no ring, none
     std::uint64_t messages_ = 0;
-    bool credit_event_ = false;
 };
 
 } // namespace comch::link::soft
