@@ -27,6 +27,9 @@ packages=(
     openmpi-bin libopenmpi-dev mpich libmpich-dev
     # scripts and multi-process tests: unshare, nsenter, taskset; ip; ps
     python3 util-linux iproute2 procps
+    # the virtual machine with RDMA devices, and what is measured beside comch in it
+    qemu-system-x86 busybox-static kmod cpio rdma-core ibverbs-utils ibverbs-providers rdmacm-utils
+    perftest libfabric-bin
     # plots of perftest/compare
     python3-matplotlib
 )
