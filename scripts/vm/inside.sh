@@ -34,16 +34,18 @@ bash "$lab/network.sh" || {
 }
 
 tell_what_hangs() {
+    local pid tid state
     echo "vm: not done after $COMCH_VM_TIMEOUT s; these processes run:"
-    ps -eo pid,ppid,stat,wchan:24,args --ppid 2 -p 2 -N
-    for task in /proc/[0-9]*/task/*; do
+    ps -N --ppid 2 -p 2 -o pid,ppid,stat,wchan:24,args
+    ps -eLo pid,tid,stat | while read -r pid tid state; do
         # D: waits in the kernel for something that does not come.
-        if [ "$(sed -n 's/^State:\t\(.\).*/\1/p' "$task/status")" = D ]; then
-            echo "$task $(cat "$task/comm"):"
-            cat "$task/stack"
-        fi
+        case $state in D*)
+            echo "thread $tid of process $pid, $(cat "/proc/$tid/comm"), is at"
+            cat "/proc/$pid/task/$tid/stack"
+            ;;
+        esac
     done
-} 2>/dev/null
+}
 
 (
     cd "$COMCH_VM_FOLDER" || exit 125

@@ -102,7 +102,7 @@ keep() {
     for module in "${modules[@]}"; do
         # "builtin NAME" is a part of the kernel itself.
         modprobe -d "$work/tree" -S "$version" --show-depends "$module" || return 1
-    done | sed -n 's/^insmod \([^ ]*\).*/\1/p' | awk '!seen[$0]++' >"$work/order" || return 1
+    done | sed -n 's/^insmod \(.*[.]ko\).*/\1/p' | awk '!seen[$0]++' >"$work/order" || return 1
     while read -r file; do
         cp "$file" "$work/kept/modules/" && basename "$file" >>"$work/kept/load" || return 1
     done <"$work/order"
