@@ -27,7 +27,6 @@ ROOT = HERE.parent.parent
 MACHINE_FAILED = 125
 # Seconds; emulation on a crowded machine is slow.
 TO_START = 300
-TO_GO_ON = 120
 TO_STOP = 60
 # A command that cannot even be killed is left to us after so long.
 TO_BE_KILLED = 60
@@ -70,6 +69,8 @@ def parse_arguments():
     parser.add_argument("--folder", action="append", default=[], dest="folders",
                         help="a folder that the command must see, wherever it is")
     parser.add_argument("--timeout", type=float, default=900)
+    parser.add_argument("--sign-of-life", type=float, default=120,
+                        help="seconds after which a machine that gives none has hung")
     parser.add_argument("--memory", type=int, default=2048, help="MiB")
     parser.add_argument("--cpus", type=int, default=2)
     parser.add_argument("command", nargs="+")
@@ -213,12 +214,12 @@ class Run:
             beat = (self.lab / "heartbeat").stat().st_mtime_ns
             if beat != self.last_beat:
                 if self.last_beat is None:
-                    self.beats = Patience(TO_GO_ON)
+                    self.beats = Patience(self.options.sign_of_life)
                 self.last_beat = beat
                 self.beats.renew()
         if self.beats.ran_out():
             return "it hangs: no sign of life for " + (
-                f"{TO_GO_ON} s" if self.last_beat else f"{TO_START} s since its start")
+                f"{self.options.sign_of_life:g} s" if self.last_beat else f"{TO_START} s since its start")
         if self.total.ran_out():
             return f"the command neither ended nor could be killed ({self.options.timeout:g} s)"
         return None
