@@ -15,16 +15,33 @@ import time
 from tests import TESTS
 
 
+def last_line(log):
+    size = log.seek(0, os.SEEK_END)
+    log.seek(max(0, size - 500))
+    lines = log.read().decode(errors="replace").splitlines()
+    return lines[-1][:90] if lines else ""
+
+
+def wait(process, test, log):
+    """What is wrong, None if nothing; shows meanwhile that it is alive."""
+    end = time.monotonic() + test.timeout
+    while time.monotonic() < end:
+        try:
+            code = process.wait(15)
+            return None if code == 0 else f"exit code {code}"
+        except subprocess.TimeoutExpired:
+            print(f"        still at it: {last_line(log)}", flush=True)
+    return f"not done after {test.timeout} s"
+
+
 def run(test, log):
-    """What is wrong, None if nothing. In a process group of its own, so that nothing stays."""
-    process = subprocess.Popen(test.command, stdin=subprocess.DEVNULL, stdout=log,
-                               stderr=subprocess.STDOUT, env=os.environ | test.environment,
-                               start_new_session=True)
+    """What is wrong, None if nothing."""
+    # A process group of its own, so that nothing of it stays.
+    with open(log.name, "ab") as output:
+        process = subprocess.Popen(test.command, stdin=subprocess.DEVNULL, stdout=output,
+                                   stderr=subprocess.STDOUT, start_new_session=True)
     try:
-        code = process.wait(test.timeout)
-        return None if code == 0 else f"exit code {code}"
-    except subprocess.TimeoutExpired:
-        return f"not done after {test.timeout} s"
+        return wait(process, test, log)
     finally:
         try:
             os.killpg(process.pid, signal.SIGKILL)
@@ -34,11 +51,13 @@ def run(test, log):
 
 
 def run_and_tell(test, number, count):
-    print(f"[{number:>2}/{count}] {test.name:<48}", end=" ", flush=True)
+    where = f"[{number:>2}/{count}] {test.name}"
+    print(f"{where} ...", flush=True)
     began = time.monotonic()
-    with tempfile.TemporaryFile() as log:
+    with tempfile.NamedTemporaryFile() as log:
         problem = run(test, log)
-        print(f"{'FAILED' if problem else 'ok':<7}{time.monotonic() - began:6.1f} s", flush=True)
+        print(f"{where:<50} {'FAILED' if problem else 'ok':<7}{time.monotonic() - began:6.1f} s",
+              flush=True)
         if problem:
             log.seek(0)
             text = log.read().decode(errors="replace")

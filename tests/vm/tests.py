@@ -13,14 +13,19 @@ class Test:
     name: str
     command: list
     timeout: int = 300  # seconds: emulated, on a machine that may be crowded
-    environment: dict = dataclasses.field(default_factory=dict)
 
 
 def script(name, file, **more):
-    return Test(name, [sys.executable, str(HERE / file), "-v"], **more)
+    return Test(name, [sys.executable, str(HERE / file)], **more)
 
 
 TESTS = [
     # That the machine is what the others take it for.
     script("RDMA devices and connections", "rdma_stack.py"),
+    script("comch_info", "info.py"),
+    script("comch_perftest", "perftest.py", timeout=600),
+    script("ucx_perftest", "ucx.py", timeout=600),
+    script("OpenMPI", "mpi.py", timeout=600),
+    # Last: they take devices away.
+    script("faults of devices", "faults.py", timeout=600),
 ]
