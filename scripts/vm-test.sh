@@ -16,9 +16,10 @@ Without a command it builds and runs all the tests of tests/vm, and counts them:
   --timeout SECONDS  how long the command may take (default: 900)
   --memory MIB       of the machine (default: 2048)
 The machine sees this one's files, and can write to none but in /tmp, /var/tmp, /run and /dev/shm,
-which are its own and empty. COMCH_VM_HOST_ADDRESS and COMCH_VM_DPU_ADDRESS tell the devices'
-addresses. The exit code is the command's; 124 if it took too long, 125 if the machine crashed or
-hung. COMCH_VM_CACHE sets where the kernel is kept.
+which are its own and empty. COMCH_DOMAIN_FILE describes the two devices as a domain;
+COMCH_VM_HOST_ADDRESS, COMCH_VM_HOST_VF_ADDRESS and COMCH_VM_DPU_ADDRESS tell the addresses.
+The exit code is the command's; 124 if it took too long, 125 if the machine crashed or hung.
+COMCH_VM_CACHE sets where the kernel is kept.
 END
 }
 

@@ -121,8 +121,8 @@ def make_initramfs(folder, kernel):
 def write_job(lab, options):
     """What the second stage reads."""
     lab.mkdir()
-    for script in ("inside.sh", "network.sh"):
-        shutil.copy(HERE / script, lab / script)
+    for name in ("inside.sh", "network.sh", "domain.toml"):
+        shutil.copy(HERE / name, lab / name)
     here = os.getcwd()
     # Folders that the machine covers with empty ones of its own stay covered.
     covered = {"/", "/tmp", "/var/tmp", "/run", "/dev", "/dev/shm"}

@@ -8,7 +8,9 @@ exec </dev/null >"$lab/machine.log" 2>&1
 
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp/home TMPDIR=/tmp
 export LANG=C.UTF-8 PYTHONDONTWRITEBYTECODE=1
+# As in domain.toml.
 export COMCH_VM_HOST_ADDRESS=10.78.0.1 COMCH_VM_DPU_ADDRESS=10.78.0.2
+export COMCH_VM_HOST_VF_ADDRESS=10.78.0.3 COMCH_DOMAIN_FILE=$lab/domain.toml
 mkdir -p "$HOME"
 hostname comch-vm
 ulimit -l unlimited -c 0

@@ -1,11 +1,10 @@
-"""OpenMPI jobs over the RDMA devices: mpi_tests/run.py, with the settings and the proof."""
+"""OpenMPI jobs over the RDMA devices: mpi_tests/run.py, and the proof that they did."""
 import subprocess
 import sys
 
 import over_rdma
 from machine import SOURCE
 
-over_rdma.use_settings()
 witness = over_rdma.Witness()
 code = subprocess.run([sys.executable, str(SOURCE / "mpi_tests/run.py"), "--mpi", "openmpi",
                        "--ranks", "2", "--layout", "mixed", "--logs", "/tmp/mpi-logs",

@@ -22,6 +22,7 @@ def script(name, file, **more):
 TESTS = [
     # That the machine is what the others take it for.
     script("RDMA devices and connections", "rdma_stack.py"),
+    Test("the link's contract", [str(BUILD / "bin/comch_rdma_tests")]),
     script("comch_info", "info.py"),
     script("comch_perftest", "perftest.py", timeout=600),
     script("ucx_perftest", "ucx.py", timeout=600),

@@ -9,7 +9,6 @@ import over_rdma
 
 # Two processes meet over TCP; here nobody else is in the network.
 os.environ["COMCH_PRIVATE_NETWORK"] = "1"
-over_rdma.use_settings()
 import ucx_perftest_test  # noqa: E402
 
 MOST_ROUNDS = 60
