@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "core/base/stream_copy.hpp"
 #include "core/link/one_sided.hpp"
 
 namespace comch::link {
@@ -68,7 +69,7 @@ Errc OneSidedEngine<Pipe>::get(std::byte* to, std::size_t length, std::uint64_t 
         forget(name);
         return result;
     }
-    direct_after_ = last_position_ = pipe_.tx().head();
+    direct_after_ = pipe_.tx().head();
     return Errc::in_progress;
 }
 
@@ -97,7 +98,7 @@ Errc OneSidedEngine<Pipe>::atomic(const AtomicRequest& request, std::uint64_t re
         }
         return result;
     }
-    direct_after_ = last_position_ = pipe_.tx().head();
+    direct_after_ = pipe_.tx().head();
     return fetches ? Errc::in_progress : Errc::ok;
 }
 
@@ -122,7 +123,6 @@ template <class Pipe> Errc OneSidedEngine<Pipe>::fence() {
         hold_ = true;
         pipe_.hold(Pipe::hold_fence);
     }
-    direct_after_ = last_position_;
     return Errc::ok;
 }
 
@@ -138,8 +138,7 @@ template <class Pipe> bool OneSidedEngine<Pipe>::caught_up() {
 template <class Pipe> void OneSidedEngine<Pipe>::release_if_out() {
     if (hold_ && active_ == canceled_ && puts_waiting_ == 0) {
         hold_ = false;
-        direct_after_ = last_position_;
-        pipe_.release(Pipe::hold_fence);
+            pipe_.release(Pipe::hold_fence);
         pipe_.encourage();
     }
 }
@@ -195,7 +194,7 @@ template <class Pipe> bool OneSidedEngine<Pipe>::push_put_chunk(Job& job) {
     job.from += chunk;
     job.address += chunk;
     job.remaining -= chunk;
-    direct_after_ = last_position_ = pipe_.tx().head();
+    direct_after_ = pipe_.tx().head();
     return true;
 }
 
@@ -406,7 +405,7 @@ bool OneSidedEngine<Pipe>::accept_reply(const Reply& reply, const std::byte* dat
         return false;
     }
     if (length != 0 && !operation->canceled) {
-        std::memcpy(operation->local + reply.offset, data, length);
+        copy_part(operation->local + reply.offset, data, length, operation->length);
     }
     operation->received += length;
     pipe_.slot()->rx.bytes.add(length);
