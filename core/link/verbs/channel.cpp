@@ -12,19 +12,25 @@
 
 namespace comch::link::verbs {
 
-/// Keeps the remains of channels; see tend_lingering_channels().
-class Undertaker {
+namespace {
+
+class Keeper {
 public:
-    static Undertaker& instance() {
-        static auto* undertaker = new Undertaker; // as RegionTable: never destroyed
-        return *undertaker;
+    static Keeper& instance() {
+        static auto* keeper = new Keeper; // as RegionTable: never destroyed
+        return *keeper;
     }
-    void take(std::unique_ptr<Channel::Core> core) {
+    void take_connecting(std::weak_ptr<ChannelCore> core) {
+        const std::lock_guard lock(mutex_);
+        connecting_.push_back(std::move(core));
+        count();
+    }
+    void take_remains(std::shared_ptr<ChannelCore> core) {
         const std::lock_guard lock(mutex_);
         remains_.push_back(std::move(core));
-        count_.store(remains_.size(), std::memory_order_relaxed);
+        count();
     }
-    /// True if none is left.
+    /// True if no remains are left.
     bool tend() {
         if (count_.load(std::memory_order_relaxed) == 0) {
             return true;
@@ -33,34 +39,49 @@ public:
         if (!lock) {
             return false;
         }
+        std::erase_if(connecting_, [](const auto& weak) {
+            const auto core = weak.lock();
+            if (core != nullptr) {
+                const auto own = core->lock_until_ready();
+                core->connect_on();
+            }
+            return core == nullptr || core->ready.load(std::memory_order_relaxed);
+        });
         std::erase_if(remains_, [](const auto& core) { return core->over(); });
-        count_.store(remains_.size(), std::memory_order_relaxed);
+        count();
         return remains_.empty();
     }
 
 private:
+    void count() {
+        count_.store(connecting_.size() + remains_.size(), std::memory_order_relaxed);
+    }
+
     std::mutex mutex_;
-    std::vector<std::unique_ptr<Channel::Core>> remains_;
+    std::vector<std::weak_ptr<ChannelCore>> connecting_;
+    std::vector<std::shared_ptr<ChannelCore>> remains_;
     std::atomic<std::size_t> count_{0};
 };
 
-void tend_lingering_channels() {
-    (void)Undertaker::instance().tend();
+} // namespace
+
+void tend_channels() {
+    (void)Keeper::instance().tend();
 }
 
-void finish_lingering_channels(std::uint64_t deadline_ns) {
-    while (!Undertaker::instance().tend() && monotonic_ns() < deadline_ns) {
+void finish_channels(std::uint64_t deadline_ns) {
+    while (!Keeper::instance().tend() && monotonic_ns() < deadline_ns) {
         ::usleep(50);
     }
 }
 
-// ---- Core --------------------------------------------------------------------------------------
+// ---- ChannelCore --------------------------------------------------------------------------------------
 
-Channel::Core::~Core() {
+ChannelCore::~ChannelCore() {
     let_go();
 }
 
-void Channel::Core::let_go() noexcept {
+void ChannelCore::let_go() noexcept {
     if (bell) {
         life->remove_bell(bell.get());
         if (device) {
@@ -82,7 +103,7 @@ void Channel::Core::let_go() noexcept {
     queues.reset();
 }
 
-void Channel::Core::abandon() noexcept {
+void ChannelCore::abandon() noexcept {
     fail();
     if (device) {
         device->set_gone();
@@ -94,7 +115,7 @@ void Channel::Core::abandon() noexcept {
     }
 }
 
-Result<void> Channel::Core::prepare(const SlotInfo& parent) {
+Result<void> ChannelCore::prepare(const SlotInfo& parent) {
     auto made = Queues::create(device);
     if (!made) {
         return tl::unexpected(std::move(made.error()));
@@ -128,27 +149,43 @@ Result<void> Channel::Core::prepare(const SlotInfo& parent) {
     return {};
 }
 
-void Channel::Core::look_at_cm() {
+void ChannelCore::look_at_cm() {
     CmEvent event;
     while (id && next_event(cm, event)) {
         on_event(event);
     }
 }
 
-void Channel::Core::on_event(const CmEvent& event) {
+void ChannelCore::connect_on() {
+    if (ready.load(std::memory_order_relaxed)) {
+        return;
+    }
+    look_at_cm();
+    if (!failed && !peer_gone) {
+        (void)queues->fetch();
+    }
+    if (pipe->started() || failed || peer_gone) {
+        ready.store(true, std::memory_order_release);
+    }
+}
+
+void ChannelCore::start_handshake() {
+    rdma_conn_param param = conn_param(device->limits(), &request, sizeof(request));
+    if (!pipe->make_queue_pair(id.get()) || ::rdma_connect(id.get(), &param) != 0) {
+        fail();
+    }
+}
+
+void ChannelCore::on_event(const CmEvent& event) {
     switch (event.type) {
     case RDMA_CM_EVENT_ADDR_RESOLVED:
         if (::rdma_resolve_route(id.get(), tuning::resolve_timeout_ms) != 0) {
             fail();
         }
         break;
-    case RDMA_CM_EVENT_ROUTE_RESOLVED: {
-        rdma_conn_param param = conn_param(device->limits(), &request, sizeof(request));
-        if (!pipe->make_queue_pair(id.get()) || ::rdma_connect(id.get(), &param) != 0) {
-            fail();
-        }
+    case RDMA_CM_EVENT_ROUTE_RESOLVED:
+        start_handshake();
         break;
-    }
     case RDMA_CM_EVENT_ESTABLISHED:
         if (is_opener) {
             wire::Accept accept{};
@@ -179,7 +216,7 @@ void Channel::Core::on_event(const CmEvent& event) {
     }
 }
 
-bool Channel::Core::peek() {
+bool ChannelCore::peek() {
     while (!failed) {
         const Queues::Arrival* const arrival = queues->front();
         if (arrival == nullptr) {
@@ -218,20 +255,20 @@ bool Channel::Core::peek() {
     return false;
 }
 
-void Channel::Core::pop() noexcept {
+void ChannelCore::pop() noexcept {
     opened = false;
     queues->pop();
     pipe->taken(header);
 }
 
-void Channel::Core::fail() noexcept {
+void ChannelCore::fail() noexcept {
     failed = true;
     if (pipe) {
         pipe->break_off(Errc::connection_reset);
     }
 }
 
-bool Channel::Core::over() {
+bool ChannelCore::over() {
     look_at_cm();
     if (failed || peer_gone || device->gone()) {
         return true;
@@ -262,7 +299,7 @@ Result<Channel> Channel::open(std::shared_ptr<RdmaDevice> device,
         return comch::fail(Errc::again, "cannot open a channel: the connection is not established "
                                         "yet; try again after progress");
     }
-    auto core = std::make_unique<Core>();
+    auto core = std::make_shared<ChannelCore>();
     core->device = std::move(device);
     core->life = std::move(life);
     core->counters = std::move(counters);
@@ -274,17 +311,17 @@ Result<Channel> Channel::open(std::shared_ptr<RdmaDevice> device,
     }
     const wire::Attach attach{.credit = core->pipe->credential(), .number = 0};
     (void)core->pipe->put_plain(wire::Control::attach, std::as_bytes(std::span(&attach, 1)));
-    auto id = CmId::create(core->cm, nullptr, way->local);
+    bool resolved = false;
+    auto id = CmId::create_to(core->cm, nullptr, way->local, way->peer,
+                              tuning::resolve_at_once_ms, resolved);
     if (!id) {
         return tl::unexpected(std::move(id.error()));
     }
     core->id = std::move(*id);
-    set_ack_timeout(core->id.get());
-    Address peer = way->peer;
-    if (::rdma_resolve_addr(core->id.get(), nullptr, peer.get(), tuning::resolve_timeout_ms) != 0) {
-        return fail_errno(Errc::io, fmt::format("cannot resolve {} for RDMA", peer.text()), errno);
+    if (resolved) {
+        core->start_handshake();
     }
-    core->look_at_cm();
+    Keeper::instance().take_connecting(core);
     return Channel(std::move(core));
 }
 
@@ -292,7 +329,7 @@ Result<Channel> Channel::accept(std::shared_ptr<RdmaDevice> device,
                                 std::shared_ptr<ConnectionLife> life,
                                 std::shared_ptr<ProcessCounters> counters, const SlotInfo& parent,
                                 CmId id, const CmEvent& request) {
-    auto core = std::make_unique<Core>();
+    auto core = std::make_shared<ChannelCore>();
     core->device = std::move(device);
     core->life = std::move(life);
     core->counters = std::move(counters);
@@ -315,6 +352,7 @@ Result<Channel> Channel::accept(std::shared_ptr<RdmaDevice> device,
     if (::rdma_accept(core->id.get(), &param) != 0) {
         return fail_errno(Errc::io, "cannot accept a channel", errno);
     }
+    core->ready.store(true, std::memory_order_release); // nobody else has to do with it
     return Channel(std::move(core));
 }
 
@@ -323,17 +361,20 @@ Channel::~Channel() {
         return;
     }
     if (core_->life->inherited()) {
-        (void)core_.release(); // a forked child: all of it is its parent's
+        (void)new std::shared_ptr<ChannelCore>(std::move(core_)); // a forked child: it is its parent's
         return;
     }
-    if (core_->failed || core_->peer_gone || core_->device->gone()) {
-        return;
+    {
+        const auto lock = core_->lock_until_ready();
+        core_->look_at_cm();
+        if (core_->failed || core_->peer_gone || core_->device->gone()) {
+            return;
+        }
+        core_->pipe->say_goodbye();
+        core_->deadline_ns = monotonic_ns() + tuning::close_timeout_ns;
     }
-    core_->pipe->say_goodbye();
-    core_->deadline_ns = monotonic_ns() + tuning::close_timeout_ns;
-    if (!core_->over()) {
-        Undertaker::instance().take(std::move(core_));
-    }
+    Keeper::instance().take_remains(std::move(core_));
+    tend_channels();
 }
 
 Channel& Channel::operator=(Channel&& other) noexcept {
@@ -343,7 +384,9 @@ Channel& Channel::operator=(Channel&& other) noexcept {
 }
 
 Errc Channel::arm() {
-    Core& core = *core_;
+    ChannelCore& core = *core_;
+    const auto lock = core.lock_until_ready();
+    core.connect_on();
     core.look_at_cm();
     if (core.failed || core.peer_gone || core.life->state() != Errc::ok || core.device->gone()) {
         return Errc::again; // poll what is left, then check()
@@ -356,10 +399,12 @@ Errc Channel::arm() {
 }
 
 Errc Channel::check() {
-    Core& core = *core_;
+    ChannelCore& core = *core_;
+    const auto lock = core.lock_until_ready();
     if (core.failed) {
         return Errc::connection_reset;
     }
+    core.connect_on();
     core.look_at_cm();
     if (core.device && core.device->gone()) {
         core.abandon();

@@ -6,10 +6,7 @@
 
 #include <comch/counters_layout.hpp>
 
-#include "core/base/unique_fd.hpp"
-#include "core/counters/process_counters.hpp"
-#include "core/link/verbs/connection_life.hpp"
-#include "core/link/verbs/pipe.hpp"
+#include "core/link/verbs/channel_core.hpp"
 
 namespace comch::link::verbs {
 
@@ -33,14 +30,17 @@ public:
                                                 const CmEvent& request);
 
     Errc send(std::uint8_t id, std::span<const std::byte> message) noexcept {
+        const auto lock = core_->lock_until_ready();
         return attend(core_->pipe->send(id, message));
     }
     template <class Fill>
     Errc send_inline(std::uint8_t id, std::uint32_t length, Fill&& fill) noexcept {
+        const auto lock = core_->lock_until_ready();
         return attend(core_->pipe->send_inline(id, length, std::forward<Fill>(fill)));
     }
     template <class Pack>
     std::int64_t send_packed(std::uint8_t id, std::uint32_t max, Pack&& pack) noexcept {
+        const auto lock = core_->lock_until_ready();
         const std::int64_t result = core_->pipe->send_packed(id, max, std::forward<Pack>(pack));
         if (result < 0) [[unlikely]] {
             (void)attend(static_cast<Errc>(-result));
@@ -57,9 +57,10 @@ public:
     /// Hands out up to `budget` messages: on_message(id, data, length) -> bool; false leaves the
     /// message for the next poll.
     template <class F> unsigned poll(F&& on_message, unsigned budget) {
-        Core& core = *core_;
+        ChannelCore& core = *core_;
+        const auto lock = core_->lock_until_ready();
         if (!core.pipe->started()) [[unlikely]] {
-            core.look_at_cm();
+            core.connect_on();
         }
         unsigned count = 0;
         while (count < budget) {
@@ -83,65 +84,17 @@ public:
     [[nodiscard]] Errc check();
 
 private:
-    /// Everything; it may outlive the channel for the moment that its last words take.
-    struct Core {
-        std::shared_ptr<RdmaDevice> device;
-        std::shared_ptr<ConnectionLife> life;
-        std::shared_ptr<ProcessCounters> counters;
-        UniqueFd epoll;
-        UniqueFd bell; ///< an eventfd: the connection has ended
-        CmChannel cm;
-        std::unique_ptr<Queues> queues;
-        std::unique_ptr<Pipe> pipe;
-        CmId id;
-        wire::Request request{}; ///< opener
-        std::uint64_t deadline_ns = 0; ///< once it is only there to end
-
-        bool opened = false; ///< the message at the head was looked at before
-        bool attached = false; ///< our first record has been sent, or the peer's has come
-        bool is_opener = false;
-        bool peer_gone = false;
-        bool orderly = false; ///< the peer refused because it was going away
-        bool failed = false;
-        wire::Header header{};
-        const std::byte* data = nullptr;
-        std::uint32_t length = 0;
-
-        ~Core();
-        [[nodiscard]] Result<void> prepare(const SlotInfo& parent);
-        void look_at_cm();
-        void on_event(const CmEvent& event);
-        /// Finds the next message; handles what comes before it. False: there is none.
-        [[nodiscard]] bool peek();
-        void pop() noexcept;
-        void fail() noexcept;
-        /// Nothing of it is needed any more.
-        [[nodiscard]] bool over();
-        void let_go() noexcept;
-        /// The device goes away.
-        void abandon() noexcept;
-    };
-    friend class Undertaker;
-
-    explicit Channel(std::unique_ptr<Core> core) : core_(std::move(core)) {}
+    explicit Channel(std::shared_ptr<ChannelCore> core) : core_(std::move(core)) {}
 
     /// A refused send is when there is time for everything else.
     Errc attend(Errc result) noexcept {
         if (result == Errc::again) [[unlikely]] {
-            core_->look_at_cm();
-            if (!core_->pipe->started()) {
-                (void)core_->peek();
-            }
+            core_->connect_on();
         }
         return result;
     }
 
-    std::unique_ptr<Core> core_;
+    std::shared_ptr<ChannelCore> core_;
 };
-
-/// Channels whose owner is done with them, while their last words are on the way. Any thread.
-void tend_lingering_channels();
-/// The same, until none is left or `deadline_ns` has come.
-void finish_lingering_channels(std::uint64_t deadline_ns);
 
 } // namespace comch::link::verbs

@@ -8,6 +8,9 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
+
+#include "core/link/verbs/conn_param.hpp"
 
 namespace comch::link::verbs {
 
@@ -137,6 +140,48 @@ Result<CmId> CmId::create(const CmChannel& channel, void* context, Address local
                     fmt::format("no RDMA device is behind address {}; 'rdma link' shows those that "
                                 "are here and their interfaces",
                                 local.text()));
+    }
+    return id;
+}
+
+Result<CmId> CmId::create_to(const CmChannel& channel, void* context, Address local,
+                             Address remote, int patience_ms, bool& resolved) {
+    // On a channel of its own, so that nobody else's events come in between.
+    auto own = CmChannel::create();
+    if (!own) {
+        return tl::unexpected(std::move(own.error()));
+    }
+    auto id = create(*own, context, local);
+    if (!id) {
+        return id;
+    }
+    set_ack_timeout(id->get());
+    if (::rdma_resolve_addr(id->get(), nullptr, remote.get(), tuning::resolve_timeout_ms) != 0) {
+        return fail_errno(Errc::not_found,
+                          fmt::format("cannot resolve {} for RDMA", remote.text()), errno);
+    }
+    resolved = false;
+    pollfd entry{.fd = own->fd(), .events = POLLIN, .revents = 0};
+    while (!resolved && ::poll(&entry, 1, patience_ms) == 1) {
+        CmEvent event;
+        if (!next_event(*own, event)) {
+            continue;
+        }
+        if (event.type == RDMA_CM_EVENT_ADDR_RESOLVED) {
+            if (::rdma_resolve_route(id->get(), tuning::resolve_timeout_ms) != 0) {
+                return fail_errno(Errc::not_found,
+                                  fmt::format("there is no RDMA route to {}", remote.text()), errno);
+            }
+        } else if (event.type == RDMA_CM_EVENT_ROUTE_RESOLVED) {
+            resolved = true;
+        } else {
+            return fail(Errc::not_found,
+                        fmt::format("{} cannot be reached by RDMA from {}: {}", remote.text(),
+                                    local.text(), ::rdma_event_str(event.type)));
+        }
+    }
+    if (::rdma_migrate_id(id->get(), channel.get()) != 0) {
+        return fail_errno(Errc::io, "cannot move an rdma_cm identifier", errno);
     }
     return id;
 }

@@ -80,6 +80,12 @@ public:
     /// Bound to `local`, which also decides about the device.
     [[nodiscard]] static Result<CmId> create(const CmChannel& channel, void* context,
                                              Address local);
+    /// As create(), and already knowing the way to `remote`: that takes microseconds where the peer
+    /// has been spoken to lately, and up to `patience_ms` where not. Not resolved by then, or not at
+    /// all, is told by an event on `channel`; `resolved` says that none will come.
+    [[nodiscard]] static Result<CmId> create_to(const CmChannel& channel, void* context,
+                                                Address local, Address remote, int patience_ms,
+                                                bool& resolved);
     void reset() noexcept;
     [[nodiscard]] rdma_cm_id* get() const noexcept { return id_; }
     rdma_cm_id* operator->() const noexcept { return id_; }

@@ -21,6 +21,16 @@ bool Connection::can_go_direct(const RemoteRegion& region, std::uint32_t access)
            (region.key().access & access) == access && one_sided_.direct_allowed();
 }
 
+bool Connection::own_refuses(const RemoteRegion& region, std::uint64_t address,
+                             std::uint64_t length, std::uint32_t access) noexcept {
+    const RegionKey& key = region.key();
+    if (key.process_id != process_id()) [[likely]] {
+        return false;
+    }
+    const auto pin = RegionTable::instance().pin(key.region);
+    return !pin || pin.range(address, length, access) == nullptr;
+}
+
 bool Connection::must_wait() noexcept {
     if (pipe_->broken() != Errc::ok || pipe_->held() ||
         (!transfers_.empty() && transfers_.back().remaining != 0)) {
@@ -34,6 +44,9 @@ Errc Connection::put(const void* local, std::size_t length, RemoteRegion& region
                      std::uint64_t address, void* token, std::uint64_t local_region) {
     if (!region.contains(address, length)) {
         return Errc::invalid_argument;
+    }
+    if (own_refuses(region, address, length, access_remote_write)) {
+        return Errc::not_permitted;
     }
     if (must_wait()) {
         return pipe_->broken() != Errc::ok ? pipe_->broken() : Errc::again;
@@ -66,6 +79,9 @@ Errc Connection::get(void* local, std::size_t length, RemoteRegion& region, std:
                      void* token, std::uint64_t local_region) {
     if (!region.contains(address, length)) {
         return Errc::invalid_argument;
+    }
+    if (own_refuses(region, address, length, access_remote_read)) {
+        return Errc::not_permitted;
     }
     if (must_wait()) {
         return pipe_->broken() != Errc::ok ? pipe_->broken() : Errc::again;
@@ -170,6 +186,9 @@ Errc Connection::atomic(const AtomicRequest& request, RemoteRegion& region, std:
     if ((request.size != 4 && request.size != 8) || address % request.size != 0 ||
         !region.contains(address, request.size)) {
         return Errc::invalid_argument;
+    }
+    if (own_refuses(region, address, request.size, access_remote_atomic)) {
+        return Errc::not_permitted;
     }
     if (must_wait()) {
         return pipe_->broken() != Errc::ok ? pipe_->broken() : Errc::again;

@@ -37,9 +37,6 @@ struct Watch {
     void* object;
 };
 
-/// RegionKey::link_data of memory that a device knows: its remote key, and that there is one.
-inline constexpr std::uint64_t has_remote_key = std::uint64_t{1} << 32;
-
 class Connection {
 public:
     Connection(const Connection&) = delete;
@@ -139,6 +136,9 @@ private:
     explicit Connection(std::unique_ptr<Pipe> pipe) : pipe_(std::move(pipe)), one_sided_(*pipe_) {}
 
     [[nodiscard]] bool can_go_direct(const RemoteRegion& region, std::uint32_t access) noexcept;
+    /// The region is this process's own, and does not allow it: no need to ask.
+    [[nodiscard]] static bool own_refuses(const RemoteRegion& region, std::uint64_t address,
+                                          std::uint64_t length, std::uint32_t access) noexcept;
     [[nodiscard]] bool must_wait() noexcept;
     Errc start_transfer(bool is_get, std::byte* local, std::size_t length, RemoteRegion& region,
                         std::uint64_t address, void* token, std::uint64_t local_region);

@@ -347,12 +347,6 @@ void Pipe::return_credit() noexcept {
     if (!started_ || failed_) {
         return;
     }
-    if (bell_due_ || (peer_asked_ && taken_ > peer_knows_)) {
-        // Its header says it all.
-        bell_due_ = !send_control(wire::Control::bell, 0, false);
-        peer_asked_ = peer_asked_ && bell_due_;
-        return;
-    }
     if (posted_ - done_ >= tuning::send_queue) {
         return; // the next progress tries again
     }
@@ -379,6 +373,11 @@ void Pipe::return_credit() noexcept {
     request.wr.rdma.remote_addr = peer_.address;
     request.wr.rdma.rkey = peer_.key;
     (void)post(request, false);
+    // Behind it, so that who is woken finds it.
+    if (bell_due_ || (peer_asked_ && taken_ > peer_knows_)) {
+        bell_due_ = !send_control(wire::Control::bell, 0, false);
+        peer_asked_ = peer_asked_ && bell_due_;
+    }
 }
 
 // ---- RDMA --------------------------------------------------------------------------------------

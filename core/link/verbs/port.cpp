@@ -95,7 +95,7 @@ Result<void> Port::start() {
     if (!listener) {
         return tl::unexpected(std::move(listener.error()));
     }
-    auto rdma = RdmaDevice::of((*listener)->id->verbs);
+    auto rdma = RdmaDevice::of((*listener)->id->verbs, device_.function().address);
     if (!rdma) {
         return tl::unexpected(std::move(rdma.error()));
     }
@@ -345,18 +345,31 @@ Result<void> Port::try_address(Connection& c) {
                                               description.first_port, description.port_count));
     }
     c.id_.reset();
-    auto id = CmId::create(cm_, &c.watch_, *Address::parse(device_.function().address, 0));
+    bool resolved = false;
+    auto id = CmId::create_to(cm_, &c.watch_, *Address::parse(device_.function().address, 0),
+                              c.remote_, tuning::resolve_at_once_ms, resolved);
     if (!id) {
         return tl::unexpected(std::move(id.error()));
     }
     c.id_ = std::move(*id);
-    set_ack_timeout(c.id_.get());
-    if (::rdma_resolve_addr(c.id_.get(), nullptr, c.remote_.get(), tuning::resolve_timeout_ms) !=
-        0) {
-        return fail_errno(Errc::not_found,
-                          fmt::format("cannot resolve {} for RDMA", c.remote_.text()), errno);
+    if (resolved && start_handshake(c) != Reason::closed) {
+        return fail(Errc::io, c.error_text_);
     }
     return {};
+}
+
+Reason Port::start_handshake(Connection& c) {
+    if (auto made = c.pipe_->make_queue_pair(c.id_.get()); !made) {
+        c.error_text_ = made.error().message;
+        return Reason::device_error;
+    }
+    rdma_conn_param param = conn_param(rdma_->limits(), &c.request_, sizeof(c.request_));
+    if (::rdma_connect(c.id_.get(), &param) != 0) {
+        c.error_text_ = fmt::format("the peer at {} cannot be reached: {}", c.remote_.text(),
+                                    std::strerror(errno));
+        return Reason::not_found;
+    }
+    return Reason::closed;
 }
 
 Reason Port::take_event(Connection& c, const CmEvent& event) {
@@ -370,15 +383,8 @@ Reason Port::take_event(Connection& c, const CmEvent& event) {
         return ::rdma_resolve_route(c.id_.get(), tuning::resolve_timeout_ms) == 0
                    ? Reason::closed
                    : unreachable("there is no RDMA route to the peer");
-    case RDMA_CM_EVENT_ROUTE_RESOLVED: {
-        rdma_conn_param param = conn_param(rdma_->limits(), &c.request_, sizeof(c.request_));
-        if (auto made = c.pipe_->make_queue_pair(c.id_.get()); !made) {
-            c.error_text_ = made.error().message;
-            return Reason::device_error;
-        }
-        return ::rdma_connect(c.id_.get(), &param) == 0 ? Reason::closed
-                                                        : unreachable("the peer cannot be reached");
-    }
+    case RDMA_CM_EVENT_ROUTE_RESOLVED:
+        return start_handshake(c);
     case RDMA_CM_EVENT_ESTABLISHED: {
         if (!c.is_initiator_) {
             return Reason::closed;
@@ -773,7 +779,7 @@ void Port::abandon_device() {
     }
     listeners_.clear();
     (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, rdma_->event_fd(), nullptr);
-    tend_lingering_channels();
+    tend_channels();
     queues_->abandon();
     rdma_.reset();
 }
@@ -826,6 +832,7 @@ Port::~Port() {
                 (void)device_.domain()->remove_entry(listener->name_entry);
             }
         }
+        const bool had_connections = !connections_.empty();
         while (!connections_.empty()) {
             close(connections_.back().get());
         }
@@ -844,7 +851,12 @@ Port::~Port() {
             }
             ::usleep(20);
         }
-        finish_lingering_channels(monotonic_ns() + tuning::close_timeout_ns / 20);
+        finish_channels(monotonic_ns() + tuning::close_timeout_ns / 20);
+        if (had_connections) {
+            // Who has just asked for a channel is told that this is an orderly end.
+            ::usleep(tuning::latecomers_us);
+            refuse_latecomers();
+        }
         abandon_device();
     }
 }

@@ -42,7 +42,6 @@ public:
 
     template <class S> unsigned progress(S& sink) {
         unsigned count = 0;
-        (void)queues_->fetch();
         bool drained = false;
         for (unsigned budget = tuning::poll_budget; budget != 0; --budget) {
             if (queues_->front() == nullptr && !queues_->fetch()) {
@@ -253,7 +252,7 @@ private:
             count += look_at_all(sink);
         }
         tend_closing();
-        tend_lingering_channels();
+        tend_channels();
         free_closed();
         return count;
     }
@@ -456,6 +455,7 @@ private:
                                                     std::span<const std::byte> private_data,
                                                     void* user);
     [[nodiscard]] Result<void> try_address(Connection& c);
+    [[nodiscard]] Reason start_handshake(Connection& c);
     [[nodiscard]] bool slow_poll_due() noexcept;
     void want_slow_poll() noexcept {
         slow_poll_wanted_ = true;

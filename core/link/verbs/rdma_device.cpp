@@ -20,6 +20,7 @@ namespace {
 struct Devices {
     std::mutex mutex;
     std::map<ibv_context*, std::weak_ptr<RdmaDevice>> known;
+    std::map<std::string, std::weak_ptr<RdmaDevice>> by_address;
 };
 Devices& devices() {
     // Never destroyed: ports may be closed by static destructors of other libraries.
@@ -40,11 +41,13 @@ int access_flags(std::uint32_t access) {
 
 } // namespace
 
-Result<std::shared_ptr<RdmaDevice>> RdmaDevice::of(ibv_context* context) {
+Result<std::shared_ptr<RdmaDevice>> RdmaDevice::of(ibv_context* context,
+                                                   const std::string& address) {
     Devices& all = devices();
     const std::lock_guard lock(all.mutex);
     if (auto known = all.known[context].lock()) {
         if (!known->gone()) {
+            all.by_address[address] = known;
             return known;
         }
         return fail(Errc::not_found,
@@ -55,7 +58,24 @@ Result<std::shared_ptr<RdmaDevice>> RdmaDevice::of(ibv_context* context) {
         return tl::unexpected(std::move(opened.error()));
     }
     all.known[context] = device;
+    all.by_address[address] = device;
     return device;
+}
+
+std::shared_ptr<RdmaDevice> RdmaDevice::behind(const std::string& address) {
+    Devices& all = devices();
+    const std::lock_guard lock(all.mutex);
+    const auto found = all.by_address.find(address);
+    return found == all.by_address.end() ? nullptr : found->second.lock();
+}
+
+std::uint64_t link_data_of(const Device& device, std::uint64_t region) {
+    const auto rdma = RdmaDevice::behind(device.function().address);
+    if (rdma == nullptr) {
+        return 0;
+    }
+    const RdmaDevice::RegionKeys keys = rdma->keys_of(region);
+    return keys.valid ? has_remote_key | keys.rkey : 0;
 }
 
 Result<void> RdmaDevice::open() {

@@ -16,6 +16,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <comch/device.hpp>
 #include <comch/error.hpp>
 
 namespace comch::link::verbs {
@@ -60,8 +61,11 @@ public:
         bool atomics = false;          ///< the device has some (this link uses the target's CPU)
     };
 
-    /// The one of this process for `context`.
-    [[nodiscard]] static Result<std::shared_ptr<RdmaDevice>> of(ibv_context* context);
+    /// The one of this process for `context`, which is behind the IP address.
+    [[nodiscard]] static Result<std::shared_ptr<RdmaDevice>> of(ibv_context* context,
+                                                                const std::string& address);
+    /// The one behind the address, if a port is open on it; else null.
+    [[nodiscard]] static std::shared_ptr<RdmaDevice> behind(const std::string& address);
     ~RdmaDevice();
     RdmaDevice(const RdmaDevice&) = delete;
     RdmaDevice& operator=(const RdmaDevice&) = delete;
@@ -115,5 +119,12 @@ private:
     std::vector<int> bells_;
     std::unordered_map<std::uint64_t, Mr> regions_;
 };
+
+/// RegionKey::link_data of memory that a device knows: its remote key, and that there is one.
+inline constexpr std::uint64_t has_remote_key = std::uint64_t{1} << 32;
+
+/// The link_data of a region of this process for peers that reach it through `device`; 0 if no port
+/// is open there.
+[[nodiscard]] std::uint64_t link_data_of(const Device& device, std::uint64_t region);
 
 } // namespace comch::link::verbs

@@ -62,13 +62,17 @@ inline constexpr std::uint64_t slow_poll_interval_busy_ns = 10'000;
 
 /// Resolving the peer's address and the way to it.
 inline constexpr int resolve_timeout_ms = 2'000;
+/// A call that connects waits so long for that, before it leaves the rest to progress calls.
+inline constexpr int resolve_at_once_ms = 50;
 /// A peer whose kernel answers nothing at all.
 inline constexpr std::uint64_t connect_timeout_ns = 10'000'000'000;
 /// What was sent before a close is acknowledged within microseconds, or the peer is gone.
 inline constexpr std::uint64_t close_timeout_ns = 2'000'000'000;
-/// A device tries this long, for each of its retries, before it gives a peer up: 4.096 us * 2^14 =
-/// 67 ms, times 7.
-inline constexpr std::uint8_t ack_timeout = 14;
+/// A request for a channel that was made before its connection was closed may come this much later.
+inline constexpr unsigned latecomers_us = 2'000;
+/// A device tries this long, for each of its retries, before it gives a peer up: 4.096 us * 2^16 =
+/// 268 ms, times 7: about as long as a port may be down (port_grace_ns).
+inline constexpr std::uint8_t ack_timeout = 16;
 inline constexpr std::uint8_t retries = 7;
 /// Nothing was heard of a peer for so long: ask its device whether it is there.
 inline constexpr std::uint64_t keepalive_ns = 1'000'000'000;
