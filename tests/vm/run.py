@@ -39,7 +39,8 @@ def run(test, log):
     # A process group of its own, so that nothing of it stays.
     with open(log.name, "ab") as output:
         process = subprocess.Popen(test.command, stdin=subprocess.DEVNULL, stdout=output,
-                                   stderr=subprocess.STDOUT, start_new_session=True)
+                                   stderr=subprocess.STDOUT, env=os.environ | test.environment,
+                                   start_new_session=True)
     try:
         return wait(process, test, log)
     finally:
