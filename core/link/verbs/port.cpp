@@ -14,6 +14,7 @@
 #include <xxhash.h>
 
 #include "core/base/ticks.hpp"
+#include "core/link/verbs/admission.hpp"
 #include "core/link/verbs/clock.hpp"
 #include "core/link/verbs/conn_param.hpp"
 
@@ -57,15 +58,6 @@ std::string name_entry(const ServiceName& service) {
 void drain(int fd) noexcept {
     std::uint64_t count = 0;
     (void)!::read(fd, &count, sizeof(count));
-}
-
-const Function* function_of(const DomainDescription& description, Side side, FunctionId id) {
-    if (side == Side::dpu) {
-        return &description.dpu;
-    }
-    const auto found = std::find_if(description.host.begin(), description.host.end(),
-                                    [&](const Function& function) { return function.id == id; });
-    return found == description.host.end() ? nullptr : &*found;
 }
 
 } // namespace
@@ -488,19 +480,13 @@ wire::Why Port::judge(const CmEvent& event, wire::Request& request, Connection*&
     case wire::Check::ok:
         break;
     }
-    std::uint64_t domain = 0;
-    std::memcpy(&domain, device_.domain()->id().bytes.data(), sizeof(domain));
-    if (request.domain != domain || event.listener == nullptr || event.listener->context == nullptr) {
+    if (event.listener == nullptr || event.listener->context == nullptr) {
         return wire::Why::nobody;
     }
-    // Who it is says its address, not its request: that must only agree.
     const std::string address = Address::of(::rdma_get_peer_addr(event.id)).text();
-    const Function* const claimed =
-        request.side > 1 ? nullptr
-                         : function_of(device_.domain()->description(),
-                                       static_cast<Side>(request.side), request.function);
-    if (claimed == nullptr || claimed->address != address || claimed->id != request.function) {
-        return wire::Why::wrong_function;
+    if (const wire::Why claim = check_claim(*device_.domain(), request, address);
+        claim != wire::Why{}) {
+        return claim;
     }
     const auto& listener =
         *static_cast<Listener*>(static_cast<Watch*>(event.listener->context)->object);
@@ -678,8 +664,12 @@ void Port::close(Connection* connection) {
     c.state_ = Connection::State::closed;
     c.life_->end(Errc::not_connected);
     c.pipe_->say_goodbye();
-    c.deadline_ns_ = monotonic_ns() +
-                     (c.pipe_->started() ? tuning::close_timeout_ns : unmade_close_timeout_ns);
+    c.deadline_ns_ = monotonic_ns();
+    if (c.pipe_->started()) {
+        c.deadline_ns_ += tuning::close_timeout_ns;
+    } else if (c.pipe_->sent() != 0) { // else there is nothing to deliver
+        c.deadline_ns_ += unmade_close_timeout_ns;
+    }
     counters_->release_slot(c.pipe_->slot(), counters::SlotState::closed);
     retire(c, closing_);
     want_slow_poll();
