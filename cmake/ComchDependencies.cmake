@@ -11,6 +11,7 @@ find_package(tl-expected 1.0 REQUIRED)    # Result<T>; std::expected is C++23
 find_package(nlohmann_json 3.11 REQUIRED) # machine-readable output of the tools
 find_package(CLI11 2.1 REQUIRED)          # command lines of the tools and of perftest
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash>=0.8) # stable hashes of names
+pkg_check_modules(RDMA REQUIRED IMPORTED_TARGET libibverbs>=1.14 librdmacm>=1.3) # RDMA devices
 find_package(GTest 1.12 REQUIRED)         # unit tests, with GoogleMock
 include(GoogleTest)
 

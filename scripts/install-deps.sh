@@ -21,12 +21,17 @@ packages=(
     libgtest-dev libgmock-dev
     # the UCX transport; ucx_info and ucx_perftest
     libucx-dev ucx-utils
+    # the verbs link
+    libibverbs-dev librdmacm-dev
     # UCX's internal headers: fetch its source package, unpack and configure it as Debian did
-    dpkg-dev xz-utils patch autoconf automake libtool make libnuma-dev libibverbs-dev librdmacm-dev
+    dpkg-dev xz-utils patch autoconf automake libtool make libnuma-dev
     # MPI jobs under both of Debian's implementations
     openmpi-bin libopenmpi-dev mpich libmpich-dev
     # scripts and multi-process tests: unshare, nsenter, taskset; ip; ps
     python3 util-linux iproute2 procps
+    # the virtual machine with RDMA devices, and what is measured beside comch in it
+    qemu-system-x86 busybox-static kmod cpio rdma-core ibverbs-utils ibverbs-providers rdmacm-utils
+    perftest libfabric-bin
     # plots of perftest/compare
     python3-matplotlib
 )

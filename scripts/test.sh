@@ -1,19 +1,21 @@
 #!/usr/bin/env bash
 # Installs what is needed, builds, and passes all the tests: everything optimised with warnings as
-# errors, then the unit tests again under the address, undefined-behaviour and thread sanitizers.
+# errors, then what runs over RDMA devices in a virtual machine, then the unit tests again under the
+# address, undefined-behaviour and thread sanitizers.
 set -u
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 usage() {
     cat <<'END'
 usage: scripts/test.sh [--quick] [--build-dir DIR] [--no-install]
-  --quick          leave out the sanitizers
+  --quick          leave out the virtual machine and the sanitizers
   --build-dir DIR  build there (default: build in the repository); the sanitizers' builds go to
                    DIR-asan and DIR-tsan
   --no-install     install no packages
 The last line is "N passed, N failed", summed over everything; the exit code is 0 if all passed.
 COMCH_JOBS sets how many jobs run at once (default: one per CPU), COMCH_UCX_CACHE where UCX's
-internal headers are kept (default: in the build folder).
+internal headers are kept, COMCH_VM_CACHE where the virtual machine's kernel is (default: in the
+build folder).
 END
 }
 
@@ -107,6 +109,19 @@ run_tests() {
     [ "$failed" -eq 0 ] || tell_failures "$log"
 }
 
+# Tests over RDMA devices, in a virtual machine that has some. It counts by itself; that it has ended
+# well too must come on top of the counts.
+run_in_the_vm() {
+    local name="RDMA, in a virtual machine" from=$SECONDS rc=0 log=$build/log/vm.log passed=0 failed=0
+    run_logged "$name" "$log" bash "$COMCH_ROOT/scripts/vm-test.sh" --no-install \
+        --build-dir "$build" --timeout 1800 || rc=$?
+    read -r passed failed < <(sed -n 's/^\([0-9]*\) passed, \([0-9]*\) failed$/\1 \2/p' "$log" | tail -n 1)
+    passed=${passed:-0} failed=${failed:-0}
+    [ "$rc" -eq 0 ] || { [ "$failed" -gt 0 ] && [ "$rc" -eq 1 ]; } || failed=$((failed + 1))
+    summarize "$name" "$passed" "$failed" "$((SECONDS - from))" "$([ "$failed" -eq 0 ] || echo "see $log")"
+    [ "$failed" -eq 0 ] || cut -c 1-300 "$log" | tail -n 400
+}
+
 # sanitized NAME SUFFIX SANITIZERS
 sanitized() {
     local folder=$build-$2
@@ -121,6 +136,7 @@ mkdir -p "$build/log" || die "cannot create the build folder '$build': choose an
 if stage "configure" configure "$build" && stage "build" cmake --build "$build" -j "$jobs"; then
     run_tests "unit tests" "$build" -L '^unit$'
     run_tests "system and MPI tests" "$build" -LE '^unit$'
+    [ "$quick" = yes ] || run_in_the_vm
 fi
 if [ "$quick" = no ]; then
     sanitized "address, undefined" asan address,undefined

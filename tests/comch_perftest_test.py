@@ -20,6 +20,9 @@ SIZES = {"fast": [1, 8, 57, 1000, 4089, 32769, 100000, 1000001], "control": [1, 
 
 
 class Perftest(unittest.TestCase):
+    COUNT = 200  # messages where all sizes are tried
+    MANY = 5000  # enough to fill what can be filled
+
     def setUp(self):
         stack = contextlib.ExitStack()
         self.addCleanup(stack.close)
@@ -113,9 +116,9 @@ class Perftest(unittest.TestCase):
             for mode in ("ping-pong", "one-way", "two-way"):
                 for more in ([], ["--sleep"]):
                     report = self.measure("--both-sides", "--path", path, "--mode", mode, "--sizes",
-                                          ",".join(map(str, SIZES[path])), "--count", "200",
+                                          ",".join(map(str, SIZES[path])), "--count", str(self.COUNT),
                                           "--verify", *more)
-                    self.check_rows(report, path, mode, 200)
+                    self.check_rows(report, path, mode, self.COUNT)
                     self.assertNotEqual(report["client"]["pid"], report["server"]["pid"])
         self.assert_nothing_is_left()
 
@@ -128,10 +131,10 @@ class Perftest(unittest.TestCase):
 
     def test_windows_and_buffers(self):
         for window in (1, 2, 1000, 8192):
-            row = self.measure("-b", "-m", "two-way", "-n", "5000", "-W", str(window),
+            row = self.measure("-b", "-m", "two-way", "-n", str(self.MANY), "-W", str(window),
                                "-v")["results"][0]
             self.assertEqual((row["window"], row["wrong"]), (window, 0))
-            row = self.measure("-b", "-p", "control", "-m", "two-way", "-n", "5000", "-W",
+            row = self.measure("-b", "-p", "control", "-m", "two-way", "-n", str(self.MANY), "-W",
                                str(window), "-v")["results"][0]
             self.assertEqual((row["window"], row["wrong"]), (window, 0))
         row = self.measure("-b", "-m", "one-way", "-s", "4K", "-n", "1000", "-B", "1")["results"][0]

@@ -38,6 +38,7 @@ class Arithmetic(unittest.TestCase):
         self.assertEqual(placement([50, 60, 99.9]), "near")
         self.assertEqual(placement([250, 101]), "far")
         self.assertIsNone(placement([50, 250, 50]))
+        self.assertEqual(placement([None, None, None]), "emulated")
 
     def test_pairs_during_which_the_placement_changed_are_thrown_away(self):
         samples = Samples()
@@ -92,6 +93,15 @@ class Programs(unittest.TestCase):
                             (["--rounds", "0"], "at least 1")):
             error = run(sys.executable, SOURCE / "perftest/compare", *wrong, code=2).stderr
             self.assertIn(says, error)
+
+    def test_compare_tells_where_rdma_devices_are(self):
+        environment = {name: value for name, value in os.environ.items()
+                       if not name.startswith("COMCH_VM")}
+        result = subprocess.run([sys.executable, str(SOURCE / "perftest/compare"), "--set", "verbs",
+                                 "--build-dir", str(BUILD)], env=environment, capture_output=True,
+                                text=True, timeout=120, check=False)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("scripts/vm-test.sh -- perftest/compare --set verbs", result.stderr)
 
     def test_limits(self):
         output = run(BUILD / "bin/comch_limits", "hand-over", "line-rate", "memcpy", "stream",

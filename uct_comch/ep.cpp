@@ -24,7 +24,7 @@ constexpr std::uintptr_t get_short_mark = 2;
 RemoteRegion& region_of(uct_rkey_t rkey) { return *reinterpret_cast<RemoteRegion*>(rkey); }
 
 /// What a call on an endpoint without a connection answers.
-ucs_status_t ended(const Ep& ep) { return ep.failure; }
+template <class Link> ucs_status_t ended(const Ep<Link>& ep) { return ep.failure; }
 
 ucs_status_t too_long(const char* what, std::size_t value, std::size_t limit) {
     ucs_error("comch: %s of %zu is above the limit of %zu that the interface states", what, value,
@@ -43,11 +43,23 @@ void gather(std::byte* to, const uct_iov_t* iov, std::size_t count) {
     }
 }
 
+/// Calls `operation` with the local memory's region where the link wants it: what UCX has registered
+/// need not be registered again.
+template <class Link, class Operation> Errc move(const uct_iov_t& local, Operation&& operation) {
+    if constexpr (LinkLimits<Link>::takes_regions) {
+        const bool registered = local.memh != nullptr && local.memh != UCT_MEM_HANDLE_NULL;
+        return operation(registered ? static_cast<const Memory*>(local.memh)->key.region
+                                    : std::uint64_t{0});
+    } else {
+        return operation();
+    }
+}
+
 // ---- active messages ----------------------------------------------------------------------------
 
-ucs_status_t am_short(uct_ep_h tl_ep, std::uint8_t id, std::uint64_t header, const void* payload,
+template <class Link> ucs_status_t am_short(uct_ep_h tl_ep, std::uint8_t id, std::uint64_t header, const void* payload,
                       unsigned length) {
-    Ep& ep = *Ep::of(tl_ep);
+    auto& ep = *Ep<Link>::of(tl_ep);
     if (ep.connection == nullptr) [[unlikely]] {
         return ended(ep);
     }
@@ -64,9 +76,9 @@ ucs_status_t am_short(uct_ep_h tl_ep, std::uint8_t id, std::uint64_t header, con
         }));
 }
 
-ucs_status_t am_short_iov(uct_ep_h tl_ep, std::uint8_t id, const uct_iov_t* iov,
+template <class Link> ucs_status_t am_short_iov(uct_ep_h tl_ep, std::uint8_t id, const uct_iov_t* iov,
                           std::size_t count) {
-    Ep& ep = *Ep::of(tl_ep);
+    auto& ep = *Ep<Link>::of(tl_ep);
     if (ep.connection == nullptr) [[unlikely]] {
         return ended(ep);
     }
@@ -78,28 +90,28 @@ ucs_status_t am_short_iov(uct_ep_h tl_ep, std::uint8_t id, const uct_iov_t* iov,
                                              [&](std::byte* to) { gather(to, iov, count); }));
 }
 
-ssize_t am_bcopy(uct_ep_h tl_ep, std::uint8_t id, uct_pack_callback_t pack, void* arg, unsigned) {
-    Ep& ep = *Ep::of(tl_ep);
+template <class Link> ssize_t am_bcopy(uct_ep_h tl_ep, std::uint8_t id, uct_pack_callback_t pack, void* arg, unsigned) {
+    auto& ep = *Ep<Link>::of(tl_ep);
     if (ep.connection == nullptr) [[unlikely]] {
         return ended(ep);
     }
     const std::int64_t result = ep.connection->send_packed(
-        id, link::soft::tuning::max_message,
+        id, LinkLimits<Link>::max_message,
         [&](std::byte* to) { return static_cast<std::uint32_t>(pack(to, arg)); });
     return result >= 0 ? static_cast<ssize_t>(result)
                        : static_cast<ssize_t>(to_ucs(static_cast<Errc>(-result)));
 }
 
 /// The sender's buffers are copied once, into the ring, and are the caller's again at once.
-ucs_status_t am_zcopy(uct_ep_h tl_ep, std::uint8_t id, const void* header, unsigned header_length,
+template <class Link> ucs_status_t am_zcopy(uct_ep_h tl_ep, std::uint8_t id, const void* header, unsigned header_length,
                       const uct_iov_t* iov, std::size_t count, unsigned, uct_completion_t*) {
-    Ep& ep = *Ep::of(tl_ep);
+    auto& ep = *Ep<Link>::of(tl_ep);
     if (ep.connection == nullptr) [[unlikely]] {
         return ended(ep);
     }
     const std::size_t total = header_length + uct_iov_total_length(iov, count);
-    if (total > link::soft::tuning::max_message) [[unlikely]] {
-        return too_long("am_zcopy", total, link::soft::tuning::max_message);
+    if (total > LinkLimits<Link>::max_message) [[unlikely]] {
+        return too_long("am_zcopy", total, LinkLimits<Link>::max_message);
     }
     const std::int64_t result = ep.connection->send_packed(
         id, static_cast<std::uint32_t>(total), [&](std::byte* to) {
@@ -114,22 +126,22 @@ ucs_status_t am_zcopy(uct_ep_h tl_ep, std::uint8_t id, const void* header, unsig
 
 // ---- put and get --------------------------------------------------------------------------------
 
-ucs_status_t put_short(uct_ep_h tl_ep, const void* buffer, unsigned length, std::uint64_t address,
+template <class Link> ucs_status_t put_short(uct_ep_h tl_ep, const void* buffer, unsigned length, std::uint64_t address,
                        uct_rkey_t rkey) {
-    Ep& ep = *Ep::of(tl_ep);
+    auto& ep = *Ep<Link>::of(tl_ep);
     if (ep.connection == nullptr) [[unlikely]] {
         return ended(ep);
     }
-    if (length > max_rma_bcopy) [[unlikely]] {
-        return too_long("put_short", length, max_rma_bcopy);
+    if (length > LinkLimits<Link>::max_message) [[unlikely]] {
+        return too_long("put_short", length, LinkLimits<Link>::max_message);
     }
     // At most one chunk, so it is through at once or not at all.
     return to_ucs(ep.connection->put(buffer, length, region_of(rkey), address, nullptr));
 }
 
-ssize_t put_bcopy(uct_ep_h tl_ep, uct_pack_callback_t pack, void* arg, std::uint64_t address,
+template <class Link> ssize_t put_bcopy(uct_ep_h tl_ep, uct_pack_callback_t pack, void* arg, std::uint64_t address,
                   uct_rkey_t rkey) {
-    Ep& ep = *Ep::of(tl_ep);
+    auto& ep = *Ep<Link>::of(tl_ep);
     if (ep.connection == nullptr) [[unlikely]] {
         return ended(ep);
     }
@@ -141,30 +153,32 @@ ssize_t put_bcopy(uct_ep_h tl_ep, uct_pack_callback_t pack, void* arg, std::uint
                               : static_cast<ssize_t>(to_ucs(result));
 }
 
-ucs_status_t put_zcopy(uct_ep_h tl_ep, const uct_iov_t* iov, std::size_t count,
+template <class Link> ucs_status_t put_zcopy(uct_ep_h tl_ep, const uct_iov_t* iov, std::size_t count,
                        std::uint64_t address, uct_rkey_t rkey, uct_completion_t* completion) {
-    Ep& ep = *Ep::of(tl_ep);
+    auto& ep = *Ep<Link>::of(tl_ep);
     if (ep.connection == nullptr) [[unlikely]] {
         return ended(ep);
     }
     if (count != 1) [[unlikely]] {
         return count == 0 ? UCS_OK : too_long("put_zcopy", count, 1);
     }
-    return to_ucs(ep.connection->put(iov[0].buffer, uct_iov_get_length(iov), region_of(rkey),
-                                     address, completion));
+    return to_ucs(move<Link>(iov[0], [&](auto... region) {
+        return ep.connection->put(iov[0].buffer, uct_iov_get_length(iov), region_of(rkey), address,
+                                  completion, region...);
+    }));
 }
 
 /// A get of memory that is mapped here is done at once. For any other the data has to come first:
 /// the call asks for it and answers no-resource, and the caller's retry (from its pending queue)
 /// finds the data here.
-ucs_status_t get_short(uct_ep_h tl_ep, void* buffer, unsigned length, std::uint64_t address,
+template <class Link> ucs_status_t get_short(uct_ep_h tl_ep, void* buffer, unsigned length, std::uint64_t address,
                        uct_rkey_t rkey) {
-    Ep& ep = *Ep::of(tl_ep);
+    auto& ep = *Ep<Link>::of(tl_ep);
     if (ep.connection == nullptr) [[unlikely]] {
         return ended(ep);
     }
-    if (length > max_rma_bcopy) [[unlikely]] {
-        return too_long("get_short", length, max_rma_bcopy);
+    if (length > LinkLimits<Link>::max_message) [[unlikely]] {
+        return too_long("get_short", length, LinkLimits<Link>::max_message);
     }
     auto* const where = reinterpret_cast<void*>(address);
     auto* const region = reinterpret_cast<void*>(rkey);
@@ -203,14 +217,14 @@ ucs_status_t get_short(uct_ep_h tl_ep, void* buffer, unsigned length, std::uint6
     return to_ucs(result);
 }
 
-ucs_status_t get_bcopy(uct_ep_h tl_ep, uct_unpack_callback_t unpack, void* arg, std::size_t length,
+template <class Link> ucs_status_t get_bcopy(uct_ep_h tl_ep, uct_unpack_callback_t unpack, void* arg, std::size_t length,
                        std::uint64_t address, uct_rkey_t rkey, uct_completion_t* completion) {
-    Ep& ep = *Ep::of(tl_ep);
+    auto& ep = *Ep<Link>::of(tl_ep);
     if (ep.connection == nullptr) [[unlikely]] {
         return ended(ep);
     }
-    if (length > max_rma_bcopy) [[unlikely]] {
-        return too_long("get_bcopy", length, max_rma_bcopy);
+    if (length > LinkLimits<Link>::max_message) [[unlikely]] {
+        return too_long("get_bcopy", length, LinkLimits<Link>::max_message);
     }
     auto get = ep.iface()->take_get();
     get->unpack = unpack;
@@ -232,17 +246,19 @@ ucs_status_t get_bcopy(uct_ep_h tl_ep, uct_unpack_callback_t unpack, void* arg, 
     return to_ucs(result);
 }
 
-ucs_status_t get_zcopy(uct_ep_h tl_ep, const uct_iov_t* iov, std::size_t count,
+template <class Link> ucs_status_t get_zcopy(uct_ep_h tl_ep, const uct_iov_t* iov, std::size_t count,
                        std::uint64_t address, uct_rkey_t rkey, uct_completion_t* completion) {
-    Ep& ep = *Ep::of(tl_ep);
+    auto& ep = *Ep<Link>::of(tl_ep);
     if (ep.connection == nullptr) [[unlikely]] {
         return ended(ep);
     }
     if (count != 1) [[unlikely]] {
         return count == 0 ? UCS_OK : too_long("get_zcopy", count, 1);
     }
-    return to_ucs(ep.connection->get(iov[0].buffer, uct_iov_get_length(iov), region_of(rkey),
-                                     address, completion));
+    return to_ucs(move<Link>(iov[0], [&](auto... region) {
+        return ep.connection->get(iov[0].buffer, uct_iov_get_length(iov), region_of(rkey), address,
+                                  completion, region...);
+    }));
 }
 
 // ---- atomics ------------------------------------------------------------------------------------
@@ -269,35 +285,35 @@ bool to_core(unsigned op, AtomicOp& out) {
     }
 }
 
-ucs_status_t run_atomic(uct_ep_h tl_ep, const AtomicRequest& request, std::uint64_t address,
+template <class Link> ucs_status_t run_atomic(uct_ep_h tl_ep, const AtomicRequest& request, std::uint64_t address,
                         uct_rkey_t rkey, uct_completion_t* completion) {
-    Ep& ep = *Ep::of(tl_ep);
+    auto& ep = *Ep<Link>::of(tl_ep);
     if (ep.connection == nullptr) [[unlikely]] {
         return ended(ep);
     }
     return to_ucs(ep.connection->atomic(request, region_of(rkey), address, completion));
 }
 
-template <class Word>
+template <class Link, class Word>
 ucs_status_t atomic_post(uct_ep_h ep, unsigned op, Word value, std::uint64_t address,
                          uct_rkey_t rkey) {
     AtomicRequest request{AtomicOp::add, sizeof(Word), value};
-    return to_core(op, request.op) ? run_atomic(ep, request, address, rkey, nullptr)
+    return to_core(op, request.op) ? run_atomic<Link>(ep, request, address, rkey, nullptr)
                                    : UCS_ERR_UNSUPPORTED;
 }
 
-template <class Word>
+template <class Link, class Word>
 ucs_status_t atomic_fetch(uct_ep_h ep, unsigned op, Word value, Word* result,
                           std::uint64_t address, uct_rkey_t rkey, uct_completion_t* completion) {
     AtomicRequest request{AtomicOp::add, sizeof(Word), value, 0, result};
-    return to_core(op, request.op) ? run_atomic(ep, request, address, rkey, completion)
+    return to_core(op, request.op) ? run_atomic<Link>(ep, request, address, rkey, completion)
                                    : UCS_ERR_UNSUPPORTED;
 }
 
-template <class Word>
+template <class Link, class Word>
 ucs_status_t atomic_cswap(uct_ep_h ep, Word compare, Word swap, std::uint64_t address,
                           uct_rkey_t rkey, Word* result, uct_completion_t* completion) {
-    return run_atomic(ep, {AtomicOp::compare_swap, sizeof(Word), swap, compare, result}, address,
+    return run_atomic<Link>(ep, {AtomicOp::compare_swap, sizeof(Word), swap, compare, result}, address,
                       rkey, completion);
 }
 
@@ -307,13 +323,13 @@ uct_pending_req_priv_queue_t* priv_of(uct_pending_req_t* request) {
     return reinterpret_cast<uct_pending_req_priv_queue_t*>(&request->priv);
 }
 
-uct_pending_req_t* head_of(const Ep& ep) {
+template <class Link> uct_pending_req_t* head_of(const Ep<Link>& ep) {
     auto* priv = ucs_queue_head_elem_non_empty(&ep.queue, uct_pending_req_priv_queue_t, queue_elem);
     return ucs_container_of(priv, uct_pending_req_t, priv);
 }
 
-ucs_status_t pending_add(uct_ep_h tl_ep, uct_pending_req_t* request, unsigned) {
-    Ep& ep = *Ep::of(tl_ep);
+template <class Link> ucs_status_t pending_add(uct_ep_h tl_ep, uct_pending_req_t* request, unsigned) {
+    auto& ep = *Ep<Link>::of(tl_ep);
     if (ep.connection == nullptr) {
         return UCS_ERR_BUSY; // the retry will answer with the failure
     }
@@ -330,15 +346,15 @@ ucs_status_t pending_add(uct_ep_h tl_ep, uct_pending_req_t* request, unsigned) {
     return UCS_OK;
 }
 
-void leave_pending(Ep& ep) {
+template <class Link> void leave_pending(Ep<Link>& ep) {
     if (ep.queued) {
         ep.queued = false;
         std::erase(ep.iface()->pending, &ep);
     }
 }
 
-void pending_purge(uct_ep_h tl_ep, uct_pending_purge_callback_t callback, void* arg) {
-    Ep& ep = *Ep::of(tl_ep);
+template <class Link> void pending_purge(uct_ep_h tl_ep, uct_pending_purge_callback_t callback, void* arg) {
+    auto& ep = *Ep<Link>::of(tl_ep);
     while (!ucs_queue_is_empty(&ep.queue)) {
         uct_pending_req_t* request = head_of(ep);
         (void)ucs_queue_pull_non_empty(&ep.queue);
@@ -354,8 +370,8 @@ void pending_purge(uct_ep_h tl_ep, uct_pending_purge_callback_t callback, void* 
 
 // ---- synchronization ----------------------------------------------------------------------------
 
-ucs_status_t flush(uct_ep_h tl_ep, unsigned flags, uct_completion_t* completion) {
-    Ep& ep = *Ep::of(tl_ep);
+template <class Link> ucs_status_t flush(uct_ep_h tl_ep, unsigned flags, uct_completion_t* completion) {
+    auto& ep = *Ep<Link>::of(tl_ep);
     if (ep.connection == nullptr) {
         // Whatever was in flight has been completed with an error.
         return (flags & UCT_FLUSH_FLAG_CANCEL) != 0 || ep.failure == UCS_ERR_NOT_CONNECTED
@@ -363,7 +379,7 @@ ucs_status_t flush(uct_ep_h tl_ep, unsigned flags, uct_completion_t* completion)
                    : ep.failure;
     }
     if ((flags & UCT_FLUSH_FLAG_CANCEL) != 0) {
-        pending_purge(tl_ep, nullptr, nullptr);
+        pending_purge<Link>(tl_ep, nullptr, nullptr);
         ep.connection->cancel([&](void* token, Errc status) { complete(ep, token, to_ucs(status)); });
         return UCS_OK;
     }
@@ -376,25 +392,25 @@ ucs_status_t flush(uct_ep_h tl_ep, unsigned flags, uct_completion_t* completion)
     return to_ucs(result);
 }
 
-ucs_status_t fence(uct_ep_h tl_ep, unsigned) {
-    Ep& ep = *Ep::of(tl_ep);
+template <class Link> ucs_status_t fence(uct_ep_h tl_ep, unsigned) {
+    auto& ep = *Ep<Link>::of(tl_ep);
     return ep.connection == nullptr ? UCS_OK : to_ucs(ep.connection->fence());
 }
 
 /// The port watches the peer's process by itself and calls the error handler; there is nothing to
 /// send. A peer that is known to be gone is reported again, for callers that came late.
-ucs_status_t check(uct_ep_h tl_ep, unsigned flags, uct_completion_t* completion) {
+template <class Link> ucs_status_t check(uct_ep_h tl_ep, unsigned flags, uct_completion_t* completion) {
     UCT_EP_KEEPALIVE_CHECK_PARAM(flags, completion);
-    Ep& ep = *Ep::of(tl_ep);
+    auto& ep = *Ep<Link>::of(tl_ep);
     return ep.connection == nullptr && ep.failure != UCS_ERR_NOT_CONNECTED ? ep.failure : UCS_OK;
 }
 
 // ---- life ---------------------------------------------------------------------------------------
 
-ucs_status_t create(const uct_ep_params_t* params, uct_ep_h* ep_p) {
+template <class Link> ucs_status_t create(const uct_ep_params_t* params, uct_ep_h* ep_p) {
     UCT_EP_PARAMS_CHECK_DEV_IFACE_ADDRS(params);
-    Iface& iface = *Iface::of(params->iface);
-    auto ep = std::make_unique<Ep>();
+    auto& iface = *Iface<Link>::of(params->iface);
+    auto ep = std::make_unique<Ep<Link>>();
     ucs_queue_head_init(&ep->queue);
     const ucs_status_t status = init_base_ep(&ep->super, &iface.super);
     if (status != UCS_OK) {
@@ -414,9 +430,9 @@ ucs_status_t create(const uct_ep_params_t* params, uct_ep_h* ep_p) {
     return UCS_OK;
 }
 
-void destroy(uct_ep_h tl_ep) {
-    std::unique_ptr<Ep> ep(Ep::of(tl_ep));
-    pending_purge(tl_ep, nullptr, nullptr);
+template <class Link> void destroy(uct_ep_h tl_ep) {
+    std::unique_ptr<Ep<Link>> ep(Ep<Link>::of(tl_ep));
+    pending_purge<Link>(tl_ep, nullptr, nullptr);
     if (ep->connection != nullptr) {
         ep->connection->cancel([&](void* token, Errc status) {
             complete(*ep, token, to_ucs(status));
@@ -432,7 +448,7 @@ void destroy(uct_ep_h tl_ep) {
 
 } // namespace
 
-void complete(Ep& ep, void* token, ucs_status_t status) {
+template <class Link> void complete(Ep<Link>& ep, void* token, ucs_status_t status) {
     const auto bits = reinterpret_cast<std::uintptr_t>(token);
     if ((bits & get_short_mark) != 0) {
         auto* get = reinterpret_cast<GetBcopy*>(bits & ~get_short_mark);
@@ -460,16 +476,16 @@ void complete(Ep& ep, void* token, ucs_status_t status) {
     }
 }
 
-void fail_ep(Ep& ep, ucs_status_t status) {
+template <class Link> void fail_ep(Ep<Link>& ep, ucs_status_t status) {
     ep.connection = nullptr;
     ep.failure = status;
 }
 
-unsigned dispatch_pending(Iface& iface) {
+template <class Link> unsigned dispatch_pending(Iface<Link>& iface) {
     unsigned count = 0;
     // By index, and looked up again after every call: a request may destroy endpoints.
     for (std::size_t i = 0; i < iface.pending.size();) {
-        Ep* const ep = iface.pending[i];
+        Ep<Link>* const ep = iface.pending[i];
         if (ep->connection != nullptr) {
             ep->connection->hold(false);
         }
@@ -506,30 +522,39 @@ unsigned dispatch_pending(Iface& iface) {
     return count;
 }
 
-void fill_ep_ops(uct_iface_ops_t& ops) {
-    ops.ep_put_short = put_short;
-    ops.ep_put_bcopy = put_bcopy;
-    ops.ep_put_zcopy = put_zcopy;
-    ops.ep_get_short = get_short;
-    ops.ep_get_bcopy = get_bcopy;
-    ops.ep_get_zcopy = get_zcopy;
-    ops.ep_am_short = am_short;
-    ops.ep_am_short_iov = am_short_iov;
-    ops.ep_am_bcopy = am_bcopy;
-    ops.ep_am_zcopy = am_zcopy;
-    ops.ep_atomic_cswap64 = atomic_cswap<std::uint64_t>;
-    ops.ep_atomic_cswap32 = atomic_cswap<std::uint32_t>;
-    ops.ep_atomic64_post = atomic_post<std::uint64_t>;
-    ops.ep_atomic32_post = atomic_post<std::uint32_t>;
-    ops.ep_atomic64_fetch = atomic_fetch<std::uint64_t>;
-    ops.ep_atomic32_fetch = atomic_fetch<std::uint32_t>;
-    ops.ep_pending_add = pending_add;
-    ops.ep_pending_purge = pending_purge;
-    ops.ep_flush = flush;
-    ops.ep_fence = fence;
-    ops.ep_check = check;
-    ops.ep_create = create;
-    ops.ep_destroy = destroy;
+template <class Link> void fill_ep_ops(uct_iface_ops_t& ops) {
+    ops.ep_put_short = put_short<Link>;
+    ops.ep_put_bcopy = put_bcopy<Link>;
+    ops.ep_put_zcopy = put_zcopy<Link>;
+    ops.ep_get_short = get_short<Link>;
+    ops.ep_get_bcopy = get_bcopy<Link>;
+    ops.ep_get_zcopy = get_zcopy<Link>;
+    ops.ep_am_short = am_short<Link>;
+    ops.ep_am_short_iov = am_short_iov<Link>;
+    ops.ep_am_bcopy = am_bcopy<Link>;
+    ops.ep_am_zcopy = am_zcopy<Link>;
+    ops.ep_atomic_cswap64 = atomic_cswap<Link, std::uint64_t>;
+    ops.ep_atomic_cswap32 = atomic_cswap<Link, std::uint32_t>;
+    ops.ep_atomic64_post = atomic_post<Link, std::uint64_t>;
+    ops.ep_atomic32_post = atomic_post<Link, std::uint32_t>;
+    ops.ep_atomic64_fetch = atomic_fetch<Link, std::uint64_t>;
+    ops.ep_atomic32_fetch = atomic_fetch<Link, std::uint32_t>;
+    ops.ep_pending_add = pending_add<Link>;
+    ops.ep_pending_purge = pending_purge<Link>;
+    ops.ep_flush = flush<Link>;
+    ops.ep_fence = fence<Link>;
+    ops.ep_check = check<Link>;
+    ops.ep_create = create<Link>;
+    ops.ep_destroy = destroy<Link>;
 }
+
+template void fill_ep_ops<SoftLink>(uct_iface_ops_t&);
+template unsigned dispatch_pending(Iface<SoftLink>&);
+template void complete(Ep<SoftLink>&, void*, ucs_status_t);
+template void fail_ep(Ep<SoftLink>&, ucs_status_t);
+template void fill_ep_ops<VerbsLink>(uct_iface_ops_t&);
+template unsigned dispatch_pending(Iface<VerbsLink>&);
+template void complete(Ep<VerbsLink>&, void*, ucs_status_t);
+template void fail_ep(Ep<VerbsLink>&, ucs_status_t);
 
 } // namespace comch::uct

@@ -6,9 +6,9 @@
 namespace comch::uct {
 
 /// A uct_ep_h of ours points here.
-struct Ep {
+template <class Link> struct Ep {
     uct_base_ep_t super;
-    Connection* connection = nullptr; ///< null once it has ended
+    typename Link::Connection* connection = nullptr; ///< null once it has ended
     ucs_queue_head_t queue;           ///< pending requests
     ucs_status_t failure = UCS_OK;    ///< what operations answer once the connection has ended
     bool queued = false;              ///< in the interface's list
@@ -18,21 +18,21 @@ struct Ep {
     bool get_short_done = false;
 
     [[nodiscard]] static Ep* of(uct_ep_h ep) { return reinterpret_cast<Ep*>(ep); }
-    [[nodiscard]] Iface* iface() const {
-        return reinterpret_cast<Iface*>(super.super.iface);
+    [[nodiscard]] Iface<Link>* iface() const {
+        return reinterpret_cast<Iface<Link>*>(super.super.iface);
     }
 };
 
 /// The endpoint's entries of the operation table.
-void fill_ep_ops(uct_iface_ops_t& ops);
+template <class Link> void fill_ep_ops(uct_iface_ops_t& ops);
 
 /// Sends what waits in the queues. Returns how many requests moved.
-unsigned dispatch_pending(Iface& iface);
+template <class Link> unsigned dispatch_pending(Iface<Link>& iface);
 
 /// A token of the core's on_complete(): a completion, or a get_bcopy.
-void complete(Ep& ep, void* token, ucs_status_t status);
+template <class Link> void complete(Ep<Link>& ep, void* token, ucs_status_t status);
 
 /// The connection has ended. The endpoint stays, and fails what is asked of it.
-void fail_ep(Ep& ep, ucs_status_t status);
+template <class Link> void fail_ep(Ep<Link>& ep, ucs_status_t status);
 
 } // namespace comch::uct

@@ -43,8 +43,10 @@ using link::ConnectRequest;
 using link::Reason;
 
 /// What the port calls while this interface progresses.
-struct Sink {
-    Iface& iface;
+template <class Link> struct Sink {
+    using Connection = typename Link::Connection;
+
+    Iface<Link>& iface;
 
     ConnectDecision on_connect_request(Connection&, const ConnectRequest& request) {
         if (iface.host_dpu_only && request.peer.side == iface.md()->device.side()) {
@@ -63,10 +65,10 @@ struct Sink {
         (void)uct_iface_invoke_am(&iface.super, id, const_cast<std::byte*>(data), length, 0);
     }
     void on_complete(Connection& connection, void* token, Errc status) {
-        complete(*static_cast<Ep*>(connection.user()), token, to_ucs(status));
+        complete(*static_cast<Ep<Link>*>(connection.user()), token, to_ucs(status));
     }
     void on_disconnected(Connection& connection, Reason reason, std::span<const std::byte>);
-    void on_channel(Connection&, std::uint64_t, link::soft::Channel&&) {}
+    void on_channel(Connection&, std::uint64_t, typename Link::Channel&&) {}
 };
 
 ucs_status_t status_of(Reason reason) {
@@ -88,8 +90,9 @@ ucs_status_t status_of(Reason reason) {
     return UCS_ERR_IO_ERROR;
 }
 
-void Sink::on_disconnected(Connection& connection, Reason reason, std::span<const std::byte>) {
-    auto* const ep = static_cast<Ep*>(connection.user());
+template <class Link>
+void Sink<Link>::on_disconnected(Connection& connection, Reason reason, std::span<const std::byte>) {
+    auto* const ep = static_cast<Ep<Link>*>(connection.user());
     const ucs_status_t status = status_of(reason);
     const std::string& detail = connection.error_text();
     const link::PeerInfo& peer = connection.peer();
@@ -107,7 +110,7 @@ void Sink::on_disconnected(Connection& connection, Reason reason, std::span<cons
     const bool told = iface.has_told_of(peer.process_id);
     if (ep == nullptr) {
         // If we send to that peer as well, that endpoint will tell.
-        const bool will_tell = std::any_of(iface.eps.begin(), iface.eps.end(), [&](const Ep* other) {
+        const bool will_tell = std::any_of(iface.eps.begin(), iface.eps.end(), [&](const Ep<Link>* other) {
             return other->connection != nullptr &&
                    other->connection->peer().process_id == peer.process_id;
         });
@@ -133,9 +136,9 @@ void Sink::on_disconnected(Connection& connection, Reason reason, std::span<cons
     say(told && level > UCS_LOG_LEVEL_FATAL ? UCS_LOG_LEVEL_DEBUG : level);
 }
 
-unsigned progress(uct_iface_h tl_iface) {
-    Iface& iface = *Iface::of(tl_iface);
-    Sink sink{iface};
+template <class Link> unsigned progress(uct_iface_h tl_iface) {
+    Iface<Link>& iface = *Iface<Link>::of(tl_iface);
+    Sink<Link> sink{iface};
     unsigned count = iface.port->progress(sink);
     if (!iface.pending.empty()) [[unlikely]] {
         count += dispatch_pending(iface);
@@ -143,8 +146,8 @@ unsigned progress(uct_iface_h tl_iface) {
     return count;
 }
 
-ucs_status_t query(uct_iface_h tl_iface, uct_iface_attr_t* attr) {
-    Iface& iface = *Iface::of(tl_iface);
+template <class Link> ucs_status_t query(uct_iface_h tl_iface, uct_iface_attr_t* attr) {
+    Iface<Link>& iface = *Iface<Link>::of(tl_iface);
     uct_base_iface_query(&iface.super, attr);
     constexpr std::size_t line = 64;
     const std::size_t max_message = iface.port->limits().max_message;
@@ -158,16 +161,16 @@ ucs_status_t query(uct_iface_h tl_iface, uct_iface_attr_t* attr) {
     attr->cap.am.max_hdr = 1024;
     attr->cap.am.max_iov = 16; // UCP keeps its vectors on the stack: 29 is the most it takes
 
-    attr->cap.put.max_short = max_rma_bcopy;
-    attr->cap.put.max_bcopy = max_rma_bcopy;
+    attr->cap.put.max_short = LinkLimits<Link>::max_message;
+    attr->cap.put.max_bcopy = LinkLimits<Link>::max_message;
     attr->cap.put.min_zcopy = 0;
     attr->cap.put.max_zcopy = SIZE_MAX;
     attr->cap.put.opt_zcopy_align = line;
     attr->cap.put.align_mtu = line;
     attr->cap.put.max_iov = 1;
 
-    attr->cap.get.max_short = max_rma_bcopy;
-    attr->cap.get.max_bcopy = max_rma_bcopy;
+    attr->cap.get.max_short = LinkLimits<Link>::max_message;
+    attr->cap.get.max_bcopy = LinkLimits<Link>::max_message;
     attr->cap.get.min_zcopy = 0;
     attr->cap.get.max_zcopy = SIZE_MAX;
     attr->cap.get.opt_zcopy_align = line;
@@ -204,8 +207,8 @@ ucs_status_t query(uct_iface_h tl_iface, uct_iface_attr_t* attr) {
     return UCS_OK;
 }
 
-ucs_status_t get_device_address(uct_iface_h tl_iface, uct_device_addr_t* out) {
-    const Device& device = Iface::of(tl_iface)->md()->device;
+template <class Link> ucs_status_t get_device_address(uct_iface_h tl_iface, uct_device_addr_t* out) {
+    const Device& device = Iface<Link>::of(tl_iface)->md()->device;
     DeviceAddress address{};
     std::memcpy(address.domain, device.domain()->id().bytes.data(), sizeof(address.domain));
     address.side = static_cast<std::uint8_t>(device.side());
@@ -214,15 +217,15 @@ ucs_status_t get_device_address(uct_iface_h tl_iface, uct_device_addr_t* out) {
     return UCS_OK;
 }
 
-ucs_status_t get_address(uct_iface_h tl_iface, uct_iface_addr_t* out) {
-    const link::PortAddress address = Iface::of(tl_iface)->port->address();
+template <class Link> ucs_status_t get_address(uct_iface_h tl_iface, uct_iface_addr_t* out) {
+    const link::PortAddress address = Iface<Link>::of(tl_iface)->port->address();
     std::memcpy(out, address.bytes.data(), address.bytes.size());
     return UCS_OK;
 }
 
-int is_reachable(const uct_iface_h tl_iface, const uct_device_addr_t* device_address,
+template <class Link> int is_reachable(const uct_iface_h tl_iface, const uct_device_addr_t* device_address,
                  const uct_iface_addr_t*) {
-    const Iface& iface = *Iface::of(tl_iface);
+    const Iface<Link>& iface = *Iface<Link>::of(tl_iface);
     const Device& device = iface.md()->device;
     DeviceAddress address;
     std::memcpy(&address, device_address, sizeof(address));
@@ -233,12 +236,12 @@ int is_reachable(const uct_iface_h tl_iface, const uct_device_addr_t* device_add
     return !iface.host_dpu_only || address.side != static_cast<std::uint8_t>(device.side());
 }
 
-ucs_status_t flush(uct_iface_h tl_iface, unsigned flags, uct_completion_t* completion) {
+template <class Link> ucs_status_t flush(uct_iface_h tl_iface, unsigned flags, uct_completion_t* completion) {
     if (completion != nullptr) {
         return UCS_ERR_UNSUPPORTED;
     }
-    Iface& iface = *Iface::of(tl_iface);
-    for (Ep* ep : iface.eps) {
+    Iface<Link>& iface = *Iface<Link>::of(tl_iface);
+    for (Ep<Link>* ep : iface.eps) {
         const ucs_status_t status = iface.super.super.ops.ep_flush(
             &ep->super.super, flags & ~static_cast<unsigned>(UCT_FLUSH_FLAG_CANCEL), nullptr);
         if (status == UCS_INPROGRESS || status == UCS_ERR_NO_RESOURCE) {
@@ -248,22 +251,22 @@ ucs_status_t flush(uct_iface_h tl_iface, unsigned flags, uct_completion_t* compl
     return UCS_OK;
 }
 
-ucs_status_t fence(uct_iface_h tl_iface, unsigned flags) {
-    Iface& iface = *Iface::of(tl_iface);
-    for (Ep* ep : iface.eps) {
+template <class Link> ucs_status_t fence(uct_iface_h tl_iface, unsigned flags) {
+    Iface<Link>& iface = *Iface<Link>::of(tl_iface);
+    for (Ep<Link>* ep : iface.eps) {
         (void)iface.super.super.ops.ep_fence(&ep->super.super, flags);
     }
     return UCS_OK;
 }
 
-ucs_status_t event_fd_get(uct_iface_h tl_iface, int* fd) {
-    *fd = Iface::of(tl_iface)->port->event_fd();
+template <class Link> ucs_status_t event_fd_get(uct_iface_h tl_iface, int* fd) {
+    *fd = Iface<Link>::of(tl_iface)->port->event_fd();
     return UCS_OK;
 }
 
-ucs_status_t event_arm(uct_iface_h tl_iface, unsigned) {
-    Iface& iface = *Iface::of(tl_iface);
-    for (const Ep* ep : iface.pending) {
+template <class Link> ucs_status_t event_arm(uct_iface_h tl_iface, unsigned) {
+    Iface<Link>& iface = *Iface<Link>::of(tl_iface);
+    for (const Ep<Link>* ep : iface.pending) {
         if (ep->connection == nullptr || ep->connection->may_retry()) {
             return UCS_ERR_BUSY;
         }
@@ -271,67 +274,55 @@ ucs_status_t event_arm(uct_iface_h tl_iface, unsigned) {
     return iface.port->arm() == Errc::ok ? UCS_OK : UCS_ERR_BUSY;
 }
 
-void close(uct_iface_h tl_iface) {
-    Iface* iface = Iface::of(tl_iface);
+template <class Link> void close(uct_iface_h tl_iface) {
+    Iface<Link>* iface = Iface<Link>::of(tl_iface);
     uct_base_iface_progress_disable(tl_iface, UCT_PROGRESS_SEND | UCT_PROGRESS_RECV);
     cleanup_base_iface(&iface->super);
     delete iface;
 }
 
-uct_iface_ops_t make_iface_ops() {
+template <class Link> uct_iface_ops_t make_iface_ops() {
     uct_iface_ops_t ops{};
-    fill_ep_ops(ops);
-    ops.iface_flush = flush;
-    ops.iface_fence = fence;
+    fill_ep_ops<Link>(ops);
+    ops.iface_flush = flush<Link>;
+    ops.iface_fence = fence<Link>;
     ops.iface_progress_enable = uct_base_iface_progress_enable;
     ops.iface_progress_disable = uct_base_iface_progress_disable;
-    ops.iface_progress = progress;
-    ops.iface_event_fd_get = event_fd_get;
-    ops.iface_event_arm = event_arm;
-    ops.iface_close = close;
-    ops.iface_query = query;
-    ops.iface_get_device_address = get_device_address;
-    ops.iface_get_address = get_address;
-    ops.iface_is_reachable = is_reachable;
+    ops.iface_progress = progress<Link>;
+    ops.iface_event_fd_get = event_fd_get<Link>;
+    ops.iface_event_arm = event_arm<Link>;
+    ops.iface_close = close<Link>;
+    ops.iface_query = query<Link>;
+    ops.iface_get_device_address = get_device_address<Link>;
+    ops.iface_get_address = get_address<Link>;
+    ops.iface_is_reachable = is_reachable<Link>;
     return ops;
 }
 
-} // namespace
-
-std::unique_ptr<GetBcopy> Iface::take_get() {
-    if (!get_pool.empty()) {
-        auto get = std::move(get_pool.back());
-        get_pool.pop_back();
-        return get;
-    }
-    auto get = std::make_unique<GetBcopy>();
-    get->buffer = std::make_unique<std::byte[]>(max_rma_bcopy);
-    return get;
-}
-
-ucs_status_t open_iface(uct_md_h md, uct_worker_h worker, const uct_iface_params_t* params,
-                        const uct_iface_config_t* tl_config, uct_iface_h* iface_p) {
-    static uct_iface_ops_t ops = make_iface_ops();
+template <class Link>
+ucs_status_t open_over(uct_md_h md, uct_worker_h worker, const uct_iface_params_t* params,
+                       const uct_iface_config_t* tl_config, uct_iface_h* iface_p) {
+    static uct_iface_ops_t ops = make_iface_ops<Link>();
     const auto& config = *reinterpret_cast<const IfaceConfig*>(tl_config);
     if ((params->open_mode & UCT_IFACE_OPEN_MODE_DEVICE) == 0) {
         ucs_error("comch: interfaces are opened on a device");
         return UCS_ERR_UNSUPPORTED;
     }
-    const std::uint32_t longest = link::soft::tuning::max_inline;
+    constexpr auto longest = static_cast<unsigned>(LinkLimits<Link>::max_inline);
     if (config.max_short < 64 || config.max_short > longest) {
         ucs_error("comch: UCX_COMCH_MAX_SHORT is %u, it must be from 64 to %u", config.max_short,
                   longest);
         return UCS_ERR_INVALID_PARAM;
     }
-    auto iface = std::make_unique<Iface>();
-    auto port = Port::open(reinterpret_cast<Md*>(md)->device,
+    auto iface = std::make_unique<Iface<Link>>();
+    auto port = Link::Port::open(reinterpret_cast<Md*>(md)->device,
                            {.face = "uct", .arrival_order = false, .one_way = true});
     if (!port) {
         ucs_error("comch: %s", port.error().message.c_str());
         return to_ucs(port.error().code);
     }
     iface->port = std::move(*port);
-    iface->scratch = std::make_unique<std::byte[]>(max_rma_bcopy);
+    iface->scratch = std::make_unique<std::byte[]>(LinkLimits<Link>::max_message);
     iface->max_short = config.max_short;
     iface->bandwidth = config.bandwidth;
     iface->latency = config.latency;
@@ -344,6 +335,15 @@ ucs_status_t open_iface(uct_md_h md, uct_worker_h worker, const uct_iface_params
     }
     *iface_p = &iface.release()->super.super;
     return UCS_OK;
+}
+
+} // namespace
+
+ucs_status_t open_iface(uct_md_h md, uct_worker_h worker, const uct_iface_params_t* params,
+                        const uct_iface_config_t* tl_config, uct_iface_h* iface_p) {
+    return reinterpret_cast<Md*>(md)->over_rdma()
+               ? open_over<VerbsLink>(md, worker, params, tl_config, iface_p)
+               : open_over<SoftLink>(md, worker, params, tl_config, iface_p);
 }
 
 ucs_status_t query_devices(uct_md_h md, uct_tl_device_resource_t** devices, unsigned* count) {

@@ -7,14 +7,29 @@
 #include <vector>
 
 #include "core/link/soft/port.hpp"
+#include "core/link/verbs/port.hpp"
 #include "md.hpp"
 #include "ucx_compat.hpp"
 
 namespace comch::uct {
 
-using Link = link::soft::Link;
-using Port = Link::Port;
-using Connection = Link::Connection;
+/// The links that the transport runs over. Which one an interface has is decided when it is opened:
+/// its operation table is made of functions that know their link.
+using SoftLink = link::soft::Link;
+using VerbsLink = link::verbs::Link;
+
+/// What of a link's limits is known when the transport is compiled.
+template <class Link> struct LinkLimits;
+template <> struct LinkLimits<SoftLink> {
+    static constexpr std::size_t max_message = link::soft::tuning::max_message;
+    static constexpr std::size_t max_inline = link::soft::tuning::max_inline;
+    static constexpr bool takes_regions = false; ///< put and get want the local memory's region
+};
+template <> struct LinkLimits<VerbsLink> {
+    static constexpr std::size_t max_message = link::verbs::tuning::max_message;
+    static constexpr std::size_t max_inline = link::verbs::tuning::max_inline;
+    static constexpr bool takes_regions = true;
+};
 
 struct IfaceConfig {
     uct_iface_config_t super;
@@ -34,7 +49,7 @@ struct DeviceAddress {
 };
 static_assert(sizeof(DeviceAddress) == 24);
 
-struct Ep;
+template <class Link> struct Ep;
 
 /// A get_bcopy that waits for its data.
 struct GetBcopy {
@@ -46,11 +61,11 @@ struct GetBcopy {
 };
 
 /// A uct_iface_h of ours points here.
-struct Iface {
+template <class Link> struct Iface {
     uct_base_iface_t super;
-    std::unique_ptr<Port> port;
-    std::vector<Ep*> pending; ///< endpoints with requests in their queue
-    std::vector<Ep*> eps;
+    std::unique_ptr<typename Link::Port> port;
+    std::vector<Ep<Link>*> pending; ///< endpoints with requests in their queue
+    std::vector<Ep<Link>*> eps;
     std::vector<std::unique_ptr<GetBcopy>> get_pool;
     std::unique_ptr<std::byte[]> scratch; ///< put_bcopy packs here
     std::size_t max_short = 0;
@@ -64,10 +79,17 @@ struct Iface {
     }
     [[nodiscard]] static Iface* of(uct_iface_h iface) { return reinterpret_cast<Iface*>(iface); }
     [[nodiscard]] Md* md() const { return reinterpret_cast<Md*>(super.md); }
-    [[nodiscard]] std::unique_ptr<GetBcopy> take_get();
+    [[nodiscard]] std::unique_ptr<GetBcopy> take_get() {
+        if (!get_pool.empty()) {
+            auto get = std::move(get_pool.back());
+            get_pool.pop_back();
+            return get;
+        }
+        auto get = std::make_unique<GetBcopy>();
+        get->buffer = std::make_unique<std::byte[]>(LinkLimits<Link>::max_message);
+        return get;
+    }
 };
-
-inline constexpr std::size_t max_rma_bcopy = link::soft::tuning::max_message;
 
 [[nodiscard]] ucs_status_t open_iface(uct_md_h md, uct_worker_h worker,
                                       const uct_iface_params_t* params,

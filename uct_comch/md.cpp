@@ -5,6 +5,7 @@
 
 #include <sys/mman.h>
 
+#include "core/link/verbs/rdma_device.hpp"
 #include "core/memory/region_table.hpp"
 #include "status.hpp"
 
@@ -52,7 +53,7 @@ ucs_status_t close_md_checked(uct_md_h md) {
 }
 void close_md(uct_md_h md) { (void)close_md_checked(md); }
 
-ucs_status_t query_md(uct_md_h, uct_md_attr_t* attr) {
+ucs_status_t query_md(uct_md_h md, uct_md_attr_t* attr) {
     attr->cap.flags = UCT_MD_FLAG_ALLOC | UCT_MD_FLAG_REG | UCT_MD_FLAG_NEED_RKEY |
                       UCT_MD_FLAG_FIXED | UCT_MD_FLAG_INVALIDATE;
     attr->cap.max_alloc = ULONG_MAX;
@@ -61,8 +62,9 @@ ucs_status_t query_md(uct_md_h, uct_md_attr_t* attr) {
     attr->cap.alloc_mem_types = UCS_BIT(UCS_MEMORY_TYPE_HOST);
     attr->cap.access_mem_types = UCS_BIT(UCS_MEMORY_TYPE_HOST);
     attr->cap.detect_mem_types = 0;
-    // An entry in a table, whatever the size.
-    attr->reg_cost = ucs_linear_func_make(60e-9, 0);
+    // An entry in a table, whatever the size; an RDMA device also pins the pages.
+    attr->reg_cost = md_of(md)->over_rdma() ? ucs_linear_func_make(16e-6, 0.06e-9)
+                                            : ucs_linear_func_make(60e-9, 0);
     attr->rkey_packed_size = sizeof(RegionKey);
     std::memset(&attr->local_cpus, 0xff, sizeof(attr->local_cpus));
     return UCS_OK;
@@ -152,8 +154,14 @@ ucs_status_t deregister_memory(uct_md_h, const uct_md_mem_dereg_params_t* params
     return UCS_OK;
 }
 
-ucs_status_t pack_rkey(uct_md_h, uct_mem_h memh, const uct_md_mkey_pack_params_t*, void* buffer) {
-    std::memcpy(buffer, &static_cast<const Memory*>(memh)->key, sizeof(RegionKey));
+ucs_status_t pack_rkey(uct_md_h md, uct_mem_h memh, const uct_md_mkey_pack_params_t*,
+                       void* buffer) {
+    RegionKey key = static_cast<const Memory*>(memh)->key;
+    if (md_of(md)->over_rdma()) {
+        // Without a device's key (no interface is open yet) operations go by the owner's CPU.
+        key.link_data = link::verbs::link_data_of(md_of(md)->device, key.region);
+    }
+    std::memcpy(buffer, &key, sizeof(key));
     return UCS_OK;
 }
 

@@ -11,6 +11,9 @@ decltype(auto) visit(channel::LinkKind kind, Connection& connection, Function&& 
     if (kind == channel::LinkKind::soft) [[likely]] {
         return function(static_cast<channel::ConnectionCore<link::soft::Link>&>(connection));
     }
+    if (kind == channel::LinkKind::verbs) {
+        return function(static_cast<channel::ConnectionCore<link::verbs::Link>&>(connection));
+    }
     return function(static_cast<channel::ConnectionCore<link::fake::Link>&>(connection));
 }
 

@@ -8,14 +8,19 @@
 
 #include "core/link/fake/fake_link.hpp"
 #include "core/link/soft/port.hpp"
+#include "core/link/verbs/port.hpp"
 
 namespace comch::channel {
 
-enum class LinkKind : std::uint8_t { soft, fake };
+enum class LinkKind : std::uint8_t { soft, verbs, fake };
 
 /// The link that is used on a device.
 [[nodiscard]] inline LinkKind link_kind_of(const Device& device) noexcept {
-    return link::fake::Network::bound_to(*device.domain()) ? LinkKind::fake : LinkKind::soft;
+    if (link::fake::Network::bound_to(*device.domain())) {
+        return LinkKind::fake;
+    }
+    return device.domain()->description().transport == Transport::rdma ? LinkKind::verbs
+                                                                       : LinkKind::soft;
 }
 
 /// Calls `function` with a Core<Link>& for the object behind `core`: one predictable branch, then
@@ -25,6 +30,9 @@ decltype(auto) visit(LinkKind kind, void* core, Function&& function) {
     if (kind == LinkKind::soft) [[likely]] {
         return function(*static_cast<Core<link::soft::Link>*>(core));
     }
+    if (kind == LinkKind::verbs) {
+        return function(*static_cast<Core<link::verbs::Link>*>(core));
+    }
     return function(*static_cast<Core<link::fake::Link>*>(core));
 }
 
@@ -32,6 +40,9 @@ decltype(auto) visit(LinkKind kind, void* core, Function&& function) {
 template <class Function> decltype(auto) with_link(LinkKind kind, Function&& function) {
     if (kind == LinkKind::soft) {
         return function(link::soft::Link{});
+    }
+    if (kind == LinkKind::verbs) {
+        return function(link::verbs::Link{});
     }
     return function(link::fake::Link{});
 }

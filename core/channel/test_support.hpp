@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdlib>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -51,14 +52,17 @@ inline std::unique_ptr<ProgressEngine> make_engine() {
     return *ProgressEngine::create();
 }
 
-/// A domain in a directory of its own.
+/// A domain in a directory of its own: of the soft device, or of what COMCH_TEST_DOMAIN_FILE
+/// describes (the tests are run over RDMA devices so).
 struct TestDomain {
     comch::test::TempDir directory;
     std::shared_ptr<Domain> domain;
 
     TestDomain() {
         const comch::test::CleanEnvironment clean;
-        domain = *Domain::open({.directory = directory / "domain", .description_file = {}});
+        const char* const file = std::getenv("COMCH_TEST_DOMAIN_FILE");
+        domain = *Domain::open(
+            {.directory = directory / "domain", .description_file = file != nullptr ? file : ""});
     }
 };
 

@@ -178,6 +178,12 @@ Result<Function> read_function(const std::string& source, const toml::value& tab
                                             "02:c0:3c:00:01:00",
                                             mac));
     }
+    if (const auto address = reader.text("address", 64); !address.empty()) {
+        if (const auto normal = normalize_ip_address(address))
+            function.address = *normal;
+        else
+            reader.fault("address", normal.error().message);
+    }
     reader.refuse_unknown_keys();
     if (reader.error())
         return tl::unexpected<Error>(*reader.error());
@@ -237,10 +243,66 @@ std::optional<std::string> find_conflict(const DomainDescription& description) {
     return std::nullopt;
 }
 
+/// The optional [domain] table.
+Result<void> read_domain(const std::string& source, const toml::value& table,
+                         DomainDescription& description) {
+    if (!table.is_table())
+        return complain(source, table, "[domain]", {}, "is not a table");
+    TableReader reader(source, table, "[domain]");
+    description.name = reader.text("name", 64);
+    if (!description.name.empty() && !is_plain_name(description.name))
+        reader.fault("name", fmt::format("'{}' must be letters, digits, '_', '-' and '.', and not "
+                                         "begin with '-' or '.'",
+                                         description.name));
+    const auto transport = to_lower(reader.text("transport", 16));
+    if (transport == "rdma")
+        description.transport = Transport::rdma;
+    else if (!transport.empty() && transport != "memory")
+        reader.fault("transport", fmt::format("'{}' is not one of memory, rdma", transport));
+    if (const auto first = reader.number("first_port", 0xffff); first != 0)
+        description.first_port = static_cast<std::uint16_t>(first);
+    if (const auto count = reader.number("port_count", 0xffff); count != 0)
+        description.port_count = static_cast<std::uint16_t>(count);
+    if (description.first_port < 1024)
+        reader.fault("first_port", fmt::format("{} is below 1024", description.first_port));
+    if (description.first_port + description.port_count > 0x10000)
+        reader.fault("port_count", fmt::format("{} ports from {} on are more than there are",
+                                               description.port_count, description.first_port));
+    if (description.transport == Transport::rdma && description.name.empty())
+        reader.fault("name", "is missing: over RDMA the two sides are two machines, and a name that "
+                             "both descriptions give tells that they mean one domain");
+    reader.refuse_unknown_keys();
+    if (reader.error())
+        return tl::unexpected<Error>(*reader.error());
+    return {};
+}
+
+/// What RDMA needs to know of the functions.
+std::optional<std::string> find_missing_address(const DomainDescription& description) {
+    if (description.transport != Transport::rdma)
+        return std::nullopt;
+    std::unordered_map<std::string_view, const Function*> addresses;
+    std::vector<const Function*> all{&description.dpu};
+    for (const auto& function : description.host)
+        all.push_back(&function);
+    for (const auto* function : all) {
+        if (function->address.empty())
+            return fmt::format("'{}' has no address; with transport rdma each function needs the "
+                               "IP address of its interface on the path between host and DPU",
+                               function->name);
+        if (const auto [at, fresh] = addresses.emplace(function->address, function); !fresh)
+            return fmt::format("'{}' and '{}' both have the address {}; a peer's address tells "
+                               "which function it is on, so they must differ",
+                               at->second->name, function->name, function->address);
+    }
+    return std::nullopt;
+}
+
 Result<DomainDescription> read_document(const std::string& source, const toml::value& root) {
     for (const auto& [key, value] : root.as_table())
-        if (key != "dpu" && key != "host")
-            return complain(source, value, {}, key, "is not known; known are [dpu] and [[host]]");
+        if (key != "dpu" && key != "host" && key != "domain")
+            return complain(source, value, {}, key,
+                            "is not known; known are [domain], [dpu] and [[host]]");
     if (!root.contains("dpu"))
         return complain(source, root, {}, {}, "has no [dpu] table, which describes the DPU");
     const auto& dpu = root.at("dpu");
@@ -272,7 +334,14 @@ Result<DomainDescription> read_document(const std::string& source, const toml::v
             return tl::unexpected<Error>(std::move(function.error()));
         description.host.push_back(std::move(*function));
     }
-    if (const auto conflict = find_conflict(description))
+    if (root.contains("domain")) {
+        if (auto domain = read_domain(source, root.at("domain"), description); !domain)
+            return tl::unexpected<Error>(std::move(domain.error()));
+    }
+    auto conflict = find_conflict(description);
+    if (!conflict)
+        conflict = find_missing_address(description);
+    if (conflict)
         return fail(Errc::invalid_argument,
                     fmt::format("domain description '{}': {}", source, *conflict));
     return description;

@@ -243,5 +243,55 @@ TEST_F(DescriptionFile, AnEndlessOneIsRefused) {
     EXPECT_EQ(description.error().code, Errc::too_big);
 }
 
+/// `smallest` over RDMA, with room for more keys of [domain].
+std::string over_rdma(const std::string& domain, const std::string& host_address = "10.0.0.1") {
+    return "[domain]\ntransport = \"rdma\"\n" + domain + R"(
+[dpu]
+name = "dpu0"
+pci = "03:00.0"
+address = "10.0.0.2"
+[[host]]
+name = "pf0"
+kind = "PF"
+pci = "3b:00.0"
+)" + (host_address.empty() ? "" : "address = \"" + host_address + "\"\n");
+}
+
+TEST(Description, WithoutADomainTableItIsTheSoftDevice) {
+    const auto description = parse_description(smallest, "test");
+    ASSERT_TRUE(description);
+    EXPECT_EQ(description->transport, Transport::memory);
+    EXPECT_EQ(description->name, "");
+    EXPECT_EQ(description->dpu.address, "");
+}
+
+TEST(Description, OverRdmaItHasANameAddressesAndPorts) {
+    const auto description = parse_description(
+        over_rdma("name = \"lab\"\nfirst_port = 5000\nport_count = 10", "FD00::1"), "test");
+    ASSERT_TRUE(description) << description.error().message;
+    EXPECT_EQ(description->transport, Transport::rdma);
+    EXPECT_EQ(description->name, "lab");
+    EXPECT_EQ(description->first_port, 5000);
+    EXPECT_EQ(description->port_count, 10);
+    EXPECT_EQ(description->dpu.address, "10.0.0.2");
+    EXPECT_EQ(description->host[0].address, "fd00::1");
+}
+
+TEST(Description, WhatRdmaCannotDoWithoutIsAskedFor) {
+    EXPECT_THAT(message_for(over_rdma("")), HasSubstr("key 'name': is missing"));
+    EXPECT_THAT(message_for(over_rdma("name = \"lab\"", "")), HasSubstr("'pf0' has no address"));
+    EXPECT_THAT(message_for(over_rdma("name = \"lab\"", "10.0.0.2")),
+                HasSubstr("'dpu0' and 'pf0' both have the address 10.0.0.2"));
+    EXPECT_THAT(message_for(over_rdma("name = \"lab\"", "10.0.0")),
+                HasSubstr("'10.0.0' is not an IP address"));
+    EXPECT_THAT(message_for(over_rdma("name = \"a b\"")), HasSubstr("'a b' must be letters"));
+    EXPECT_THAT(message_for(over_rdma("name = \"lab\"\nfirst_port = 80")),
+                HasSubstr("80 is below 1024"));
+    EXPECT_THAT(message_for(over_rdma("name = \"lab\"\nfirst_port = 65000\nport_count = 1000")),
+                HasSubstr("more than there are"));
+    EXPECT_THAT(message_for("[domain]\ntransport = \"tcp\"\n" + smallest),
+                HasSubstr("'tcp' is not one of memory, rdma"));
+}
+
 } // namespace
 } // namespace comch

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <fmt/format.h>
+#include <xxhash.h>
 
 #include "core/base/unique_fd.hpp"
 #include "description.hpp"
@@ -182,6 +183,16 @@ Result<void> write_id(int directory, const std::string& path, const DomainId& id
     return {};
 }
 
+/// A hash that both machines compute: neither it nor its key ever change.
+DomainId id_of_name(std::string_view name) {
+    const std::string key = fmt::format("comch domain {}", name);
+    XXH128_canonical_t bytes;
+    XXH128_canonicalFromHash(&bytes, XXH3_128bits(key.data(), key.size()));
+    DomainId id;
+    std::copy_n(bytes.digest, id.bytes.size(), id.bytes.begin());
+    return id;
+}
+
 } // namespace
 
 std::string DomainId::to_string() const {
@@ -214,6 +225,8 @@ Result<std::shared_ptr<Domain>> Domain::open(const DomainOptions& options) {
     if (!description)
         return tl::unexpected<Error>(std::move(description.error()));
     domain->description_ = std::move(*description);
+    if (const std::string& shared = domain->description_.name; !shared.empty())
+        domain->id_ = id_of_name(shared);
     return domain;
 }
 

@@ -1,7 +1,10 @@
 #include "function.hpp"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+
+#include <arpa/inet.h>
 
 #include <fmt/format.h>
 #include <xxhash.h>
@@ -71,6 +74,18 @@ Result<std::string> normalize_pci_address(std::string_view address) {
             Errc::invalid_argument,
             fmt::format("'{}' is not a PCI address; write it as 3b:00.0 or 0000:3b:00.0", address));
     return fmt::format("{:04x}:{:02x}:{:02x}.{:x}", *segment, *bus, *device, *function);
+}
+
+Result<std::string> normalize_ip_address(std::string_view address) {
+    const std::string text(address);
+    std::array<unsigned char, sizeof(in6_addr)> bytes{};
+    std::array<char, INET6_ADDRSTRLEN> form{};
+    for (const int family : {AF_INET, AF_INET6})
+        if (inet_pton(family, text.c_str(), bytes.data()) == 1 &&
+            inet_ntop(family, bytes.data(), form.data(), form.size()) != nullptr)
+            return std::string(form.data());
+    return fail(Errc::invalid_argument,
+                fmt::format("'{}' is not an IP address; write it as 192.168.100.2", address));
 }
 
 Result<Side> parse_side(std::string_view text) {

@@ -16,6 +16,9 @@ namespace comch {
 /// letters, digits, '_', '-' and '.', not beginning with '-' or '.'.
 [[nodiscard]] bool is_plain_name(std::string_view name) noexcept;
 
+/// The usual form of an IPv4 or IPv6 address; invalid_argument for anything else.
+[[nodiscard]] Result<std::string> normalize_ip_address(std::string_view address);
+
 /// `value` in lower case (ASCII).
 [[nodiscard]] std::string to_lower(std::string_view value);
 

@@ -113,7 +113,23 @@ void RegionTable::remove(std::uint64_t region_id) {
     while ((s->state.load(std::memory_order_acquire) & pin_mask) != 0) {
         std::this_thread::yield();
     }
+    {
+        const std::lock_guard observers_lock(observers_mutex_);
+        for (const auto& [observer, self] : observers_) {
+            observer(self, region_id);
+        }
+    }
     free_.push_back(static_cast<std::uint32_t>(index));
+}
+
+void RegionTable::add_observer(Observer observer, void* self) {
+    const std::lock_guard lock(observers_mutex_);
+    observers_.emplace_back(observer, self);
+}
+
+void RegionTable::remove_observer(void* self) {
+    const std::lock_guard lock(observers_mutex_);
+    std::erase_if(observers_, [self](const auto& entry) { return entry.second == self; });
 }
 
 RegionTable::Pin RegionTable::pin(std::uint64_t region_id) noexcept {

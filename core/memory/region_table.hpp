@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include <comch/error.hpp>
@@ -36,6 +37,13 @@ public:
     /// Ends a registration; waits for operations that are touching the range right now. Any thread
     /// that holds no Pin. Unknown ids are ignored.
     void remove(std::uint64_t region_id);
+
+    /// Is told of every removed region, before remove() returns, in the thread that removes it: a
+    /// device that knows the memory must let go of it first. Must not call into the table.
+    using Observer = void (*)(void* self, std::uint64_t region_id);
+    void add_observer(Observer observer, void* self);
+    /// None of its calls is under way when this returns.
+    void remove_observer(void* self);
 
     /// Keeps a region from being removed while it is used. Short-lived: one chunk of one operation.
     class Pin {
@@ -94,6 +102,8 @@ private:
     std::vector<Chunk> owned_;
     std::vector<std::uint32_t> free_;
     std::uint32_t used_ = 0;
+    std::mutex observers_mutex_;
+    std::vector<std::pair<Observer, void*>> observers_;
 
     RegionTable();
 };

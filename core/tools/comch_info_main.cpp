@@ -8,6 +8,9 @@
 
 #include <comch/device.hpp>
 
+#include "core/device/rdma_sysfs.hpp"
+#include "core/link/verbs/device_limits.hpp"
+
 namespace {
 
 // Ordered, so that the output reads in the order of the text form and diffs well.
@@ -74,6 +77,7 @@ Json to_json(const comch::Device& device) {
         {"pci_address", function.pci_address},
         {"iface", function.iface},
         {"vuid", function.vuid},
+        {"address", function.address},
         {"mac", function.mac ? Json(mac_text(*function.mac)) : Json(nullptr)},
     };
     if (const auto representors = device.representors()) {
@@ -86,6 +90,37 @@ Json to_json(const comch::Device& device) {
                 {"iface", representor.function().representor_iface},
             });
     }
+    return json;
+}
+
+/// The side of an RDMA device: as described, else as its hardware says.
+std::string side_of(const comch::RdmaDeviceInfo& device,
+                    const comch::DomainDescription& description) {
+    if (const auto* function = comch::function_of(device, description))
+        return std::string(comch::to_string(function->side));
+    return device.side ? std::string(comch::to_string(*device.side)) : "unknown";
+}
+
+Json to_json(const comch::RdmaDeviceInfo& device, const comch::DomainDescription& description) {
+    const auto* const function = comch::function_of(device, description);
+    Json json = {
+        {"name", device.name},
+        {"pci_address", device.pci_address},
+        {"side", side_of(device, description)},
+        {"function", function != nullptr ? Json(function->name) : Json(nullptr)},
+        {"representors", device.representors},
+    };
+    for (const auto& port : device.ports)
+        json["ports"].push_back({{"number", port.number},
+                                 {"state", port.state},
+                                 {"interfaces", port.interfaces},
+                                 {"addresses", port.addresses}});
+    if (const auto limits = comch::link::verbs::query_limits(device.name))
+        json["capabilities"] = {
+            {"queue_depth", limits->queue_depth},      {"shared_queue_depth", limits->shared_depth},
+            {"completions", limits->completions},      {"max_message", limits->max_message},
+            {"reads_in_flight", limits->reads},        {"atomics", limits->atomics},
+        };
     return json;
 }
 
@@ -103,6 +138,10 @@ Json to_json(const std::shared_ptr<comch::Domain>& domain, const comch::Device& 
             section["devices"].push_back(to_json(device));
         section["capabilities"] = to_json(comch::capabilities_of(side));
     }
+    json["transport"] = domain->description().transport == comch::Transport::rdma ? "rdma" : "memory";
+    json["rdma_devices"] = Json::array();
+    for (const auto& device : comch::read_rdma_devices())
+        json["rdma_devices"].push_back(to_json(device, domain->description()));
     return json;
 }
 
@@ -159,16 +198,44 @@ void print_capabilities() {
 #undef COMCH_ROW
 }
 
+void print_rdma(const comch::DomainDescription& description) {
+    const auto devices = comch::read_rdma_devices();
+    if (devices.empty())
+        return;
+    fmt::print("\nRDMA devices of this machine\n");
+    for (const auto& device : devices) {
+        const auto* const function = comch::function_of(device, description);
+        fmt::print("    {}  PCI {}  side {}{}\n", device.name,
+                   device.pci_address.empty() ? "-" : device.pci_address,
+                   side_of(device, description),
+                   function != nullptr ? ", function " + function->name : "");
+        for (const auto& port : device.ports)
+            fmt::print("        port {}  {}  at {}  addresses {}\n", port.number, port.state,
+                       port.interfaces.empty() ? "-" : fmt::format("{}", fmt::join(port.interfaces, ", ")),
+                       port.addresses.empty() ? "-" : fmt::format("{}", fmt::join(port.addresses, ", ")));
+        if (!device.representors.empty())
+            fmt::print("        representors {}\n", fmt::join(device.representors, ", "));
+        if (const auto limits = comch::link::verbs::query_limits(device.name))
+            fmt::print("        work requests {}  shared receive queue {}  completions {}  message {} "
+                       "bytes  reads in flight {}  atomics {}\n",
+                       limits->queue_depth, limits->shared_depth, limits->completions,
+                       limits->max_message, limits->reads, limits->atomics ? "yes" : "no");
+    }
+}
+
 void print_text(const std::shared_ptr<comch::Domain>& domain, const comch::Device& chosen) {
     fmt::print("Domain\n");
     fmt::print("    directory    {}\n", domain->path());
     fmt::print("    id           {}\n", domain->id().to_string());
     fmt::print("    description  {}\n", domain->description().source);
+    fmt::print("    transport    {}\n",
+               domain->description().transport == comch::Transport::rdma ? "rdma" : "memory");
     print_side(domain, comch::Side::host, chosen);
     print_side(domain, comch::Side::dpu, chosen);
     fmt::print("\n  * is the device of a program that is started here and names none; see "
                "COMCH_SIDE and\n    COMCH_DEVICE in comch_info --help\n");
     print_capabilities();
+    print_rdma(domain->description());
 }
 
 int report(const comch::Error& error) {

@@ -8,6 +8,7 @@ import json
 import subprocess
 
 NEAR_BELOW_NS = 100
+PLACEMENTS = ("near", "far", "emulated")
 
 
 class Probe:
@@ -23,7 +24,21 @@ class Probe:
         return self.last
 
 
+class NoProbe:
+    """For emulated CPUs: they stand nowhere."""
+    last = None
+
+    def __call__(self):
+        return None
+
+
+def name_of(probe):
+    if probe is None:
+        return "emulated"
+    return "near" if probe < NEAR_BELOW_NS else "far"
+
+
 def placement(probes):
-    """'near' or 'far', or None if the probes do not agree."""
-    names = {"near" if probe < NEAR_BELOW_NS else "far" for probe in probes}
+    """One of PLACEMENTS, or None if the probes do not agree."""
+    names = {name_of(probe) for probe in probes}
     return names.pop() if len(names) == 1 else None

@@ -11,8 +11,9 @@ MIB = 1 << 20
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    level: str            # "uct", "ucp": ucx_perftest; "mpi": our own program
-    test: str             # ucx_perftest's name of it; of ours: mpi_lat, mpi_bw, mpi_alltoall
+    level: str            # "uct", "ucp": ucx_perftest; "mpi", "core": programs of our own
+    test: str             # ucx_perftest's name of it; of ours: mpi_lat, mpi_bw, mpi_alltoall,
+                          # core_lat, core_bw
     size: int             # bytes
     layout: str = ""      # of UCT: short, bcopy, zcopy
     memory: str = ""      # where buffers come from: "" as ucx_perftest chooses, "heap", or "own":
@@ -22,6 +23,7 @@ class Row:
     limit_target: tuple = (None, None)
 
     ranks: int = 2        # of an MPI job
+    link: str = "soft"    # what carries it: "soft" or "verbs"
 
     @property
     def is_latency(self):
@@ -61,7 +63,10 @@ def size_text(size):
 
 
 def iterations(row):
-    """For about a fifth of a second, from rough costs: 150 ns a message and 20 GB/s."""
+    """For about a fifth of a second, from rough costs: 150 ns a message and 20 GB/s; for half of one
+    where RDMA devices are emulated: 100 µs and 50 MB/s."""
+    if row.link == "verbs":
+        return max(10, int(5e8 / (1e5 + row.size * 20)))
     nanoseconds = 150 + row.size / 20
     return max(4, min(1_000_000, int(2e8 / nanoseconds)))
 
@@ -105,4 +110,14 @@ MPI = [
 CURVES = [
     *(Row("ucp", "tag_lat", 1 << power) for power in range(0, 23, 1)),
     *(Row("ucp", "tag_bw", 1 << power, memory="heap") for power in range(3, 27, 1)),
+]
+
+# Over RDMA devices: close to what verbs can do without comch, and ahead of libfabric at every size.
+VERBS = [
+    *(Row(level, test, size, target=(1, 1), limit="ib_send", limit_target=(1.15, 1.15), link="verbs")
+      for level, test in (("core", "core_lat"), ("ucp", "tag_lat"))
+      for size in (8, 512, 4 * KIB, 64 * KIB, MIB)),
+    *(Row(level, test, size, target=(0.9, 0.9), link="verbs")
+      for level, test in (("core", "core_bw"), ("ucp", "tag_bw"))
+      for size in (4 * KIB, 64 * KIB, MIB)),
 ]

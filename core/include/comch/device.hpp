@@ -58,6 +58,10 @@ struct Function {
     std::string iface;       ///< network interface of the function on its own side
     std::string representor_iface; ///< host functions: the representor's interface on the DPU
     std::optional<MacAddress> mac;
+    /// IP address of the function's interface, in its usual text form; empty: none given. Over RDMA
+    /// it is where the function is reached, and what a peer's claim to be the function is held
+    /// against.
+    std::string address;
 
     friend bool operator==(const Function&, const Function&) = default;
 };
@@ -68,11 +72,24 @@ struct Function {
 /// "host" or "dpu" in any case; invalid_argument for anything else.
 [[nodiscard]] Result<Side> parse_side(std::string_view text);
 
+/// What carries the connections of a domain.
+enum class Transport : std::uint8_t {
+    memory, ///< shared memory of one machine: the soft device
+    rdma,   ///< RDMA devices, by libibverbs and librdmacm
+};
+
 /// All functions of a domain: one DPU device, and at least one host function.
 struct DomainDescription {
     Function dpu;
     std::vector<Function> host; ///< in the order of the file; the first is the default device
     std::string source;         ///< where it was read: a path, or "built-in default"
+    Transport transport = Transport::memory;
+    /// Not empty: the domain's identity is made of this, not of its directory, so that two machines
+    /// can share the domain. RDMA needs it.
+    std::string name;
+    /// Over RDMA: the ports that servers are found at.
+    std::uint16_t first_port = 27000;
+    std::uint16_t port_count = 4096;
 };
 
 /// Same in every process that sees the domain's directory, whatever path it sees it under.

@@ -23,9 +23,9 @@ struct FakeTraits {
         void step() { port->progress(seen); }
         void kill() { network->kill(port->address()); }
     };
-    std::unique_ptr<Victim> start_victim(const std::function<void(fake::Port&)>& body) {
+    std::unique_ptr<Victim> start_victim(const VictimPlan& plan) {
         auto victim = std::make_unique<Victim>(Victim{&network, open(Side::host), {}});
-        body(*victim->port);
+        play(*victim->port, plan);
         return victim;
     }
 };

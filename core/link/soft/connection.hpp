@@ -12,9 +12,15 @@
 #include "core/counters/process_counters.hpp"
 #include "core/device/process_id.hpp"
 #include "core/link/link.hpp"
-#include "core/link/soft/one_sided.hpp"
+#include "core/link/one_sided.hpp"
 #include "core/link/soft/pipe.hpp"
 #include "core/link/soft/socket.hpp"
+
+namespace comch::link {
+
+extern template class OneSidedEngine<soft::Pipe>; // soft/one_sided.cpp
+
+} // namespace comch::link
 
 namespace comch::link::soft {
 
@@ -157,7 +163,7 @@ private:
     bool peer_gone_ = false; ///< to be reported once its ring is empty
     void* user_ = nullptr;
 
-    OneSidedEngine one_sided_;
+    OneSidedEngine<Pipe> one_sided_;
     Port* port_ = nullptr;
     unsigned progress_seen_ = 0;
     unsigned fetches_since_progress_ = 0;

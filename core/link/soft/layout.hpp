@@ -30,6 +30,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "core/link/records.hpp"
+
 namespace comch::link::soft {
 
 static_assert(std::endian::native == std::endian::little,
@@ -82,22 +84,6 @@ static_assert(sizeof(Direction) == 384 && offsetof(Direction, producer) == 128 &
 static_assert(sizeof(SegmentControl) == 128 + 2 * 384 && sizeof(SegmentControl) <= ring_offset);
 static_assert(std::is_standard_layout_v<SegmentControl>);
 
-/// What a record is. The values are on the wire.
-enum class Kind : std::uint8_t {
-    data        = 1,  ///< message, payload inline
-    data_bulk   = 2,  ///< message, payload in the bulk ring: BulkRef
-    pad         = 3,  ///< nothing; fills the ring up to its end
-    bulk_attach = 4,  ///< the bulk ring's memfd is waiting on the socket
-    put         = 5,  ///< OneSided, then data
-    put_bulk    = 6,  ///< OneSided, BulkRef
-    get         = 7,  ///< OneSided
-    get_reply   = 8,  ///< Reply, then data
-    get_reply_bulk = 9,  ///< Reply, BulkRef
-    atomic      = 10, ///< OneSided, Atomic
-    atomic_reply = 11, ///< Reply, old value (8 bytes)
-    error_reply = 12, ///< Reply: operation `op` was refused with `offset` = Errc
-};
-
 /// Flag in the kind byte: the payload of a data record begins with an 8-byte time stamp
 /// (CLOCK_MONOTONIC, ns, taken before publishing).
 inline constexpr std::uint8_t kind_stamped = 0x80;
@@ -135,28 +121,6 @@ struct BulkRef {
     std::uint32_t length;
 };
 
-/// A one-sided request.
-struct OneSided {
-    std::uint64_t region;
-    std::uint64_t address; ///< the target's virtual address
-    std::uint64_t length;
-    std::uint64_t op;      ///< the requester's name for it; comes back in the reply
-};
-
-struct Atomic {
-    std::uint64_t operand;
-    std::uint64_t compare;
-    std::uint8_t op;   ///< AtomicOp
-    std::uint8_t size; ///< 4 or 8
-    std::uint8_t reserved[6];
-};
-
-struct Reply {
-    std::uint64_t op;
-    std::uint64_t offset; ///< into the requester's buffer
-};
-
-static_assert(sizeof(BulkRef) == 8 && sizeof(OneSided) == 32 && sizeof(Atomic) == 24 &&
-              sizeof(Reply) == 16);
+static_assert(sizeof(BulkRef) == 8);
 
 } // namespace comch::link::soft

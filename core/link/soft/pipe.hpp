@@ -32,6 +32,14 @@ namespace comch::link::soft {
 
 class Pipe {
 public:
+    // What the one-sided engine must know.
+    static constexpr std::uint32_t max_chunk = tuning::max_message;
+    static constexpr std::uint32_t max_operations = tuning::max_one_sided;
+    /// Up to here data travels inline in the ring instead of through the bulk ring.
+    static constexpr std::uint32_t inline_data = 1024;
+    static constexpr bool bulk_ring = true;
+    static constexpr std::uint32_t bulk_ref = sizeof(BulkRef);
+
     Pipe() = default;
 
     /// The initiator's end, and the descriptor that the acceptor needs.

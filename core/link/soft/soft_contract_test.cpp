@@ -28,11 +28,11 @@ struct SoftTraits {
         void step() {}
         void kill() { process.kill(); }
     };
-    std::unique_ptr<Victim> start_victim(const std::function<void(soft::Port&)>& body) {
+    std::unique_ptr<Victim> start_victim(const VictimPlan& plan) {
         return std::unique_ptr<Victim>(new Victim{soft::test::Process([&] {
             Recorder<soft::Link> seen;
             const auto port = open(Side::host);
-            body(*port);
+            play(*port, plan);
             for (;;) {
                 if (port->progress(seen) == 0) {
                     std::this_thread::yield();

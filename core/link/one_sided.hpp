@@ -1,8 +1,8 @@
 // One-sided operations of one connection that travel as messages: what this end asked for, and what
 // it owes the peer. (Memory that is mapped here is not touched by this: see Connection.)
 //
-// The target's CPU executes the peer's operations when it progresses; large ones stream through the
-// bulk ring in chunks, both CPUs copying at once.
+// The target's CPU executes the peer's operations when it progresses; large ones stream in chunks
+// (on the soft link through the bulk ring), both CPUs copying at once.
 #pragma once
 
 #include <cstddef>
@@ -12,15 +12,17 @@
 #include <vector>
 
 #include "core/link/link.hpp"
-#include "core/link/soft/pipe.hpp"
+#include "core/link/records.hpp"
 #include "core/memory/region_table.hpp"
 
-namespace comch::link::soft {
+namespace comch::link {
 
 /// Performs an atomic on local memory; answers the old value.
 [[nodiscard]] std::uint64_t execute_atomic(std::byte* at, const AtomicRequest& request) noexcept;
 
-class OneSidedEngine {
+/// `Pipe` is what records travel through: soft::Pipe says what it must have. The definitions are in
+/// one_sided_impl.hpp, instantiated once for each link kind.
+template <class Pipe> class OneSidedEngine {
 public:
     explicit OneSidedEngine(Pipe& pipe) : pipe_(pipe) {}
 
@@ -35,8 +37,8 @@ public:
     [[nodiscard]] Errc flush(void* token);
     [[nodiscard]] Errc fence();
 
-    /// A later operation may go directly to mapped memory: nothing of ours that it must not overtake
-    /// is still on its way.
+    /// A later operation may go directly to mapped memory: nothing of ours that it must not
+    /// overtake is still on its way.
     [[nodiscard]] bool direct_allowed() noexcept { return direct_after_ == 0 || caught_up(); }
 
     /// Something is done already, but its completion is reported by the next advance().
@@ -151,14 +153,14 @@ private:
         std::uint64_t region = 0;        ///< put: the peer's; get_reply: ours
         std::uint64_t address = 0;       ///< in that region; atomic_reply: the value
         std::uint64_t remaining = 0;
-        std::uint64_t offset = 0;        ///< get_reply: into the requester's buffer; error: Errc
+        std::uint64_t offset = 0; ///< get_reply: into the requester's buffer; error: Errc
         std::uint64_t op = 0;
         void* token = nullptr;
     };
 
     struct Flush {
-        std::uint64_t sequence = 0;      ///< of the operations before it
-        std::uint64_t position = 0;      ///< in our ring, once the jobs before it are out
+        std::uint64_t sequence = 0; ///< of the operations before it
+        std::uint64_t position = 0; ///< in our ring, once the jobs before it are out
         bool positioned = false;
         void* token = nullptr;
     };
@@ -193,7 +195,7 @@ private:
     /// True when the job is completely in the ring.
     [[nodiscard]] bool push(Job& job);
     [[nodiscard]] bool push_past_holds(Job& job) {
-        const Pipe::Bypass bypass(pipe_); // not around the sink: its sends are held back
+        const typename Pipe::Bypass bypass(pipe_); // not around the sink: its sends are held back
         return push(job);
     }
     /// Takes out what waits here: puts not out yet, completions not reported yet, flushes.
@@ -208,8 +210,8 @@ private:
                                  std::uint32_t length);
     [[nodiscard]] bool serve_get(const OneSided& request);
     [[nodiscard]] bool serve_atomic(const OneSided& request, const Atomic& atomic);
-    [[nodiscard]] bool accept_reply(const Reply& reply, const std::byte* data,
-                                    std::uint32_t length, Completion& completion);
+    [[nodiscard]] bool accept_reply(const Reply& reply, const std::byte* data, std::uint32_t length,
+                                    Completion& completion);
     [[nodiscard]] bool accept_error(const Reply& reply, Completion& completion);
     /// Owes the peer an answer; false if it asked for more than it may have in flight.
     [[nodiscard]] bool owe(Job job);
@@ -241,4 +243,4 @@ private:
     bool hold_ = false; ///< after a fence: nothing new until what was before it is out
 };
 
-} // namespace comch::link::soft
+} // namespace comch::link

@@ -1,0 +1,142 @@
+#include "rdma_sysfs.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+
+#include <arpa/inet.h>
+
+#include "function.hpp"
+
+namespace comch {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The first line of a small file; empty if it cannot be read.
+std::string line_of(const fs::path& path) {
+    std::ifstream file(path);
+    std::string line;
+    std::getline(file, line);
+    while (!line.empty() && (line.back() == ' ' || line.back() == '\n'))
+        line.pop_back();
+    return line;
+}
+
+std::vector<fs::path> entries(const fs::path& folder) {
+    std::error_code error;
+    std::vector<fs::path> found;
+    for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+        found.push_back(it->path());
+    std::sort(found.begin(), found.end());
+    return found;
+}
+
+/// The IP address that a RoCE GID is made of; nothing for link-local ones and empty entries.
+std::optional<std::string> address_of_gid(const std::string& gid) {
+    in6_addr bytes{};
+    if (inet_pton(AF_INET6, gid.c_str(), &bytes) != 1 || IN6_IS_ADDR_UNSPECIFIED(&bytes) ||
+        IN6_IS_ADDR_LINKLOCAL(&bytes))
+        return std::nullopt;
+    std::array<char, INET6_ADDRSTRLEN> text{};
+    const bool v4 = IN6_IS_ADDR_V4MAPPED(&bytes);
+    const void* const from = v4 ? static_cast<const void*>(bytes.s6_addr + 12) : &bytes;
+    if (inet_ntop(v4 ? AF_INET : AF_INET6, from, text.data(), text.size()) == nullptr)
+        return std::nullopt;
+    return std::string(text.data());
+}
+
+void add_once(std::vector<std::string>& list, const std::string& value) {
+    if (!value.empty() && std::find(list.begin(), list.end(), value) == list.end())
+        list.push_back(value);
+}
+
+RdmaPortInfo read_port(const fs::path& folder) {
+    RdmaPortInfo port;
+    const std::string number = folder.filename().string();
+    std::from_chars(number.data(), number.data() + number.size(), port.number);
+    const std::string state = line_of(folder / "state"); // "4: ACTIVE"
+    const auto colon = state.find(": ");
+    port.state = colon == std::string::npos ? state : state.substr(colon + 2);
+    for (const auto& gid : entries(folder / "gids"))
+        if (const auto address = address_of_gid(line_of(gid)))
+            add_once(port.addresses, *address);
+    for (const auto& name : entries(folder / "gid_attrs" / "ndevs"))
+        add_once(port.interfaces, line_of(name));
+    return port;
+}
+
+/// "pf0hpf", "c1pf0vf3", "pf0sf12": the stand-ins of functions of a host, not "p0", the uplink.
+bool names_a_representor(std::string_view port_name) {
+    const auto pf = port_name.find("pf");
+    return pf != std::string_view::npos && port_name.size() > pf + 3;
+}
+
+/// Function ids of the network controllers of BlueField-1, -2 and -3, as both sides see them.
+bool is_bluefield(const fs::path& device) {
+    const std::string id = line_of(device / "device");
+    return line_of(device / "vendor") == "0x15b3" &&
+           (id == "0xa2d2" || id == "0xa2d6" || id == "0xa2dc");
+}
+
+void find_side(const fs::path& root, const fs::path& device, RdmaDeviceInfo& info) {
+    // The interfaces of one embedded switch have one switch id.
+    std::string switch_id;
+    for (const auto& interface : entries(device / "net"))
+        if (const auto id = line_of(root / "class/net" / interface.filename() / "phys_switch_id");
+            !id.empty())
+            switch_id = id;
+    if (!switch_id.empty())
+        for (const auto& interface : entries(root / "class/net")) {
+            const std::string name = line_of(interface / "phys_port_name");
+            if (line_of(interface / "phys_switch_id") == switch_id && names_a_representor(name))
+                add_once(info.representors, name);
+        }
+    if (!is_bluefield(device))
+        return;
+    // On a host, virtual functions of its own can have representors, but its own PF ("hpf") has not.
+    const bool stands_for_a_host =
+        std::any_of(info.representors.begin(), info.representors.end(), [](const auto& name) {
+            return name.find("hpf") != std::string::npos;
+        });
+    info.side = stands_for_a_host ? Side::dpu : Side::host;
+}
+
+} // namespace
+
+std::vector<RdmaDeviceInfo> read_rdma_devices(const std::string& root) {
+    std::vector<RdmaDeviceInfo> devices;
+    for (const auto& folder : entries(fs::path(root) / "class/infiniband")) {
+        RdmaDeviceInfo info;
+        info.name = folder.filename().string();
+        for (const auto& port : entries(folder / "ports"))
+            info.ports.push_back(read_port(port));
+        std::error_code error;
+        const fs::path device = fs::canonical(folder / "device", error);
+        if (!error) {
+            if (const auto pci = normalize_pci_address(device.filename().string()))
+                info.pci_address = *pci;
+            find_side(root, device, info);
+        }
+        devices.push_back(std::move(info));
+    }
+    return devices;
+}
+
+const Function* function_of(const RdmaDeviceInfo& device, const DomainDescription& description) {
+    const auto has = [&](const Function& function) {
+        return !function.address.empty() &&
+               std::any_of(device.ports.begin(), device.ports.end(), [&](const auto& port) {
+                   return std::find(port.addresses.begin(), port.addresses.end(),
+                                    function.address) != port.addresses.end();
+               });
+    };
+    if (has(description.dpu))
+        return &description.dpu;
+    const auto found = std::find_if(description.host.begin(), description.host.end(), has);
+    return found == description.host.end() ? nullptr : &*found;
+}
+
+} // namespace comch

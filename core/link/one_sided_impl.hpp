@@ -1,0 +1,543 @@
+// The definitions of OneSidedEngine: to be included where it is instantiated.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "core/base/stream_copy.hpp"
+#include "core/link/one_sided.hpp"
+
+namespace comch::link {
+namespace one_sided {
+
+template <class T> bool read_head(const std::byte* payload, std::uint32_t length, T& out) {
+    if (length < sizeof(T)) {
+        return false;
+    }
+    std::memcpy(&out, payload, sizeof(T));
+    return true;
+}
+
+} // namespace one_sided
+
+// ---- requests ----------------------------------------------------------------------------------
+
+template <class Pipe>
+Errc OneSidedEngine<Pipe>::put(const std::byte* from, std::size_t length, std::uint64_t region,
+                               std::uint64_t address, void* token) {
+    if (hold_ || puts_waiting_ != 0) {
+        // Behind another one that waits: the caller's queue keeps the order. Room that has come
+        // since that one was refused is room for that one.
+        pipe_.note_refusal(Pipe::Short::neither);
+        return pipe_.broken() != Errc::ok ? pipe_.broken() : Errc::again;
+    }
+    Job job{.kind = Job::Kind::put};
+    job.sequence = ++sequence_;
+    job.from = from;
+    job.region = region;
+    job.address = address;
+    job.remaining = length;
+    job.token = token;
+    if (push(job)) {
+        return Errc::ok;
+    }
+    if (pipe_.broken() != Errc::ok) {
+        return pipe_.broken();
+    }
+    if (job.remaining == length) {
+        return Errc::again; // nothing of it is out
+    }
+    jobs_.push_back(job);
+    ++puts_waiting_;
+    return Errc::in_progress;
+}
+
+template <class Pipe>
+Errc OneSidedEngine<Pipe>::get(std::byte* to, std::size_t length, std::uint64_t region,
+                               std::uint64_t address, void* token) {
+    std::uint64_t name = 0;
+    if (hold_ || puts_waiting_ != 0 || start(token, to, length, false, name) == nullptr) {
+        pipe_.note_refusal(Pipe::Short::neither);
+        return pipe_.broken() != Errc::ok ? pipe_.broken() : Errc::again;
+    }
+    const OneSided request{region, address, length, name};
+    const Errc result = pipe_.put_record(Kind::get, 0, sizeof(request), [&](std::byte* at) {
+        std::memcpy(at, &request, sizeof(request));
+    });
+    if (result != Errc::ok) {
+        forget(name);
+        return result;
+    }
+    direct_after_ = pipe_.tx().head();
+    return Errc::in_progress;
+}
+
+template <class Pipe>
+Errc OneSidedEngine<Pipe>::atomic(const AtomicRequest& request, std::uint64_t region,
+                                  std::uint64_t address, void* token) {
+    const bool fetches = request.result != nullptr;
+    std::uint64_t name = 0;
+    if (hold_ || puts_waiting_ != 0 ||
+        (fetches && start(token, static_cast<std::byte*>(request.result), request.size, true,
+                          name) == nullptr)) {
+        pipe_.note_refusal(Pipe::Short::neither);
+        return pipe_.broken() != Errc::ok ? pipe_.broken() : Errc::again;
+    }
+    const OneSided head{region, address, request.size, name};
+    const Atomic body{
+        request.operand, request.compare, static_cast<std::uint8_t>(request.op), request.size, {}};
+    const Errc result =
+        pipe_.put_record(Kind::atomic, 0, sizeof(head) + sizeof(body), [&](std::byte* at) {
+            std::memcpy(at, &head, sizeof(head));
+            std::memcpy(at + sizeof(head), &body, sizeof(body));
+        });
+    if (result != Errc::ok) {
+        if (fetches) {
+            forget(name);
+        }
+        return result;
+    }
+    direct_after_ = pipe_.tx().head();
+    return fetches ? Errc::in_progress : Errc::ok;
+}
+
+template <class Pipe> Errc OneSidedEngine<Pipe>::flush(void* token) {
+    // What was done directly on mapped memory is visible before what follows.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    Flush flush;
+    flush.sequence = sequence_;
+    flush.token = token;
+    if (flush_reached(flush)) {
+        return Errc::ok;
+    }
+    if (token != nullptr) { // else the caller asks again
+        flushes_.push_back(flush);
+    }
+    return Errc::in_progress;
+}
+
+template <class Pipe> Errc OneSidedEngine<Pipe>::fence() {
+    std::atomic_thread_fence(std::memory_order_seq_cst); // for operations on mapped memory
+    if (active_ != canceled_ || puts_waiting_ != 0) {
+        hold_ = true;
+        pipe_.hold(Pipe::hold_fence);
+    }
+    return Errc::ok;
+}
+
+template <class Pipe> bool OneSidedEngine<Pipe>::caught_up() {
+    // What the peer took out it has done, except for a get: that is done when it is answered.
+    if (hold_ || puts_waiting_ != 0 || active_ != 0 || pipe_.tx().consumed() < direct_after_) {
+        return false;
+    }
+    direct_after_ = 0;
+    return true;
+}
+
+template <class Pipe> void OneSidedEngine<Pipe>::release_if_out() {
+    if (hold_ && active_ == canceled_ && puts_waiting_ == 0) {
+        hold_ = false;
+            pipe_.release(Pipe::hold_fence);
+        pipe_.encourage();
+    }
+}
+
+// ---- what waits for room -----------------------------------------------------------------------
+
+template <class Pipe> bool OneSidedEngine<Pipe>::push(Job& job) {
+    switch (job.kind) {
+    case Job::Kind::put:
+        do {
+            if (!push_put_chunk(job)) {
+                return false;
+            }
+        } while (job.remaining != 0);
+        return true;
+    case Job::Kind::get_reply:
+        do {
+            if (!push_get_chunk(job)) {
+                return false;
+            }
+        } while (job.remaining != 0);
+        return true;
+    case Job::Kind::atomic_reply:
+    case Job::Kind::error_reply:
+        return push_small_reply(job);
+    }
+    return true;
+}
+
+template <class Pipe> bool OneSidedEngine<Pipe>::push_put_chunk(Job& job) {
+    const auto chunk =
+        static_cast<std::uint32_t>(std::min<std::uint64_t>(job.remaining, Pipe::max_chunk));
+    const OneSided head{job.region, job.address, chunk, 0};
+    if (!Pipe::bulk_ring || chunk <= Pipe::inline_data) {
+        if (pipe_.put_record(Kind::put, 0, static_cast<std::uint32_t>(sizeof(head)) + chunk,
+                             [&](std::byte* at) {
+                                 std::memcpy(at, &head, sizeof(head));
+                                 if (chunk != 0) {
+                                     std::memcpy(at + sizeof(head), job.from, chunk);
+                                 }
+                             }) != Errc::ok) {
+            return false;
+        }
+    } else if constexpr (Pipe::bulk_ring) {
+        std::byte* bulk = nullptr;
+        if (pipe_.reserve_bulk(chunk, sizeof(head) + Pipe::bulk_ref, bulk) != Errc::ok) {
+            return false;
+        }
+        std::memcpy(bulk, job.from, chunk);
+        pipe_.put_bulk_record(Kind::put_bulk, 0, std::as_bytes(std::span(&head, 1)), chunk);
+    }
+    pipe_.slot()->tx.bytes.add(chunk);
+    job.from += chunk;
+    job.address += chunk;
+    job.remaining -= chunk;
+    direct_after_ = pipe_.tx().head();
+    return true;
+}
+
+template <class Pipe> bool OneSidedEngine<Pipe>::push_get_chunk(Job& job) {
+    const auto chunk =
+        static_cast<std::uint32_t>(std::min<std::uint64_t>(job.remaining, Pipe::max_chunk));
+    // Looked up again for every chunk: the registration may have ended in between.
+    const RegionTable::Pin pin = RegionTable::instance().pin(job.region);
+    const std::byte* const from = pin ? pin.range(job.address, chunk, access_remote_read) : nullptr;
+    if (from == nullptr) {
+        job.kind = Job::Kind::error_reply;
+        job.offset = static_cast<std::uint64_t>(Errc::not_permitted);
+        job.remaining = 0;
+        return push_small_reply(job);
+    }
+    const Reply head{job.op, job.offset};
+    if (!Pipe::bulk_ring || chunk <= Pipe::inline_data) {
+        if (pipe_.put_record(Kind::get_reply, 0, static_cast<std::uint32_t>(sizeof(head)) + chunk,
+                             [&](std::byte* at) {
+                                 std::memcpy(at, &head, sizeof(head));
+                                 std::memcpy(at + sizeof(head), from, chunk);
+                             }) != Errc::ok) {
+            return false;
+        }
+    } else if constexpr (Pipe::bulk_ring) {
+        std::byte* bulk = nullptr;
+        if (pipe_.reserve_bulk(chunk, sizeof(head) + Pipe::bulk_ref, bulk) != Errc::ok) {
+            return false;
+        }
+        std::memcpy(bulk, from, chunk);
+        pipe_.put_bulk_record(Kind::get_reply_bulk, 0, std::as_bytes(std::span(&head, 1)), chunk);
+    }
+    pipe_.slot()->tx.bytes.add(chunk);
+    job.address += chunk;
+    job.offset += chunk;
+    job.remaining -= chunk;
+    return true;
+}
+
+template <class Pipe> bool OneSidedEngine<Pipe>::push_small_reply(const Job& job) {
+    const bool error = job.kind == Job::Kind::error_reply;
+    const Reply head{job.op, error ? job.offset : 0};
+    const std::uint64_t value = job.address;
+    return pipe_.put_record(error ? Kind::error_reply : Kind::atomic_reply, 0,
+                            sizeof(head) + (error ? 0 : sizeof(value)), [&](std::byte* at) {
+                                std::memcpy(at, &head, sizeof(head));
+                                if (!error) {
+                                    std::memcpy(at + sizeof(head), &value, sizeof(value));
+                                }
+                            }) == Errc::ok;
+}
+
+// ---- the peer's records ------------------------------------------------------------------------
+
+template <class Pipe>
+bool OneSidedEngine<Pipe>::handle_record(Kind kind, const std::byte* payload, std::uint32_t length,
+                                         Completion& completion) {
+    OneSided request{};
+    Reply reply{};
+    switch (kind) {
+    case Kind::put:
+        return one_sided::read_head(payload, length, request) &&
+               serve_put(request, payload + sizeof(request),
+                         length - static_cast<std::uint32_t>(sizeof(request)));
+    case Kind::put_bulk:
+        if constexpr (Pipe::bulk_ring) {
+            std::uint32_t size = 0;
+            if (length != sizeof(request) + Pipe::bulk_ref ||
+                !one_sided::read_head(payload, length, request)) {
+                return false;
+            }
+            const std::byte* data = pipe_.bulk_payload(payload + sizeof(request), size);
+            return data != nullptr && serve_put(request, data, size);
+        }
+        return false;
+    case Kind::get:
+        return length == sizeof(request) && one_sided::read_head(payload, length, request) &&
+               serve_get(request);
+    case Kind::atomic: {
+        Atomic atomic{};
+        if (length != sizeof(request) + sizeof(atomic) ||
+            !one_sided::read_head(payload, length, request)) {
+            return false;
+        }
+        std::memcpy(&atomic, payload + sizeof(request), sizeof(atomic));
+        return serve_atomic(request, atomic);
+    }
+    case Kind::get_reply:
+    case Kind::atomic_reply:
+        return one_sided::read_head(payload, length, reply) &&
+               accept_reply(reply, payload + sizeof(reply),
+                            length - static_cast<std::uint32_t>(sizeof(reply)), completion);
+    case Kind::get_reply_bulk:
+        if constexpr (Pipe::bulk_ring) {
+            std::uint32_t size = 0;
+            if (length != sizeof(reply) + Pipe::bulk_ref ||
+                !one_sided::read_head(payload, length, reply)) {
+                return false;
+            }
+            const std::byte* data = pipe_.bulk_payload(payload + sizeof(reply), size);
+            return data != nullptr && accept_reply(reply, data, size, completion);
+        }
+        return false;
+    case Kind::error_reply:
+        return length == sizeof(reply) && one_sided::read_head(payload, length, reply) &&
+               accept_error(reply, completion);
+    default:
+        return false;
+    }
+}
+
+template <class Pipe> bool OneSidedEngine<Pipe>::owe(Job job) {
+    if (replies_waiting_ >= Pipe::max_operations) {
+        return false;
+    }
+    ++replies_waiting_;
+    jobs_.push_back(job);
+    return true;
+}
+
+template <class Pipe>
+bool OneSidedEngine<Pipe>::serve_put(const OneSided& request, const std::byte* data,
+                                     std::uint32_t length) {
+    pipe_.slot()->rx.one_sided_served.add(1);
+    const RegionTable::Pin pin = RegionTable::instance().pin(request.region);
+    std::byte* const to = pin ? pin.range(request.address, length, access_remote_write) : nullptr;
+    if (to != nullptr && request.length == length) {
+        std::memcpy(to, data, length);
+        pipe_.slot()->rx.bytes.add(length);
+        return true;
+    }
+    Job job{.kind = Job::Kind::error_reply};
+    job.offset = static_cast<std::uint64_t>(Errc::not_permitted);
+    return owe(job);
+}
+
+template <class Pipe> bool OneSidedEngine<Pipe>::serve_get(const OneSided& request) {
+    pipe_.slot()->rx.one_sided_served.add(1);
+    Job job{.kind = Job::Kind::get_reply};
+    job.region = request.region;
+    job.address = request.address;
+    job.remaining = request.length;
+    job.op = request.op;
+    const RegionTable::Pin pin = RegionTable::instance().pin(request.region);
+    if (!pin || pin.range(request.address, request.length, access_remote_read) == nullptr) {
+        job.kind = Job::Kind::error_reply;
+        job.offset = static_cast<std::uint64_t>(Errc::not_permitted);
+    }
+    const typename Pipe::Bypass bypass(pipe_);
+    return (jobs_.empty() && push(job)) || owe(job);
+}
+
+template <class Pipe>
+bool OneSidedEngine<Pipe>::serve_atomic(const OneSided& request, const Atomic& atomic) {
+    pipe_.slot()->rx.one_sided_served.add(1);
+    if ((atomic.size != 4 && atomic.size != 8) || request.length != atomic.size ||
+        atomic.op > static_cast<std::uint8_t>(AtomicOp::compare_swap)) {
+        return false;
+    }
+    Job job{.kind = Job::Kind::atomic_reply};
+    job.op = request.op;
+    const RegionTable::Pin pin = RegionTable::instance().pin(request.region);
+    std::byte* const at =
+        pin ? pin.range(request.address, atomic.size, access_remote_atomic) : nullptr;
+    if (at == nullptr || request.address % atomic.size != 0) {
+        job.kind = Job::Kind::error_reply;
+        job.offset = static_cast<std::uint64_t>(Errc::not_permitted);
+        return owe(job);
+    }
+    pipe_.slot()->rx.bytes.add(atomic.size);
+    job.address = execute_atomic(at, {static_cast<AtomicOp>(atomic.op), atomic.size, atomic.operand,
+                                      atomic.compare, nullptr});
+    if (request.op == 0) {
+        return true;
+    }
+    // At once where there is room: somebody waits for the value.
+    const typename Pipe::Bypass bypass(pipe_);
+    return (jobs_.empty() && push_small_reply(job)) || owe(job);
+}
+
+template <class Pipe>
+bool OneSidedEngine<Pipe>::accept_reply(const Reply& reply, const std::byte* data,
+                                        std::uint32_t length, Completion& completion) {
+    Operation* const operation = find(reply.op);
+    if (operation == nullptr) {
+        return false;
+    }
+    if (operation->is_atomic) {
+        if (length != sizeof(std::uint64_t)) {
+            return false;
+        }
+        if (operation->canceled) {
+            finish(*operation, Errc::canceled, completion);
+            return true;
+        }
+        std::uint64_t value = 0;
+        std::memcpy(&value, data, sizeof(value));
+        const auto word = static_cast<std::uint32_t>(value);
+        std::memcpy(operation->local,
+                    operation->length == 4 ? static_cast<const void*>(&word)
+                                           : static_cast<const void*>(&value),
+                    operation->length);
+        finish(*operation, Errc::ok, completion);
+        return true;
+    }
+    // Chunks come in order and without gaps; anything else is not from a correct peer.
+    if (reply.offset != operation->received || length > operation->length - operation->received) {
+        return false;
+    }
+    if (length != 0 && !operation->canceled) {
+        copy_part(operation->local + reply.offset, data, length, operation->length);
+    }
+    operation->received += length;
+    pipe_.slot()->rx.bytes.add(length);
+    if (operation->received == operation->length) {
+        finish(*operation, Errc::ok, completion);
+    }
+    return true;
+}
+
+template <class Pipe>
+bool OneSidedEngine<Pipe>::accept_error(const Reply& reply, Completion& completion) {
+    if (reply.op == 0) {
+        // A put or a posted atomic was refused. Like any reliable connection, this one is broken
+        // by it: the requester cannot be told which.
+        return false;
+    }
+    Operation* const operation = find(reply.op);
+    if (operation == nullptr) {
+        return false;
+    }
+    finish(*operation, Errc::not_permitted, completion);
+    return true;
+}
+
+// ---- bookkeeping -------------------------------------------------------------------------------
+
+template <class Pipe>
+typename OneSidedEngine<Pipe>::Operation*
+OneSidedEngine<Pipe>::start(void* token, std::byte* local, std::uint64_t length, bool is_atomic,
+                            std::uint64_t& name) {
+    if (active_ == operations_.size()) {
+        if (active_ == Pipe::max_operations) {
+            return nullptr;
+        }
+        operations_.emplace_back();
+    }
+    for (std::size_t i = 0; i < operations_.size(); ++i) {
+        const std::size_t index = (sequence_ + i) % operations_.size();
+        Operation& operation = operations_[index];
+        if (operation.active) {
+            continue;
+        }
+        const std::uint32_t generation = operation.generation + 1;
+        operation = {local, length, 0, ++sequence_, token, generation, true, is_atomic, false};
+        ++active_;
+        name = (index + 1) | std::uint64_t{generation} << 32;
+        return &operation;
+    }
+    return nullptr;
+}
+
+template <class Pipe>
+typename OneSidedEngine<Pipe>::Operation* OneSidedEngine<Pipe>::find(std::uint64_t name) {
+    const std::uint64_t index = (name & 0xffffffffu) - 1;
+    if (index >= operations_.size()) {
+        return nullptr;
+    }
+    Operation& operation = operations_[index];
+    return operation.active && operation.generation == name >> 32 ? &operation : nullptr;
+}
+
+template <class Pipe>
+void OneSidedEngine<Pipe>::finish(Operation& operation, Errc status, Completion& completion) {
+    if (operation.canceled) {
+        --canceled_;
+    } else {
+        completion = {true, operation.token, status};
+    }
+    operation.active = false;
+    --active_;
+    pipe_.encourage();
+    release_if_out();
+}
+
+template <class Pipe> void OneSidedEngine<Pipe>::forget(std::uint64_t name) {
+    if (Operation* operation = find(name); operation != nullptr) {
+        operation->active = false;
+        --active_;
+    }
+}
+
+template <class Pipe> bool OneSidedEngine<Pipe>::push_before_sleep() {
+    const unsigned pushed = push_jobs([this](void* token, Errc) { deferred_.push_back(token); });
+    const bool flushed = std::any_of(flushes_.begin(), flushes_.end(),
+                                     [this](Flush& flush) { return flush_reached(flush); });
+    return pushed != 0 || flushed || !deferred_.empty();
+}
+
+template <class Pipe>
+void OneSidedEngine<Pipe>::end_waiting(Errc status, std::vector<std::pair<void*, Errc>>& ended) {
+    for (const Job& job : jobs_) {
+        if (job.kind == Job::Kind::put) {
+            ended.emplace_back(job.token, status);
+        }
+    }
+    std::erase_if(jobs_, [](const Job& job) { return job.kind == Job::Kind::put; });
+    puts_waiting_ = 0;
+    for (void* const token : deferred_) {
+        ended.emplace_back(token, Errc::ok); // they are done, only not reported
+    }
+    deferred_.clear();
+    for (const Flush& flush : flushes_) {
+        ended.emplace_back(flush.token, status);
+    }
+    flushes_.clear();
+}
+
+template <class Pipe> bool OneSidedEngine<Pipe>::operations_before(std::uint64_t sequence) const {
+    if (active_ == canceled_) {
+        return false;
+    }
+    return std::any_of(operations_.begin(), operations_.end(), [&](const Operation& operation) {
+        return operation.active && !operation.canceled && operation.sequence <= sequence;
+    });
+}
+
+template <class Pipe> bool OneSidedEngine<Pipe>::flush_reached(Flush& flush) {
+    if (!flush.positioned) {
+        const bool waiting = std::any_of(jobs_.begin(), jobs_.end(), [&](const Job& job) {
+            return job.kind == Job::Kind::put && job.sequence <= flush.sequence;
+        });
+        if (waiting) {
+            return false;
+        }
+        flush.position = pipe_.tx().head();
+        flush.positioned = true;
+    }
+    if (pipe_.tx().consumed() < flush.position) {
+        pipe_.note_refusal(Pipe::Short::lines);
+        return false;
+    }
+    return !operations_before(flush.sequence);
+}
+
+} // namespace comch::link

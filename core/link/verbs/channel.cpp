@@ -1,0 +1,433 @@
+#include "core/link/verbs/channel.hpp"
+
+#include <cerrno>
+#include <mutex>
+
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#include "core/link/verbs/clock.hpp"
+#include "core/link/verbs/conn_param.hpp"
+
+namespace comch::link::verbs {
+
+namespace {
+
+class Keeper {
+public:
+    static Keeper& instance() {
+        static auto* keeper = new Keeper; // as RegionTable: never destroyed
+        return *keeper;
+    }
+    void take_connecting(std::weak_ptr<ChannelCore> core) {
+        const std::lock_guard lock(mutex_);
+        connecting_.push_back(std::move(core));
+        count();
+    }
+    void take_remains(std::shared_ptr<ChannelCore> core) {
+        const std::lock_guard lock(mutex_);
+        remains_.push_back(std::move(core));
+        count();
+    }
+    /// True if no remains are left.
+    bool tend() {
+        if (count_.load(std::memory_order_relaxed) == 0) {
+            return true;
+        }
+        const std::unique_lock lock(mutex_, std::try_to_lock);
+        if (!lock) {
+            return false;
+        }
+        std::erase_if(connecting_, [](const auto& weak) {
+            const auto core = weak.lock();
+            if (core != nullptr) {
+                const auto own = core->lock_until_ready();
+                core->connect_on();
+            }
+            return core == nullptr || core->ready.load(std::memory_order_relaxed);
+        });
+        std::erase_if(remains_, [](const auto& core) { return core->over(); });
+        count();
+        return remains_.empty();
+    }
+
+private:
+    void count() {
+        count_.store(connecting_.size() + remains_.size(), std::memory_order_relaxed);
+    }
+
+    std::mutex mutex_;
+    std::vector<std::weak_ptr<ChannelCore>> connecting_;
+    std::vector<std::shared_ptr<ChannelCore>> remains_;
+    std::atomic<std::size_t> count_{0};
+};
+
+} // namespace
+
+void tend_channels() {
+    (void)Keeper::instance().tend();
+}
+
+void finish_channels(std::uint64_t deadline_ns) {
+    while (!Keeper::instance().tend() && monotonic_ns() < deadline_ns) {
+        ::usleep(50);
+    }
+}
+
+// ---- ChannelCore --------------------------------------------------------------------------------------
+
+ChannelCore::~ChannelCore() {
+    let_go();
+}
+
+void ChannelCore::let_go() noexcept {
+    if (bell) {
+        life->remove_bell(bell.get());
+        if (device) {
+            device->remove_bell(bell.get());
+        }
+    }
+    if (pipe) {
+        if (id && pipe->started()) {
+            (void)::rdma_disconnect(id.get());
+        }
+        if (pipe->slot() != nullptr) {
+            counters->release_slot(pipe->slot(), failed ? counters::SlotState::failed
+                                                        : counters::SlotState::closed);
+        }
+        pipe->detach();
+    }
+    id.reset();
+    pipe.reset();
+    queues.reset();
+}
+
+void ChannelCore::abandon() noexcept {
+    fail();
+    if (device) {
+        device->set_gone();
+        device->remove_bell(bell.get());
+        pipe->abandon();
+        id.reset();
+        queues->abandon();
+        device.reset();
+    }
+}
+
+Result<void> ChannelCore::prepare(const SlotInfo& parent) {
+    auto made = Queues::create(device);
+    if (!made) {
+        return tl::unexpected(std::move(made.error()));
+    }
+    queues = std::move(*made);
+    auto end = Pipe::create(*queues);
+    if (!end) {
+        return tl::unexpected(std::move(end.error()));
+    }
+    pipe = std::move(*end);
+    auto channel = CmChannel::create();
+    if (!channel) {
+        return tl::unexpected(std::move(channel.error()));
+    }
+    cm = std::move(*channel);
+    SlotInfo info = parent;
+    info.kind = counters::SlotKind::channel;
+    info.state = counters::SlotState::connected;
+    info.connection = pipe->number();
+    pipe->set_slot(counters->take_slot(info));
+    epoll.reset(::epoll_create1(EPOLL_CLOEXEC));
+    bell.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    for (const int fd : {queues->event_fd(), cm.fd(), bell.get()}) {
+        epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
+        if (fd < 0 || ::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
+            return fail_errno(Errc::no_memory, "cannot create the descriptors of a channel", errno);
+        }
+    }
+    life->add_bell(bell.get());
+    device->add_bell(bell.get());
+    return {};
+}
+
+void ChannelCore::look_at_cm() {
+    CmEvent event;
+    while (id && next_event(cm, event)) {
+        on_event(event);
+    }
+}
+
+void ChannelCore::connect_on() {
+    if (ready.load(std::memory_order_relaxed)) {
+        return;
+    }
+    look_at_cm();
+    if (!failed && !peer_gone) {
+        (void)queues->fetch();
+    }
+    if (pipe->started() || failed || peer_gone) {
+        ready.store(true, std::memory_order_release);
+    }
+}
+
+void ChannelCore::start_handshake() {
+    rdma_conn_param param = conn_param(device->limits(), &request, sizeof(request));
+    if (!pipe->make_queue_pair(id.get()) || ::rdma_connect(id.get(), &param) != 0) {
+        fail();
+    }
+}
+
+void ChannelCore::on_event(const CmEvent& event) {
+    switch (event.type) {
+    case RDMA_CM_EVENT_ADDR_RESOLVED:
+        if (::rdma_resolve_route(id.get(), tuning::resolve_timeout_ms) != 0) {
+            fail();
+        }
+        break;
+    case RDMA_CM_EVENT_ROUTE_RESOLVED:
+        start_handshake();
+        break;
+    case RDMA_CM_EVENT_ESTABLISHED:
+        if (is_opener) {
+            wire::Accept accept{};
+            if (wire::read_private(event.private_data, event.private_length, accept) !=
+                    wire::Check::ok ||
+                !pipe->start(accept.credit)) {
+                fail();
+            }
+        }
+        break;
+    case RDMA_CM_EVENT_REJECTED: {
+        wire::Refusal refusal{};
+        orderly = wire::read_private(event.private_data, event.private_length, refusal) ==
+                      wire::Check::ok &&
+                  refusal.why == static_cast<std::uint8_t>(wire::Why::closing);
+        peer_gone = true;
+        break;
+    }
+    case RDMA_CM_EVENT_DEVICE_REMOVAL:
+        abandon();
+        break;
+    case RDMA_CM_EVENT_TIMEWAIT_EXIT:
+    case RDMA_CM_EVENT_ADDR_CHANGE:
+        break;
+    default: // disconnected, unreachable, errors
+        peer_gone = true;
+        break;
+    }
+}
+
+bool ChannelCore::peek() {
+    while (!failed) {
+        const Queues::Arrival* const arrival = queues->front();
+        if (arrival == nullptr) {
+            if (!queues->fetch()) {
+                return false;
+            }
+            continue;
+        }
+        if (opened) {
+            return true;
+        }
+        if (arrival->pipe == nullptr) {
+            queues->pop();
+            continue;
+        }
+        if (!pipe->open(*arrival, header, data, length)) {
+            fail();
+            return false;
+        }
+        if (header.kind == static_cast<std::uint8_t>(Kind::data) && pipe->started()) [[likely]] {
+            opened = true;
+            return true;
+        }
+        if (header.kind == static_cast<std::uint8_t>(wire::Control::attach) && !is_opener) {
+            const auto attach = wire::read<wire::Attach>({data, length});
+            if (!attach || !pipe->start(attach->credit)) {
+                fail();
+                return false;
+            }
+        } else if (!pipe->handle_control(header, data, length)) {
+            fail();
+            return false;
+        }
+        pop();
+    }
+    return false;
+}
+
+void ChannelCore::pop() noexcept {
+    opened = false;
+    queues->pop();
+    pipe->taken(header);
+}
+
+void ChannelCore::fail() noexcept {
+    failed = true;
+    if (pipe) {
+        pipe->break_off(Errc::connection_reset);
+    }
+}
+
+bool ChannelCore::over() {
+    look_at_cm();
+    if (failed || peer_gone || device->gone()) {
+        return true;
+    }
+    (void)queues->fetch();
+    while (queues->front() != nullptr) {
+        if (!pipe->started() && !failed) {
+            (void)peek();
+        }
+        if (queues->front() != nullptr) {
+            queues->pop();
+        }
+    }
+    return failed || pipe->goodbye_arrived() || monotonic_ns() > deadline_ns;
+}
+
+// ---- Channel -----------------------------------------------------------------------------------
+
+Result<Channel> Channel::open(std::shared_ptr<RdmaDevice> device,
+                              std::shared_ptr<ConnectionLife> life,
+                              std::shared_ptr<ProcessCounters> counters, const SlotInfo& parent,
+                              std::uint64_t tag) {
+    if (life->state() != Errc::ok) {
+        return comch::fail(life->state(), "cannot open a channel: the connection has ended");
+    }
+    const auto way = life->way();
+    if (!way) {
+        return comch::fail(Errc::again, "cannot open a channel: the connection is not established "
+                                        "yet; try again after progress");
+    }
+    auto core = std::make_shared<ChannelCore>();
+    core->device = std::move(device);
+    core->life = std::move(life);
+    core->counters = std::move(counters);
+    core->is_opener = true;
+    core->request = way->request;
+    core->request.tag = tag;
+    if (auto prepared = core->prepare(parent); !prepared) {
+        return tl::unexpected(std::move(prepared.error()));
+    }
+    const wire::Attach attach{.credit = core->pipe->credential(), .number = 0};
+    (void)core->pipe->put_plain(wire::Control::attach, std::as_bytes(std::span(&attach, 1)));
+    bool resolved = false;
+    auto id = CmId::create_to(core->cm, nullptr, way->local, way->peer,
+                              tuning::resolve_at_once_ms, resolved);
+    if (!id) {
+        return tl::unexpected(std::move(id.error()));
+    }
+    core->id = std::move(*id);
+    if (resolved) {
+        core->start_handshake();
+    }
+    Keeper::instance().take_connecting(core);
+    return Channel(std::move(core));
+}
+
+Result<Channel> Channel::accept(std::shared_ptr<RdmaDevice> device,
+                                std::shared_ptr<ConnectionLife> life,
+                                std::shared_ptr<ProcessCounters> counters, const SlotInfo& parent,
+                                CmId id, const CmEvent& request) {
+    auto core = std::make_shared<ChannelCore>();
+    core->device = std::move(device);
+    core->life = std::move(life);
+    core->counters = std::move(counters);
+    core->id = std::move(id);
+    if (auto prepared = core->prepare(parent); !prepared) {
+        return tl::unexpected(std::move(prepared.error()));
+    }
+    if (::rdma_migrate_id(core->id.get(), core->cm.get()) != 0) {
+        return fail_errno(Errc::io, "cannot give a channel its own rdma_cm channel", errno);
+    }
+    if (auto made = core->pipe->make_queue_pair(core->id.get()); !made) {
+        return tl::unexpected(std::move(made.error()));
+    }
+    const wire::Accept accept{.magic = wire::magic,
+                              .version = wire::version,
+                              .size = sizeof(wire::Accept),
+                              .reserved = 0,
+                              .credit = core->pipe->credential()};
+    rdma_conn_param param = accept_param(core->device->limits(), request, &accept, sizeof(accept));
+    if (::rdma_accept(core->id.get(), &param) != 0) {
+        return fail_errno(Errc::io, "cannot accept a channel", errno);
+    }
+    core->ready.store(true, std::memory_order_release); // nobody else has to do with it
+    return Channel(std::move(core));
+}
+
+Channel::~Channel() {
+    if (core_ == nullptr) {
+        return;
+    }
+    if (core_->life->inherited()) {
+        (void)new std::shared_ptr<ChannelCore>(std::move(core_)); // a forked child: it is its parent's
+        return;
+    }
+    {
+        const auto lock = core_->lock_until_ready();
+        core_->look_at_cm();
+        if (core_->failed || core_->peer_gone || core_->device->gone()) {
+            return;
+        }
+        core_->pipe->say_goodbye();
+        core_->deadline_ns = monotonic_ns() + tuning::close_timeout_ns;
+    }
+    Keeper::instance().take_remains(std::move(core_));
+    tend_channels();
+}
+
+Channel& Channel::operator=(Channel&& other) noexcept {
+    Channel old(std::move(*this)); // ends the channel that was here
+    core_ = std::move(other.core_);
+    return *this;
+}
+
+Errc Channel::arm() {
+    ChannelCore& core = *core_;
+    const auto lock = core.lock_until_ready();
+    core.connect_on();
+    core.look_at_cm();
+    if (core.failed || core.peer_gone || core.life->state() != Errc::ok || core.device->gone()) {
+        return Errc::again; // poll what is left, then check()
+    }
+    core.pipe->arm(false);
+    if (core.queues->arm() != Errc::ok || core.pipe->must_stay_awake(false)) {
+        return Errc::again;
+    }
+    return Errc::ok;
+}
+
+Errc Channel::check() {
+    ChannelCore& core = *core_;
+    const auto lock = core.lock_until_ready();
+    if (core.failed) {
+        return Errc::connection_reset;
+    }
+    core.connect_on();
+    core.look_at_cm();
+    if (core.device && core.device->gone()) {
+        core.abandon();
+    }
+    if (core.failed) {
+        return Errc::connection_reset;
+    }
+    if (core.pipe->corrupt()) {
+        core.fail();
+        return Errc::connection_reset;
+    }
+    const Errc life = core.life->state();
+    const bool gone = core.peer_gone || core.pipe->failed();
+    if (!gone && life == Errc::ok && !core.pipe->peer_said_goodbye()) {
+        return Errc::ok;
+    }
+    const bool more = core.peek(); // may find a goodbye
+    const bool orderly = core.orderly || core.pipe->peer_said_goodbye() ||
+                         (!gone && life == Errc::not_connected);
+    const Errc end = orderly || life == Errc::not_connected ? Errc::not_connected
+                                                            : Errc::connection_reset;
+    core.pipe->break_off(end); // nobody would read it
+    return more ? Errc::ok : end;
+}
+
+} // namespace comch::link::verbs

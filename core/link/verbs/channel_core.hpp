@@ -1,0 +1,77 @@
+// What a verbs channel consists of, apart from its owner's handle (channel.hpp).
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+#include "core/base/unique_fd.hpp"
+#include "core/counters/process_counters.hpp"
+#include "core/link/verbs/connection_life.hpp"
+#include "core/link/verbs/pipe.hpp"
+
+namespace comch::link::verbs {
+
+/// Everything of a channel; it may outlive the channel for the moment that its last words take.
+struct ChannelCore {
+    ChannelCore() = default;
+    ChannelCore(const ChannelCore&) = delete;
+    ChannelCore& operator=(const ChannelCore&) = delete;
+
+    std::mutex mutex; ///< guards everything until `ready`
+    /// Connected, or never to be. Release: what was done under the lock is seen without it.
+    std::atomic<bool> ready{false};
+    std::shared_ptr<RdmaDevice> device;
+    std::shared_ptr<ConnectionLife> life;
+    std::shared_ptr<ProcessCounters> counters;
+    UniqueFd epoll;
+    UniqueFd bell; ///< an eventfd: the connection has ended
+    CmChannel cm;
+    std::unique_ptr<Queues> queues;
+    std::unique_ptr<Pipe> pipe;
+    CmId id;
+    wire::Request request{}; ///< opener
+    std::uint64_t deadline_ns = 0; ///< once it is only there to end
+
+    bool opened = false; ///< the message at the head was looked at before
+    bool is_opener = false;
+    bool peer_gone = false;
+    bool orderly = false; ///< the peer refused because it was going away
+    bool failed = false;
+    wire::Header header{};
+    const std::byte* data = nullptr;
+    std::uint32_t length = 0;
+
+    ~ChannelCore();
+    /// Until a channel is connected two threads may have to do with it, its owner's and the port's;
+    /// after that only one, and there is no lock.
+    [[nodiscard]] std::unique_lock<std::mutex> lock_until_ready() noexcept {
+        if (ready.load(std::memory_order_acquire)) [[likely]] {
+            return {};
+        }
+        return std::unique_lock(mutex);
+    }
+    /// Under the lock, until it is ready: moves it on.
+    void connect_on();
+    [[nodiscard]] Result<void> prepare(const SlotInfo& parent);
+    void look_at_cm();
+    void on_event(const CmEvent& event);
+    void start_handshake();
+    /// Finds the next message; handles what comes before it. False: there is none.
+    [[nodiscard]] bool peek();
+    void pop() noexcept;
+    void fail() noexcept;
+    /// Nothing of it is needed any more.
+    [[nodiscard]] bool over();
+    void let_go() noexcept;
+    /// The device goes away.
+    void abandon() noexcept;
+};
+
+/// Moves on what no owner does: channels that connect (their opener need not call anything after its
+/// first send), and last words of channels that are gone. Ports call it; any thread.
+void tend_channels();
+/// The same, until no last words are left or `deadline_ns` has come.
+void finish_channels(std::uint64_t deadline_ns);
+
+} // namespace comch::link::verbs

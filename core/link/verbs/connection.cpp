@@ -1,0 +1,288 @@
+#include "core/link/verbs/connection.hpp"
+
+#include <algorithm>
+
+#include "core/link/verbs/channel.hpp"
+#include "core/link/verbs/port.hpp"
+
+namespace comch::link::verbs {
+
+void Connection::needs_work() {
+    if (!working_) {
+        working_ = true;
+        port_->working_.push_back(this);
+    }
+}
+
+bool Connection::can_go_direct(const RemoteRegion& region, std::uint32_t access) noexcept {
+    // What travels as records must not be overtaken; what was not granted is left to the owner to
+    // refuse, as the device would break the connection without saying why.
+    return (region.key().link_data & has_remote_key) != 0 && pipe_->started() &&
+           (region.key().access & access) == access && one_sided_.direct_allowed();
+}
+
+bool Connection::own_refuses(const RemoteRegion& region, std::uint64_t address,
+                             std::uint64_t length, std::uint32_t access) noexcept {
+    const RegionKey& key = region.key();
+    if (key.process_id != process_id()) [[likely]] {
+        return false;
+    }
+    const auto pin = RegionTable::instance().pin(key.region);
+    return !pin || pin.range(address, length, access) == nullptr;
+}
+
+bool Connection::must_wait() noexcept {
+    if (pipe_->broken() != Errc::ok || pipe_->held() ||
+        (!transfers_.empty() && transfers_.back().remaining != 0)) {
+        pipe_->note_refusal(Pipe::Short::neither);
+        return true;
+    }
+    return false;
+}
+
+Errc Connection::put(const void* local, std::size_t length, RemoteRegion& region,
+                     std::uint64_t address, void* token, std::uint64_t local_region) {
+    if (!region.contains(address, length)) {
+        return Errc::invalid_argument;
+    }
+    if (own_refuses(region, address, length, access_remote_write)) {
+        return Errc::not_permitted;
+    }
+    if (must_wait()) {
+        return pipe_->broken() != Errc::ok ? pipe_->broken() : Errc::again;
+    }
+    Errc result = Errc::ok;
+    const auto* const from = static_cast<const std::byte*>(local);
+    if (!can_go_direct(region, access_remote_write)) {
+        result = one_sided_.put(from, length, region.key().region, address, token);
+    } else if (length <= tuning::bounce_up_to) {
+        const bool fenced = (one_way_ || reads_fenced_) && !pipe_->done(last_read_);
+        result = pipe_->write_copied(from, static_cast<std::uint32_t>(length), address,
+                                     static_cast<std::uint32_t>(region.key().link_data), fenced);
+        if (result == Errc::ok) {
+            pipe_->slot()->tx.bytes.add(length);
+        }
+    } else {
+        result = start_transfer(false, const_cast<std::byte*>(from), length, region, address, token,
+                                local_region);
+    }
+    if (result == Errc::ok || result == Errc::in_progress) {
+        pipe_->slot()->tx.one_sided.add(1);
+    }
+    if (result == Errc::in_progress) {
+        needs_work();
+    }
+    return result;
+}
+
+Errc Connection::get(void* local, std::size_t length, RemoteRegion& region, std::uint64_t address,
+                     void* token, std::uint64_t local_region) {
+    if (!region.contains(address, length)) {
+        return Errc::invalid_argument;
+    }
+    if (own_refuses(region, address, length, access_remote_read)) {
+        return Errc::not_permitted;
+    }
+    if (must_wait()) {
+        return pipe_->broken() != Errc::ok ? pipe_->broken() : Errc::again;
+    }
+    Errc result = Errc::ok;
+    auto* const to = static_cast<std::byte*>(local);
+    if (!can_go_direct(region, access_remote_read) || length == 0) {
+        result = one_sided_.get(to, length, region.key().region, address, token);
+    } else if (length <= tuning::bounce_up_to) {
+        Transfer transfer;
+        transfer.is_get = true;
+        transfer.token = token;
+        result = pipe_->read_copied(to, static_cast<std::uint32_t>(length), address,
+                                    static_cast<std::uint32_t>(region.key().link_data),
+                                    transfer.last);
+        if (result == Errc::ok) {
+            last_read_ = transfer.last;
+            pipe_->slot()->rx.bytes.add(length);
+            transfers_.push_back(std::move(transfer));
+            result = Errc::in_progress;
+        }
+    } else {
+        result = start_transfer(true, to, length, region, address, token, local_region);
+    }
+    if (result == Errc::in_progress) {
+        pipe_->slot()->tx.one_sided.add(1);
+        needs_work();
+    }
+    return result;
+}
+
+Errc Connection::start_transfer(bool is_get, std::byte* local, std::size_t length,
+                                RemoteRegion& region, std::uint64_t address, void* token,
+                                std::uint64_t local_region) {
+    Transfer transfer;
+    transfer.is_get = is_get;
+    transfer.local = local;
+    transfer.remote = address;
+    transfer.remaining = length;
+    transfer.rkey = static_cast<std::uint32_t>(region.key().link_data);
+    transfer.token = token;
+    RdmaDevice& device = *port_->rdma_;
+    RdmaDevice::RegionKeys keys;
+    if (local_region != 0) {
+        keys = device.keys_of(local_region);
+    }
+    if (keys.valid) {
+        transfer.lkey = keys.lkey;
+    } else {
+        // For reading into, the memory must be writable; for writing from, it may be read-only.
+        auto mr = device.register_memory(local, length, is_get ? IBV_ACCESS_LOCAL_WRITE : 0);
+        if (!mr) {
+            error_text_ = mr.error().message;
+            return Errc::no_memory;
+        }
+        transfer.lkey = mr->lkey();
+        transfer.mr = std::move(*mr);
+    }
+    transfers_.push_back(std::move(transfer));
+    const bool moved = push_transfers();
+    Transfer& last = transfers_.back();
+    if (!moved && last.remaining == length) {
+        transfers_.pop_back();
+        return pipe_->broken() != Errc::ok ? pipe_->broken() : Errc::again;
+    }
+    (is_get ? pipe_->slot()->rx.bytes : pipe_->slot()->tx.bytes).add(length);
+    pipe_->slot()->tx.mapped_bytes.add(length); // moved without a copy of ours
+    return Errc::in_progress;
+}
+
+bool Connection::push_transfers() {
+    bool moved = false;
+    for (Transfer& transfer : transfers_) {
+        while (transfer.remaining != 0) {
+            const auto chunk = static_cast<std::uint32_t>(
+                std::min<std::uint64_t>(transfer.remaining, port_->rdma_->limits().rdma_length));
+            const bool last = chunk == transfer.remaining;
+            const bool fenced = (one_way_ || reads_fenced_) && !pipe_->done(last_read_);
+            const Errc result =
+                transfer.is_get
+                    ? pipe_->read(transfer.local, chunk, transfer.lkey, transfer.remote,
+                                  transfer.rkey, last, transfer.last)
+                    : pipe_->write(transfer.local, chunk, transfer.lkey, transfer.remote,
+                                   transfer.rkey, fenced, last, transfer.last);
+            if (result != Errc::ok) {
+                return moved;
+            }
+            moved = true;
+            if (transfer.is_get) {
+                last_read_ = transfer.last;
+            }
+            transfer.local += chunk;
+            transfer.remote += chunk;
+            transfer.remaining -= chunk;
+        }
+    }
+    return moved;
+}
+
+Errc Connection::atomic(const AtomicRequest& request, RemoteRegion& region, std::uint64_t address,
+                        void* token) {
+    if ((request.size != 4 && request.size != 8) || address % request.size != 0 ||
+        !region.contains(address, request.size)) {
+        return Errc::invalid_argument;
+    }
+    if (own_refuses(region, address, request.size, access_remote_atomic)) {
+        return Errc::not_permitted;
+    }
+    if (must_wait()) {
+        return pipe_->broken() != Errc::ok ? pipe_->broken() : Errc::again;
+    }
+    const Errc result = one_sided_.atomic(request, region.key().region, address, token);
+    if (result == Errc::ok || result == Errc::in_progress) {
+        pipe_->slot()->tx.one_sided.add(1);
+        pipe_->slot()->tx.bytes.add(request.size);
+    }
+    if (result == Errc::in_progress) {
+        needs_work();
+    }
+    return result;
+}
+
+Errc Connection::flush(void* token) {
+    if (pipe_->broken() != Errc::ok) {
+        return pipe_->broken();
+    }
+    auto flush = std::make_unique<Flush>();
+    flush->token = token;
+    flush->ticket = pipe_->posted();
+    flush->transfers = transfers_.size();
+    const Errc records = one_sided_.flush(token != nullptr ? flush.get() : nullptr);
+    flush->records_done = records == Errc::ok;
+    if (flush_reached(*flush)) {
+        return Errc::ok;
+    }
+    if (token != nullptr) {
+        flushes_.push_back(std::move(flush));
+        needs_work();
+    }
+    return Errc::in_progress;
+}
+
+bool Connection::flush_reached(Flush& flush) {
+    if (!pipe_->done(flush.ticket)) {
+        (void)pipe_->ask_for_completion(); // nobody may be told of it otherwise
+        return false;
+    }
+    return flush.records_done && flush.transfers == 0;
+}
+
+bool Connection::is_flush(const void* token) const noexcept {
+    return token != nullptr && std::any_of(flushes_.begin(), flushes_.end(),
+                                           [&](const auto& flush) { return flush.get() == token; });
+}
+
+Errc Connection::fence() {
+    const Errc result = one_sided_.fence();
+    reads_fenced_ = true; // costs nothing where none is under way
+    if (one_sided_.busy()) {
+        needs_work();
+    }
+    return result;
+}
+
+std::vector<void*> Connection::take_own_operations() {
+    std::vector<void*> tokens;
+    bool in_callers_memory = false;
+    for (Transfer& transfer : transfers_) {
+        if (!transfer.reported) {
+            tokens.push_back(transfer.token);
+        }
+        in_callers_memory = in_callers_memory || transfer.lkey != 0;
+    }
+    for (const auto& flush : flushes_) {
+        tokens.push_back(flush->token);
+    }
+    if (in_callers_memory) {
+        // The caller's memory is his again when he is told: the device must not touch it any more.
+        pipe_->detach();
+        id_.reset();
+    }
+    pipe_->forget_copies();
+    transfers_.clear();
+    return tokens;
+}
+
+SlotInfo Connection::slot_info(counters::SlotState state) const {
+    return {.kind = counters::SlotKind::connection,
+            .state = state,
+            .face = port_->options_.face,
+            .peer = peer_name_,
+            .local_side = port_->device_.side(),
+            .peer_side = peer_.side,
+            .peer_pid = peer_.pid,
+            .connection = pipe_->number()};
+}
+
+Result<Channel> Connection::open_channel(std::uint64_t tag) {
+    // The port's device does not change; it is held by the port, which lives as the connection does.
+    return Channel::open(port_->rdma_, life_, port_->counters_,
+                         slot_info(counters::SlotState::connected), tag);
+}
+
+} // namespace comch::link::verbs

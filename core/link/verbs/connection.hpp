@@ -1,0 +1,242 @@
+// A verbs connection: a pipe, the identifier that connected it, and the one-sided operations.
+// Contract: core/link/link.hpp.
+//
+// One-sided operations go to the peer's memory by RDMA where its key says how, and as records that
+// the peer's CPU executes where not (and always for atomics). A long one goes from, or to, the
+// caller's memory without a copy.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/counters/process_counters.hpp"
+#include "core/link/link.hpp"
+#include "core/link/one_sided.hpp"
+#include "core/link/verbs/cm.hpp"
+#include "core/link/verbs/connection_life.hpp"
+#include "core/link/verbs/pipe.hpp"
+
+namespace comch::link {
+
+extern template class OneSidedEngine<verbs::Pipe>; // verbs/one_sided.cpp
+
+} // namespace comch::link
+
+namespace comch::link::verbs {
+
+class Port;
+class Channel;
+
+/// What an identifier's context points to.
+struct Watch {
+    enum class Kind : std::uint8_t { listener, connection } kind;
+    void* object;
+};
+
+class Connection {
+public:
+    Connection(const Connection&) = delete;
+    Connection& operator=(const Connection&) = delete;
+
+    [[nodiscard]] void* user() const noexcept { return user_; }
+    void set_user(void* user) noexcept { user_ = user; }
+    [[nodiscard]] const PeerInfo& peer() const noexcept { return peer_; }
+    [[nodiscard]] bool established() const noexcept { return state_ == State::established; }
+
+    Errc send(std::uint8_t id, std::span<const std::byte> message) noexcept {
+        return pipe_->send(id, message);
+    }
+    template <class Fill>
+    Errc send_inline(std::uint8_t id, std::uint32_t length, Fill&& fill) noexcept {
+        return pipe_->send_inline(id, length, std::forward<Fill>(fill));
+    }
+    template <class Pack>
+    std::int64_t send_packed(std::uint8_t id, std::uint32_t max, Pack&& pack) noexcept {
+        return pipe_->send_packed(id, max, std::forward<Pack>(pack));
+    }
+    /// All connections of a port share a completion queue, whose order is that of arrival: there is
+    /// nothing to add.
+    Errc send_ordered(std::uint8_t id, std::span<const std::byte> message) noexcept {
+        return pipe_->send(id, message);
+    }
+    [[nodiscard]] std::uint64_t sent() const noexcept { return pipe_->sent(); }
+    [[nodiscard]] std::uint64_t confirmed() noexcept { return pipe_->confirmed(); }
+
+    /// `local_region`: the region of this process that the local memory is part of, if the caller
+    /// knows one: then it need not be registered for this operation alone.
+    Errc put(const void* local, std::size_t length, RemoteRegion& region, std::uint64_t address,
+             void* token, std::uint64_t local_region = 0);
+    Errc get(void* local, std::size_t length, RemoteRegion& region, std::uint64_t address,
+             void* token, std::uint64_t local_region = 0);
+    Errc atomic(const AtomicRequest& request, RemoteRegion& region, std::uint64_t address,
+                void* token);
+    Errc flush(void* token);
+    Errc fence();
+    template <class Done> void cancel(Done&& done) {
+        std::vector<void*> tokens = take_own_operations();
+        one_sided_.cancel(Errc::canceled, [&](void* token, Errc status) {
+            if (!is_flush(token)) {
+                done(token, status);
+            }
+        });
+        flushes_.clear();
+        for (void* const token : tokens) {
+            done(token, Errc::canceled);
+        }
+    }
+    void hold(bool on) noexcept {
+        if (on) {
+            pipe_->hold(Pipe::hold_queue);
+        } else {
+            pipe_->release(Pipe::hold_queue);
+        }
+    }
+    [[nodiscard]] bool may_retry() const noexcept { return pipe_->may_retry(); }
+    [[nodiscard]] Errc check() const noexcept { return pipe_->broken(); }
+    [[nodiscard]] Result<Channel> open_channel(std::uint64_t tag);
+
+    [[nodiscard]] const std::string& error_text() const noexcept { return error_text_; }
+
+private:
+    friend class Port;
+
+    enum class State : std::uint8_t {
+        connecting,  ///< initiator: no queue pair that is connected yet
+        waiting,     ///< initiator: Hello is sent, no answer yet
+        meeting,     ///< acceptor: no Hello yet
+        established,
+        ended,       ///< reported to the sink
+        closed,      ///< closed by its owner; its last words may be on the way
+    };
+
+    /// A put or get that the device does from or to the caller's memory.
+    struct Transfer {
+        bool is_get = false;
+        bool reported = false; ///< or given up
+        std::byte* local = nullptr;
+        std::uint64_t remote = 0;
+        std::uint64_t remaining = 0; ///< not posted yet
+        std::uint32_t lkey = 0;
+        std::uint32_t rkey = 0;
+        Pipe::Ticket last = 0;
+        void* token = nullptr;
+        Mr mr; ///< if it was registered for this
+    };
+    struct Flush {
+        void* token = nullptr;
+        Pipe::Ticket ticket = 0;
+        std::size_t transfers = 0; ///< that were there before it, of those that are left
+        bool records_done = false;
+    };
+
+    explicit Connection(std::unique_ptr<Pipe> pipe) : pipe_(std::move(pipe)), one_sided_(*pipe_) {}
+
+    [[nodiscard]] bool can_go_direct(const RemoteRegion& region, std::uint32_t access) noexcept;
+    /// The region is this process's own, and does not allow it: no need to ask.
+    [[nodiscard]] static bool own_refuses(const RemoteRegion& region, std::uint64_t address,
+                                          std::uint64_t length, std::uint32_t access) noexcept;
+    [[nodiscard]] bool must_wait() noexcept;
+    Errc start_transfer(bool is_get, std::byte* local, std::size_t length, RemoteRegion& region,
+                        std::uint64_t address, void* token, std::uint64_t local_region);
+    /// Posts what of the transfers has room. True if something moved.
+    bool push_transfers();
+    [[nodiscard]] bool flush_reached(Flush& flush);
+    [[nodiscard]] bool is_flush(const void* token) const noexcept;
+    [[nodiscard]] std::vector<void*> take_own_operations();
+    void needs_work();
+    [[nodiscard]] bool has_work() const noexcept {
+        return one_sided_.busy() || !transfers_.empty() || !flushes_.empty() || paused_ ||
+               !deferred_.empty();
+    }
+
+    /// Completes what is done: done(token, Errc).
+    template <class Done> unsigned advance(Done&& done) {
+        const auto report = [&](void* token, Errc status) {
+            if (is_flush(token)) {
+                static_cast<Flush*>(token)->records_done = true;
+            } else {
+                done(token, status);
+            }
+        };
+        unsigned count = one_sided_.advance(report);
+        count += push_transfers() ? 1 : 0;
+        while (!transfers_.empty() && transfers_.front().remaining == 0 &&
+               pipe_->done(transfers_.front().last)) {
+            const Transfer transfer = std::move(transfers_.front());
+            transfers_.pop_front();
+            for (const auto& flush : flushes_) {
+                flush->transfers -= flush->transfers != 0 ? 1 : 0;
+            }
+            pipe_->encourage();
+            if (!transfer.reported) {
+                done(transfer.token, Errc::ok);
+            }
+            ++count;
+        }
+        while (!flushes_.empty() && flush_reached(*flushes_.front())) {
+            void* const token = flushes_.front()->token;
+            flushes_.pop_front();
+            done(token, Errc::ok);
+            ++count;
+        }
+        return count;
+    }
+    template <class Done> void fail_all(Errc status, Done&& done) {
+        std::vector<void*> tokens = take_own_operations();
+        one_sided_.fail_all(status, [&](void* token, Errc result) {
+            if (!is_flush(token)) {
+                done(token, result);
+            }
+        });
+        flushes_.clear();
+        for (void* const token : tokens) {
+            done(token, status);
+        }
+    }
+    [[nodiscard]] SlotInfo slot_info(counters::SlotState state) const;
+
+    std::unique_ptr<Pipe> pipe_;
+    State state_ = State::connecting;
+    bool one_way_ = false;      ///< the peer sends only replies
+    bool peer_one_way_ = false; ///< we send only replies
+    bool paused_ = false;       ///< a get of the peer is being answered as records
+    bool working_ = false;      ///< in the port's list
+    bool owing_ = false;        ///< in the port's list of those with credit to return
+    bool peer_gone_ = false;    ///< to be reported once nothing more of it is here
+    bool is_initiator_ = false;
+    bool reads_fenced_ = false; ///< by fence()
+    void* user_ = nullptr;
+    OneSidedEngine<Pipe> one_sided_;
+    std::deque<Transfer> transfers_;
+    std::deque<std::unique_ptr<Flush>> flushes_;
+    Pipe::Ticket last_read_ = 0;
+    std::deque<Queues::Arrival> deferred_; ///< arrived while paused
+
+    Port* port_ = nullptr;
+    PeerInfo peer_;
+    std::string peer_name_; ///< for the counters
+    CmId id_;
+    Watch watch_{Watch::Kind::connection, this};
+    std::size_t index_ = 0; ///< in the port's list
+    std::shared_ptr<ConnectionLife> life_ = std::make_shared<ConnectionLife>();
+    std::uint64_t token_ = 0; ///< by which the peer names this connection
+    std::uint64_t deadline_ns_ = 0; ///< of its end, or of a Hello
+    std::uint64_t heard_ns_ = 0;    ///< when the peer last gave a sign of life
+    // initiator, until it is established
+    wire::Request request_{};
+    Address remote_;
+    std::string service_;
+    FunctionId service_function_ = 0;
+    unsigned probe_ = 0;
+    /// Requests for channels that came before the answer that lets them be.
+    std::vector<std::pair<CmId, CmEvent>> early_channels_;
+    // acceptor, until it is established
+    std::string expected_service_;
+    std::string error_text_;
+};
+
+} // namespace comch::link::verbs

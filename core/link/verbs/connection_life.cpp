@@ -1,0 +1,46 @@
+#include "core/link/verbs/connection_life.hpp"
+
+#include <algorithm>
+
+#include <unistd.h>
+
+namespace comch::link::verbs {
+namespace {
+
+void ring(int fd) noexcept {
+    constexpr std::uint64_t one = 1;
+    (void)!::write(fd, &one, sizeof(one));
+}
+
+} // namespace
+
+void ConnectionLife::end(Errc state) noexcept {
+    const std::lock_guard lock(mutex_);
+    state_.store(state, std::memory_order_release);
+    std::for_each(bells_.begin(), bells_.end(), ring);
+}
+
+void ConnectionLife::open(const Way& way) {
+    const std::lock_guard lock(mutex_);
+    way_ = way;
+}
+
+std::optional<ConnectionLife::Way> ConnectionLife::way() {
+    const std::lock_guard lock(mutex_);
+    return way_;
+}
+
+void ConnectionLife::add_bell(int fd) {
+    const std::lock_guard lock(mutex_);
+    bells_.push_back(fd);
+    if (state_.load(std::memory_order_relaxed) != Errc::ok) {
+        ring(fd);
+    }
+}
+
+void ConnectionLife::remove_bell(int fd) {
+    const std::lock_guard lock(mutex_);
+    std::erase(bells_, fd);
+}
+
+} // namespace comch::link::verbs

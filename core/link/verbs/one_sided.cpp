@@ -1,0 +1,9 @@
+// The verbs link's one-sided engine, compiled here once.
+#include "core/link/one_sided_impl.hpp"
+#include "core/link/verbs/pipe.hpp"
+
+namespace comch::link {
+
+template class OneSidedEngine<verbs::Pipe>;
+
+} // namespace comch::link

@@ -1,0 +1,614 @@
+#include "core/link/verbs/pipe.hpp"
+
+#include <algorithm>
+#include <cerrno>
+
+#include <fmt/format.h>
+
+namespace comch::link::verbs {
+namespace {
+
+/// What another agent (the device, on the peer's behalf) writes while we look. Acquire: what the peer
+/// sent before it is seen after it, as far as the device keeps that order.
+std::uint64_t load(const std::uint64_t& word) noexcept {
+    return __atomic_load_n(&word, __ATOMIC_ACQUIRE);
+}
+
+constexpr std::size_t credit_page = 4096;
+
+} // namespace
+
+// ---- making and ending -------------------------------------------------------------------------
+
+Result<std::unique_ptr<Pipe>> Pipe::create(Queues& queues) {
+    std::unique_ptr<Pipe> pipe(new Pipe(queues));
+    if (auto room = queues.add_room(); !room) {
+        return tl::unexpected(std::move(room.error()));
+    }
+    pipe->room_ = true;
+    // One more than there are to hand out: where inline messages are built.
+    auto slab = Slab::create(queues.device(),
+                             std::size_t{tuning::send_slots + 1} * tuning::slot_size,
+                             IBV_ACCESS_LOCAL_WRITE);
+    if (!slab) {
+        return tl::unexpected(std::move(slab.error()));
+    }
+    pipe->slab_ = std::move(*slab);
+    // A registration of its own: the peer gets a key to this page and to nothing else.
+    auto credit = Slab::create(queues.device(), credit_page,
+                               IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+    if (!credit) {
+        return tl::unexpected(std::move(credit.error()));
+    }
+    pipe->credit_slab_ = std::move(*credit);
+    pipe->granted_ = tuning::window;
+    // Until the peer says how many it takes, as many as there are buffers here.
+    pipe->limit_ = pipe->allowed_ = tuning::send_slots;
+    return pipe;
+}
+
+Pipe::~Pipe() {
+    detach();
+    if (room_) {
+        queues_.remove_room();
+    }
+}
+
+Result<void> Pipe::make_queue_pair(rdma_cm_id* id) {
+    ibv_qp_init_attr attr{};
+    attr.send_cq = queues_.cq();
+    attr.recv_cq = queues_.cq();
+    attr.srq = queues_.srq();
+    attr.qp_type = IBV_QPT_RC;
+    attr.cap.max_send_wr = tuning::send_queue;
+    attr.cap.max_send_sge = 1;
+    attr.cap.max_inline_data = tuning::wanted_inline;
+    int result = ::rdma_create_qp(id, queues_.device().pd(), &attr);
+    while (result != 0 && errno == EINVAL && attr.cap.max_inline_data != 0) {
+        attr.cap.max_inline_data /= 2; // some devices refuse instead of granting less
+        result = ::rdma_create_qp(id, queues_.device().pd(), &attr);
+    }
+    if (result != 0) {
+        return fail_errno(Errc::no_memory,
+                          fmt::format("cannot create a queue pair on {}", queues_.device().name()),
+                          errno);
+    }
+    qp_ = id->qp;
+    inline_limit_ = 0; // until it is connected
+    queues_.attach(qp_->qp_num, *this);
+    ibv_qp_attr state{};
+    ibv_qp_init_attr made{};
+    if (::ibv_query_qp(qp_, &state, IBV_QP_CAP, &made) == 0) {
+        attr.cap.max_inline_data = made.cap.max_inline_data;
+    }
+    granted_inline_ = std::min(attr.cap.max_inline_data, tuning::slot_size);
+    return {};
+}
+
+wire::Credential Pipe::credential() const noexcept {
+    return {.address = reinterpret_cast<std::uint64_t>(credit_slab_.data()),
+            .key = credit_slab_.rkey(),
+            .limit = tuning::window};
+}
+
+bool Pipe::start(const wire::Credential& peer) noexcept {
+    // Less could not take what may be waiting, more is not in the 32 bits of a header.
+    if (peer.limit < tuning::send_slots || peer.limit > (1u << 30) || started_) {
+        return false;
+    }
+    peer_ = peer;
+    limit_ = peer.limit;
+    started_ = true;
+    inline_limit_ = granted_inline_;
+    resume();
+    post_waiting();
+    if (goodbye_due_) {
+        say_goodbye();
+    }
+    return true;
+}
+
+void Pipe::say_goodbye() noexcept {
+    if (said_goodbye_ || failed_) {
+        return;
+    }
+    goodbye_due_ = true;
+    if (started_ && send_control(wire::Control::goodbye, 0, true)) {
+        goodbye_ticket_ = posted_;
+        said_goodbye_ = true;
+        goodbye_due_ = false;
+    }
+}
+
+bool Pipe::goodbye_arrived() noexcept {
+    if (goodbye_due_ && started_) {
+        say_goodbye();
+    }
+    return failed_ || (said_goodbye_ && done(goodbye_ticket_));
+}
+
+void Pipe::detach() noexcept {
+    if (qp_ != nullptr) {
+        const std::uint32_t number = qp_->qp_num;
+        qp_ = nullptr;
+        failed_ = true;
+        queues_.detach(number);
+    }
+}
+
+void Pipe::abandon() noexcept {
+    if (broken_ == Errc::ok) {
+        break_off(Errc::connection_reset);
+    }
+    detach();
+    failed_ = true;
+    slab_ = Slab();
+    credit_slab_ = Slab();
+}
+
+void Pipe::unmake() noexcept {
+    detach();
+    failed_ = false;
+}
+
+// ---- sending -----------------------------------------------------------------------------------
+
+wire::Header Pipe::header(std::uint8_t kind, std::uint8_t id) noexcept {
+    if (returned_ != taken_) {
+        queues_.flush_buffers();
+        returned_ = taken_;
+        granted_ = taken_ + tuning::window;
+    }
+    return {.kind = kind,
+            .id = id,
+            .flags = 0,
+            .records = static_cast<std::uint32_t>(taken_),
+            .messages = static_cast<std::uint32_t>(taken_messages_),
+            .limit = static_cast<std::uint32_t>(granted_)};
+}
+
+void Pipe::commit(std::uint8_t kind, std::uint8_t id, std::byte* payload,
+                  std::uint32_t length) noexcept {
+    const wire::Header head = header(kind, id);
+    std::byte* const start = payload - sizeof(head);
+    std::memcpy(start, &head, sizeof(head));
+    const auto total = static_cast<std::uint32_t>(sizeof(head)) + length;
+    ++records_;
+    const bool in_slot = start != scratch();
+    if (!started_) [[unlikely]] {
+        waiting_.push_back(total);
+        ++slots_taken_;
+        return;
+    }
+    ibv_sge place{.addr = reinterpret_cast<std::uint64_t>(start),
+                  .length = total,
+                  .lkey = slab_.lkey()};
+    ibv_send_wr request{};
+    request.sg_list = &place;
+    request.num_sge = 1;
+    request.opcode = IBV_WR_SEND;
+    if (total <= inline_limit_) {
+        request.send_flags = IBV_SEND_INLINE; // a slot, if it was reserved, is free again at once
+    } else if (in_slot) {
+        ++slots_taken_;
+    }
+    (void)post(request, false);
+}
+
+bool Pipe::post(ibv_send_wr& request, bool signalled) noexcept {
+    if (qp_ == nullptr || failed_) {
+        return false;
+    }
+    ++posted_;
+    ++unsignalled_;
+    if (signalled || unsignalled_ >= tuning::signal_every ||
+        slots_taken_ - slots_signalled_ >= tuning::signal_every_slots) {
+        request.send_flags |= IBV_SEND_SIGNALED;
+        unsignalled_ = 0;
+        slots_signalled_ = slots_taken_;
+        marks_[marks_tail_++ % marks_.size()] = {.ticket = posted_, .slots = slots_taken_};
+        ++queues_.tally().signalled;
+    }
+    request.wr_id = posted_;
+    ibv_send_wr* bad = nullptr;
+    ++queues_.tally().work_requests;
+    ++queues_.tally().doorbells;
+    if (::ibv_post_send(qp_, &request, &bad) != 0) {
+        on_failure(IBV_WC_FATAL_ERR);
+        return false;
+    }
+    return true;
+}
+
+void Pipe::post_waiting() noexcept {
+    if (waiting_.empty()) {
+        return;
+    }
+    // One doorbell for all. Their headers say nothing of credit, nothing having been taken out then.
+    std::vector<ibv_send_wr> requests(waiting_.size());
+    std::vector<ibv_sge> places(waiting_.size());
+    for (std::size_t i = 0; i < waiting_.size(); ++i) {
+        places[i] = {.addr = reinterpret_cast<std::uint64_t>(send_slot(i)),
+                     .length = waiting_[i],
+                     .lkey = slab_.lkey()};
+        requests[i].wr_id = ++posted_;
+        requests[i].sg_list = &places[i];
+        requests[i].num_sge = 1;
+        requests[i].opcode = IBV_WR_SEND;
+        requests[i].next = i + 1 < waiting_.size() ? &requests[i + 1] : nullptr;
+    }
+    requests.back().send_flags = IBV_SEND_SIGNALED;
+    slots_signalled_ = slots_taken_;
+    marks_[marks_tail_++ % marks_.size()] = {.ticket = posted_, .slots = slots_taken_};
+    Tally& tally = queues_.tally();
+    tally.work_requests += requests.size();
+    ++tally.signalled;
+    ++tally.doorbells;
+    waiting_.clear();
+    ibv_send_wr* bad = nullptr;
+    if (qp_ == nullptr || ::ibv_post_send(qp_, requests.data(), &bad) != 0) {
+        on_failure(IBV_WC_FATAL_ERR);
+    }
+}
+
+bool Pipe::send_control(wire::Control kind, std::uint64_t payload, bool signalled) noexcept {
+    if (!started_ || posted_ - done_ >= tuning::send_queue) {
+        return false;
+    }
+    std::array<std::byte, sizeof(wire::Header) + sizeof(payload)> bytes;
+    const bool in_place = bytes.size() <= inline_limit_;
+    if (!in_place && slots_taken_ - slots_freed_ == tuning::send_slots && !make_room(true)) {
+        return false;
+    }
+    const wire::Header head = header(static_cast<std::uint8_t>(kind), 0);
+    std::byte* const start = in_place ? bytes.data() : send_slot(slots_taken_++);
+    std::memcpy(start, &head, sizeof(head));
+    std::memcpy(start + sizeof(head), &payload, sizeof(payload));
+    ibv_sge place{.addr = reinterpret_cast<std::uint64_t>(start),
+                  .length = static_cast<std::uint32_t>(bytes.size()),
+                  .lkey = slab_.lkey()};
+    ibv_send_wr request{};
+    request.sg_list = &place;
+    request.num_sge = 1;
+    request.opcode = IBV_WR_SEND;
+    request.send_flags = in_place ? static_cast<unsigned>(IBV_SEND_INLINE) : 0u;
+    return post(request, signalled);
+}
+
+Errc Pipe::refuse() noexcept {
+    if (broken_ != Errc::ok) {
+        return broken_;
+    }
+    slot_->tx.credit_stalls.add(1);
+    note_refusal(Short::lines);
+    return Errc::again;
+}
+
+bool Pipe::make_room(bool slot) noexcept {
+    if (broken_ != Errc::ok || holds_ != 0) {
+        const bool bypassed = broken_ == Errc::ok && allowed_ != 0;
+        if (!bypassed) {
+            return false;
+        }
+    }
+    const bool bypassing = holds_ != 0;
+    look_at_credit();
+    if (bypassing) {
+        allowed_ = limit_;
+    }
+    // Completions of others' sends, and arrivals, are taken as well; they wait in the queues.
+    (void)queues_.fetch();
+    return records_ < allowed_ && posted_ - done_ < tuning::send_queue - reserve_requests &&
+           (!slot || slots_taken_ - slots_freed_ < tuning::send_slots);
+}
+
+bool Pipe::room_came() const noexcept {
+    const wire::Credit* const word = credit_word();
+    return limit_ != limit_at_refusal_ || done_ != done_at_refusal_ ||
+           peer_taken_ != taken_at_refusal_ || load(word->limit) > limit_ ||
+           load(word->records) > peer_taken_;
+}
+
+std::uint64_t Pipe::confirmed() noexcept {
+    look_at_credit();
+    confirmed_seen_ = peer_taken_messages_;
+    return peer_taken_messages_;
+}
+
+// ---- credit ------------------------------------------------------------------------------------
+
+void Pipe::look_at_credit() noexcept {
+    const wire::Credit* const word = credit_word();
+    const std::uint64_t limit = load(word->limit);
+    if (limit != 0) {
+        accept_credit(load(word->records), load(word->messages), limit);
+    }
+}
+
+void Pipe::accept_credit(std::uint64_t records, std::uint64_t messages,
+                         std::uint64_t limit) noexcept {
+    if (records <= peer_taken_ && messages <= peer_taken_messages_ && limit <= limit_) {
+        return; // nothing new, or overtaken by something newer
+    }
+    if (records > records_ || messages > sent_ || limit > records_ + (1u << 30)) {
+        corrupt_ = true;
+        queues_.note_trouble();
+        return;
+    }
+    peer_taken_ = std::max(peer_taken_, records);
+    peer_taken_messages_ = std::max(peer_taken_messages_, messages);
+    if (started_ && limit > limit_) {
+        limit_ = limit;
+        resume();
+    }
+}
+
+void Pipe::return_credit() noexcept {
+    if (!started_ || failed_) {
+        return;
+    }
+    if (posted_ - done_ >= tuning::send_queue) {
+        return; // the next progress tries again
+    }
+    queues_.flush_buffers();
+    returned_ = taken_;
+    granted_ = taken_ + tuning::window;
+    wire::Credit credit{.records = taken_, .messages = taken_messages_, .limit = granted_};
+    const bool in_place = sizeof(credit) <= inline_limit_;
+    std::byte* from = reinterpret_cast<std::byte*>(&credit);
+    if (!in_place) {
+        // Behind the word that the peer writes, in our own page. What the device has not fetched yet
+        // may be overwritten by the next: newer credit is as good.
+        from = credit_slab_.data() + 64;
+        std::memcpy(from, &credit, sizeof(credit));
+    }
+    ibv_sge place{.addr = reinterpret_cast<std::uint64_t>(from),
+                  .length = sizeof(credit),
+                  .lkey = credit_slab_.lkey()};
+    ibv_send_wr request{};
+    request.sg_list = &place;
+    request.num_sge = 1;
+    request.opcode = IBV_WR_RDMA_WRITE;
+    request.send_flags = in_place ? static_cast<unsigned>(IBV_SEND_INLINE) : 0u;
+    request.wr.rdma.remote_addr = peer_.address;
+    request.wr.rdma.rkey = peer_.key;
+    (void)post(request, false);
+    // Behind it, so that who is woken finds it.
+    if (bell_due_ || (peer_asked_ && taken_ > peer_knows_)) {
+        bell_due_ = !send_control(wire::Control::bell, 0, false);
+        peer_asked_ = peer_asked_ && bell_due_;
+    }
+}
+
+// ---- RDMA --------------------------------------------------------------------------------------
+
+Errc Pipe::write_copied(const std::byte* from, std::uint32_t length, std::uint64_t address,
+                        std::uint32_t key, bool fenced) noexcept {
+    if (allowed_ == 0 || !started_ ||
+        posted_ - done_ >= tuning::send_queue - reserve_requests) {
+        if (!started_ || !make_room(false)) {
+            return refuse();
+        }
+    }
+    ibv_send_wr request{};
+    ibv_sge place{.addr = reinterpret_cast<std::uint64_t>(from), .length = length, .lkey = 0};
+    if (length <= inline_limit_) {
+        request.send_flags = IBV_SEND_INLINE;
+    } else {
+        if (slots_taken_ - slots_freed_ == tuning::send_slots && !make_room(true)) {
+            return refuse();
+        }
+        std::byte* const slot = send_slot(slots_taken_++);
+        std::memcpy(slot, from, length);
+        place.addr = reinterpret_cast<std::uint64_t>(slot);
+        place.lkey = slab_.lkey();
+    }
+    queues_.tally().copied_bytes += length;
+    request.sg_list = &place;
+    request.num_sge = length == 0 ? 0 : 1;
+    request.opcode = IBV_WR_RDMA_WRITE;
+    request.send_flags |= fenced ? static_cast<unsigned>(IBV_SEND_FENCE) : 0u;
+    request.wr.rdma.remote_addr = address;
+    request.wr.rdma.rkey = key;
+    return post(request, false) ? Errc::ok : refuse();
+}
+
+Errc Pipe::write(const std::byte* from, std::uint32_t length, std::uint32_t lkey,
+                 std::uint64_t address, std::uint32_t key, bool fenced, bool signalled,
+                 Ticket& ticket) noexcept {
+    if (!started_ || (posted_ - done_ >= tuning::send_queue - reserve_requests && !make_room(false))) {
+        return refuse();
+    }
+    ibv_sge place{.addr = reinterpret_cast<std::uint64_t>(from), .length = length, .lkey = lkey};
+    ibv_send_wr request{};
+    request.sg_list = &place;
+    request.num_sge = 1;
+    request.opcode = IBV_WR_RDMA_WRITE;
+    request.send_flags = fenced ? static_cast<unsigned>(IBV_SEND_FENCE) : 0u;
+    request.wr.rdma.remote_addr = address;
+    request.wr.rdma.rkey = key;
+    if (!post(request, signalled)) {
+        return refuse();
+    }
+    queues_.tally().rdma_bytes += length;
+    ticket = posted_;
+    return Errc::ok;
+}
+
+Errc Pipe::read(std::byte* to, std::uint32_t length, std::uint32_t lkey, std::uint64_t address,
+                std::uint32_t key, bool signalled, Ticket& ticket) noexcept {
+    if (!started_ || (posted_ - done_ >= tuning::send_queue - reserve_requests && !make_room(false))) {
+        return refuse();
+    }
+    ibv_sge place{.addr = reinterpret_cast<std::uint64_t>(to), .length = length, .lkey = lkey};
+    ibv_send_wr request{};
+    request.sg_list = &place;
+    request.num_sge = 1;
+    request.opcode = IBV_WR_RDMA_READ;
+    request.wr.rdma.remote_addr = address;
+    request.wr.rdma.rkey = key;
+    if (!post(request, signalled)) {
+        return refuse();
+    }
+    queues_.tally().rdma_bytes += length;
+    ticket = posted_;
+    return Errc::ok;
+}
+
+Errc Pipe::read_copied(std::byte* to, std::uint32_t length, std::uint64_t address,
+                       std::uint32_t key, Ticket& ticket) noexcept {
+    if (!started_ || ((slots_taken_ - slots_freed_ == tuning::send_slots ||
+                       posted_ - done_ >= tuning::send_queue - reserve_requests) &&
+                      !make_room(true))) {
+        return refuse();
+    }
+    std::byte* const slot = send_slot(slots_taken_++);
+    const Errc result = read(slot, length, slab_.lkey(), address, key, true, ticket);
+    if (result == Errc::ok) {
+        queues_.tally().rdma_bytes -= length; // not into the caller's own memory
+        Mark& mark = marks_[(marks_tail_ - 1) % marks_.size()];
+        mark.copy_to = to;
+        mark.copy_from = slot;
+        mark.copy_length = length;
+    }
+    return result;
+}
+
+void Pipe::forget_copies() noexcept {
+    for (std::uint32_t i = marks_head_; i != marks_tail_; ++i) {
+        marks_[i % marks_.size()].copy_to = nullptr;
+    }
+}
+
+bool Pipe::ask_for_completion() noexcept {
+    if (failed_ || unsignalled_ == 0) {
+        return true; // the last request has one
+    }
+    if (!started_ || posted_ - done_ >= tuning::send_queue) {
+        return false;
+    }
+    // A write of nothing, to the one place that is surely ours to write to.
+    ibv_send_wr request{};
+    request.opcode = IBV_WR_RDMA_WRITE;
+    request.wr.rdma.remote_addr = peer_.address;
+    request.wr.rdma.rkey = peer_.key;
+    return post(request, true);
+}
+
+void Pipe::probe() noexcept {
+    if (!started_ || failed_ || (probing_ && !done(probe_ticket_))) {
+        return;
+    }
+    if (unsignalled_ == 0 && posted_ != done_) {
+        return; // a completion is due anyway
+    }
+    ++unsignalled_; // also when there is nothing to be told of
+    probing_ = ask_for_completion();
+    probe_ticket_ = posted_;
+}
+
+// ---- completions -------------------------------------------------------------------------------
+
+void Pipe::on_sent(Ticket ticket, ibv_wc_status status) noexcept {
+    if (status != IBV_WC_SUCCESS) {
+        on_failure(status);
+        return;
+    }
+    life_sign_ = true;
+    while (marks_head_ != marks_tail_) {
+        const Mark& mark = marks_[marks_head_ % marks_.size()];
+        if (mark.ticket > ticket) {
+            break;
+        }
+        if (mark.copy_to != nullptr) {
+            std::memcpy(mark.copy_to, mark.copy_from, mark.copy_length);
+            queues_.tally().copied_bytes += mark.copy_length;
+        }
+        done_ = mark.ticket;
+        slots_freed_ = mark.slots;
+        ++marks_head_;
+    }
+}
+
+void Pipe::on_failure(ibv_wc_status status) noexcept {
+    if (!failed_) {
+        failed_ = true;
+        failure_ = status;
+        queues_.note_trouble();
+    }
+}
+
+// ---- receiving ---------------------------------------------------------------------------------
+
+bool Pipe::open(const Queues::Arrival& arrival, wire::Header& head, const std::byte*& payload,
+                std::uint32_t& length) noexcept {
+    life_sign_ = true;
+    if (arrival.length < sizeof(head) || arrival.length > tuning::slot_size) {
+        head = {};
+        return false;
+    }
+    std::memcpy(&head, arrival.data, sizeof(head));
+    payload = arrival.data + sizeof(head);
+    length = arrival.length - static_cast<std::uint32_t>(sizeof(head));
+    if (wire::is_credited(head.kind) && ++arrived_ > granted_) {
+        return false; // more than it may: it used buffers of others
+    }
+    accept_credit(wire::widen(head.records, peer_taken_),
+                  wire::widen(head.messages, peer_taken_messages_),
+                  wire::widen(head.limit, limit_));
+    return !corrupt_;
+}
+
+bool Pipe::handle_control(const wire::Header& head, const std::byte* payload,
+                          std::uint32_t length) noexcept {
+    switch (static_cast<wire::Control>(head.kind)) {
+    case wire::Control::want_credit: {
+        wire::WantCredit want{};
+        if (length != sizeof(want)) {
+            return false;
+        }
+        std::memcpy(&want, payload, sizeof(want));
+        peer_asked_ = true;
+        peer_knows_ = want.records;
+        bell_due_ = taken_ > peer_knows_; // told by the next idle()
+        return true;
+    }
+    case wire::Control::bell:
+        asked_ = false;
+        slot_->rx.wakeups.add(1);
+        return true;
+    case wire::Control::goodbye:
+        peer_said_goodbye_ = true;
+        return true;
+    default:
+        return false;
+    }
+}
+
+// ---- sleeping ----------------------------------------------------------------------------------
+
+void Pipe::arm(bool for_credit) noexcept {
+    idle();
+    const bool waits = refused_ || (for_credit && confirmed_seen_ != sent_);
+    if (waits && !asked_ && started_ && !failed_) {
+        look_at_credit();
+        asked_ = send_control(wire::Control::want_credit, peer_taken_, false);
+    }
+}
+
+bool Pipe::must_stay_awake(bool for_credit) noexcept {
+    if (failed_ || corrupt_) {
+        return true;
+    }
+    if (refused_ && room_came()) {
+        refused_ = false; // the next attempt will say whether it is enough
+        return true;
+    }
+    if (const std::uint64_t seen = confirmed_seen_; for_credit && confirmed() != seen) {
+        return true;
+    }
+    const bool waits = refused_ || (for_credit && confirmed_seen_ != sent_);
+    return waits && started_ && !asked_; // could not ask for the bell
+}
+
+} // namespace comch::link::verbs

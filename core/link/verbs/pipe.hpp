@@ -1,0 +1,412 @@
+// One queue pair with its credit: records out, records in. Connections and the channels under them
+// are pipes with different things around them. One thread.
+//
+// Credit. Each record that the peer may send has a buffer here: `limit` says how many it may send,
+// ever. It comes back in the header of whatever goes the other way, or, when nothing does, by an RDMA
+// write into the sender's memory, which needs no buffer there and disturbs nobody. Whoever wants to
+// sleep until credit comes says so (want_credit), and is rung (bell).
+//
+// Completions. Most work requests ask for none; one completion tells of all before it. Send buffers
+// are used in turn and come back in turn.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include <comch/counters_layout.hpp>
+#include <comch/error.hpp>
+
+#include "core/link/link.hpp"
+#include "core/link/verbs/cm.hpp"
+#include "core/link/verbs/queues.hpp"
+#include "core/link/verbs/wire.hpp"
+
+namespace comch::link::verbs {
+
+class Pipe {
+public:
+    // What the one-sided engine must know.
+    static constexpr std::uint32_t max_chunk = tuning::max_message;
+    static constexpr std::uint32_t max_operations = tuning::max_one_sided;
+    static constexpr std::uint32_t inline_data = max_chunk;
+    static constexpr bool bulk_ring = false;
+
+    /// With its buffers, but without a queue pair: what is sent waits.
+    [[nodiscard]] static Result<std::unique_ptr<Pipe>> create(Queues& queues);
+    ~Pipe();
+    Pipe(const Pipe&) = delete;
+    Pipe& operator=(const Pipe&) = delete;
+
+    void set_slot(counters::Slot* slot) noexcept { slot_ = slot; }
+    [[nodiscard]] counters::Slot* slot() const noexcept { return slot_; }
+    /// Whoever the records are for.
+    void set_owner(void* owner) noexcept { owner_ = owner; }
+    [[nodiscard]] void* owner() const noexcept { return owner_; }
+    void set_number(std::uint64_t number) noexcept { number_ = number; }
+    [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
+
+    // ---- making and ending ---------------------------------------------------------------------
+
+    /// Makes the queue pair of an identifier.
+    [[nodiscard]] Result<void> make_queue_pair(rdma_cm_id* id);
+    /// What the peer must know to return credit, and may send.
+    [[nodiscard]] wire::Credential credential() const noexcept;
+    /// The queue pair is connected, and the peer's credential known: what waits goes out. False: the
+    /// peer's credential is none of a correct peer.
+    [[nodiscard]] bool start(const wire::Credential& peer) noexcept;
+    [[nodiscard]] bool started() const noexcept { return started_; }
+
+    /// Says to the peer that no record follows.
+    void say_goodbye() noexcept;
+    /// It, and all before it, have reached the peer's device; or never will.
+    [[nodiscard]] bool goodbye_arrived() noexcept;
+    /// The peer's has been taken out.
+    [[nodiscard]] bool peer_said_goodbye() const noexcept { return peer_said_goodbye_; }
+    /// Before the identifier, and so the queue pair, is destroyed.
+    void detach() noexcept;
+    /// The device goes away: everything of it is given back. What remains answers broken().
+    void abandon() noexcept;
+    /// As detach(), before start(): another queue pair may be made.
+    void unmake() noexcept;
+
+    // ---- sending -------------------------------------------------------------------------------
+
+    /// A record of exactly `length` bytes that `fill` writes in place.
+    template <class Fill>
+    Errc put_record(Kind kind, std::uint8_t id, std::uint32_t length, Fill&& fill) noexcept {
+        std::byte* const to = reserve(length);
+        if (to == nullptr) [[unlikely]] {
+            return refuse();
+        }
+        fill(to);
+        commit(static_cast<std::uint8_t>(kind), id, to, length);
+        queues_.tally().copied_bytes += length;
+        return Errc::ok;
+    }
+    template <class Fill>
+    Errc send_inline(std::uint8_t id, std::uint32_t length, Fill&& fill) noexcept {
+        if (length > tuning::max_inline) [[unlikely]] {
+            return Errc::too_big;
+        }
+        const Errc result = put_record(Kind::data, id, length, std::forward<Fill>(fill));
+        if (result == Errc::ok) [[likely]] {
+            count_sent(length);
+        }
+        return result;
+    }
+    Errc send(std::uint8_t id, std::span<const std::byte> message) noexcept {
+        if (message.size() > tuning::max_inline) {
+            return Errc::too_big;
+        }
+        return send_inline(id, static_cast<std::uint32_t>(message.size()), [&](std::byte* to) {
+            if (!message.empty()) { // an empty one may have no address
+                std::memcpy(to, message.data(), message.size());
+            }
+        });
+    }
+    template <class Pack>
+    std::int64_t send_packed(std::uint8_t id, std::uint32_t max, Pack&& pack) noexcept {
+        if (max > tuning::max_message) [[unlikely]] {
+            return -static_cast<std::int64_t>(Errc::too_big);
+        }
+        std::byte* const to = reserve(max);
+        if (to == nullptr) [[unlikely]] {
+            return -static_cast<std::int64_t>(refuse());
+        }
+        const std::uint32_t length = pack(to);
+        commit(static_cast<std::uint8_t>(Kind::data), id, to, length);
+        queues_.tally().copied_bytes += length;
+        count_sent(length);
+        return length;
+    }
+    /// Any record, credited.
+    Errc put_plain(wire::Control kind, std::span<const std::byte> payload) noexcept {
+        return put_record(static_cast<Kind>(kind), 0, static_cast<std::uint32_t>(payload.size()),
+                          [&](std::byte* to) {
+                              std::memcpy(to, payload.data(), payload.size());
+                          });
+    }
+
+    [[nodiscard]] std::uint64_t sent() const noexcept { return sent_; }
+    [[nodiscard]] std::uint64_t confirmed() noexcept;
+
+    // ---- RDMA ----------------------------------------------------------------------------------
+
+    /// Where a work request stands among all of this queue pair.
+    using Ticket = std::uint64_t;
+
+    /// A put of up to bounce_up_to bytes: copied now, so that the caller's memory is free at once.
+    [[nodiscard]] Errc write_copied(const std::byte* from, std::uint32_t length,
+                                    std::uint64_t address, std::uint32_t key, bool fenced) noexcept;
+    /// A write from, or a read into, memory that the device knows. With a completion if `signalled`.
+    [[nodiscard]] Errc write(const std::byte* from, std::uint32_t length, std::uint32_t lkey,
+                             std::uint64_t address, std::uint32_t key, bool fenced, bool signalled,
+                             Ticket& ticket) noexcept;
+    [[nodiscard]] Errc read(std::byte* to, std::uint32_t length, std::uint32_t lkey,
+                            std::uint64_t address, std::uint32_t key, bool signalled,
+                            Ticket& ticket) noexcept;
+    /// A get of up to bounce_up_to bytes, through a send buffer.
+    [[nodiscard]] Errc read_copied(std::byte* to, std::uint32_t length, std::uint64_t address,
+                                   std::uint32_t key, Ticket& ticket) noexcept;
+    /// The copies of reads that are on their way go nowhere.
+    void forget_copies() noexcept;
+    /// Everything up to the ticket is done at the peer.
+    [[nodiscard]] bool done(Ticket ticket) const noexcept { return done_ >= ticket; }
+    [[nodiscard]] Ticket posted() const noexcept { return posted_; }
+    /// Makes sure that a completion tells of everything posted so far. False: no room now.
+    [[nodiscard]] bool ask_for_completion() noexcept;
+
+    // ---- holding back, as soft::Pipe -----------------------------------------------------------
+
+    enum Hold : unsigned { hold_fence = 1, hold_queue = 2 };
+    void hold(Hold who) noexcept {
+        holds_ |= who;
+        allowed_ = 0;
+    }
+    void release(Hold who) noexcept {
+        holds_ &= ~static_cast<unsigned>(who);
+        resume();
+    }
+    [[nodiscard]] bool held() const noexcept { return holds_ != 0; }
+    class Bypass {
+    public:
+        explicit Bypass(Pipe& pipe) noexcept : pipe_(pipe) {
+            if (pipe_.broken_ == Errc::ok) {
+                pipe_.allowed_ = pipe_.limit_;
+            }
+        }
+        ~Bypass() {
+            if (pipe_.holds_ != 0) {
+                pipe_.allowed_ = 0;
+            }
+        }
+        Bypass(const Bypass&) = delete;
+        Bypass& operator=(const Bypass&) = delete;
+
+    private:
+        Pipe& pipe_;
+    };
+    void encourage() noexcept { encouraged_ = true; }
+    [[nodiscard]] bool may_retry() const noexcept {
+        return broken_ != Errc::ok || !refused_ || encouraged_ || room_came();
+    }
+    enum class Short : std::uint8_t { neither, lines };
+    void note_refusal(Short) noexcept {
+        refused_ = true;
+        encouraged_ = false;
+        limit_at_refusal_ = limit_;
+        taken_at_refusal_ = peer_taken_;
+        done_at_refusal_ = done_;
+    }
+    void break_off(Errc why) noexcept {
+        allowed_ = 0;
+        broken_ = why;
+    }
+    [[nodiscard]] Errc broken() const noexcept { return broken_; }
+    /// The device gave this queue pair up.
+    [[nodiscard]] bool failed() const noexcept { return failed_; }
+    [[nodiscard]] ibv_wc_status failure() const noexcept { return failure_; }
+    /// The peer returned credit that it cannot have.
+    [[nodiscard]] bool corrupt() const noexcept { return corrupt_; }
+
+    // ---- positions, as the one-sided engine wants them ------------------------------------------
+
+    struct Positions {
+        Pipe& pipe;
+        /// Behind the last record of ours.
+        [[nodiscard]] std::uint64_t head() const noexcept { return pipe.records_; }
+        /// What the peer has taken out.
+        [[nodiscard]] std::uint64_t consumed() const noexcept {
+            pipe.look_at_credit();
+            return pipe.peer_taken_;
+        }
+    };
+    [[nodiscard]] Positions tx() noexcept { return {*this}; }
+
+    // ---- receiving -----------------------------------------------------------------------------
+
+    /// A record has been handed out by the queues. The payload is behind the header. False: no
+    /// correct peer sends this; the record must be popped all the same.
+    [[nodiscard]] bool open(const Queues::Arrival& arrival, wire::Header& header,
+                            const std::byte*& payload, std::uint32_t& length) noexcept;
+    /// And has been taken out (popped).
+    void taken(const wire::Header& header) noexcept {
+        if (!wire::is_credited(header.kind)) {
+            return;
+        }
+        ++taken_;
+        if (header.kind == static_cast<std::uint8_t>(Kind::data)) {
+            ++taken_messages_;
+        }
+        if (taken_ - returned_ >= tuning::credit_batch) [[unlikely]] {
+            return_credit();
+        }
+    }
+    /// Uncredited records of the peer. False: none that is known here.
+    [[nodiscard]] bool handle_control(const wire::Header& header, const std::byte* payload,
+                                      std::uint32_t length) noexcept;
+    void count_received(std::uint32_t length) noexcept {
+        slot_->rx.messages.add(1);
+        slot_->rx.bytes.add(length);
+    }
+    /// Nothing more has arrived: returns what credit is left.
+    void idle() noexcept {
+        if (returned_ != taken_ || bell_due_) [[unlikely]] {
+            return_credit();
+        }
+        if (goodbye_due_) [[unlikely]] {
+            say_goodbye();
+        }
+    }
+    /// idle() has something to do.
+    [[nodiscard]] bool owes_credit() const noexcept { return returned_ != taken_ || bell_due_; }
+
+    // ---- sleeping ------------------------------------------------------------------------------
+
+    /// Asks the peer for a bell if something was refused for want of credit, or the owner waits for
+    /// confirmations.
+    void arm(bool for_credit) noexcept;
+    [[nodiscard]] bool must_stay_awake(bool for_credit) noexcept;
+
+    // ---- of the device, from Queues -------------------------------------------------------------
+
+    void on_sent(Ticket ticket, ibv_wc_status status) noexcept;
+    void on_failure(ibv_wc_status status) noexcept;
+
+    /// Something has come from the peer, or its device has acknowledged something, since the last
+    /// time this was asked.
+    [[nodiscard]] bool take_life_sign() noexcept { return std::exchange(life_sign_, false); }
+    /// Has the device acknowledge something, so that a dead peer is noticed.
+    void probe() noexcept;
+
+private:
+    /// A work request with a completion, and what that tells.
+    struct Mark {
+        Ticket ticket = 0;
+        std::uint64_t slots = 0; ///< send buffers taken up to it
+        std::byte* copy_to = nullptr;
+        const std::byte* copy_from = nullptr;
+        std::uint32_t copy_length = 0;
+    };
+    /// Work requests kept for what must always get out: credit, bells, goodbyes, probes.
+    static constexpr std::uint32_t reserve_requests = 16;
+
+    explicit Pipe(Queues& queues) : queues_(queues) {}
+
+    [[nodiscard]] std::byte* reserve(std::uint32_t length) noexcept {
+        if (records_ >= allowed_ || posted_ - done_ >= tuning::send_queue - reserve_requests)
+            [[unlikely]] {
+            if (!make_room(false)) {
+                return nullptr;
+            }
+        }
+        if (length + sizeof(wire::Header) <= inline_limit_) {
+            return scratch() + sizeof(wire::Header);
+        }
+        if (slots_taken_ - slots_freed_ == tuning::send_slots && !make_room(true)) [[unlikely]] {
+            return nullptr;
+        }
+        return send_slot(slots_taken_) + sizeof(wire::Header);
+    }
+    void commit(std::uint8_t kind, std::uint8_t id, std::byte* payload,
+                std::uint32_t length) noexcept;
+    void count_sent(std::uint32_t length) noexcept {
+        ++sent_;
+        slot_->tx.messages.add(1);
+        slot_->tx.bytes.add(length);
+    }
+    [[nodiscard]] Errc refuse() noexcept;
+    /// Looks for credit and completions that have come. True: there is room now.
+    [[nodiscard]] bool make_room(bool slot) noexcept;
+    void resume() noexcept {
+        if (holds_ == 0 && broken_ == Errc::ok) {
+            allowed_ = limit_;
+        }
+    }
+    [[nodiscard]] bool room_came() const noexcept;
+    void look_at_credit() noexcept;
+    void accept_credit(std::uint64_t records, std::uint64_t messages, std::uint64_t limit) noexcept;
+    void return_credit() noexcept;
+    [[nodiscard]] wire::Header header(std::uint8_t kind, std::uint8_t id) noexcept;
+    [[nodiscard]] bool send_control(wire::Control kind, std::uint64_t payload,
+                                    bool signalled) noexcept;
+    [[nodiscard]] bool post(ibv_send_wr& request, bool signalled) noexcept;
+    void post_waiting() noexcept;
+
+    [[nodiscard]] std::byte* send_slot(std::uint64_t index) const noexcept {
+        return slab_.data() + (index % tuning::send_slots) * tuning::slot_size;
+    }
+    [[nodiscard]] std::byte* scratch() const noexcept {
+        return slab_.data() + std::size_t{tuning::send_slots} * tuning::slot_size;
+    }
+    [[nodiscard]] wire::Credit* credit_word() const noexcept {
+        static wire::Credit none{};
+        return credit_slab_ ? reinterpret_cast<wire::Credit*>(credit_slab_.data()) : &none;
+    }
+
+    Queues& queues_;
+    void* owner_ = nullptr;
+    ibv_qp* qp_ = nullptr;
+    Slab slab_;        ///< send buffers, and one to build inline messages in
+    Slab credit_slab_; ///< where the peer writes credit
+    counters::Slot* slot_ = nullptr;
+
+    // sending
+    std::uint64_t records_ = 0; ///< credited records handed over, ever
+    std::uint64_t allowed_ = 0; ///< how many there may be: limit_, or 0 while held
+    std::uint64_t limit_ = 0;   ///< how many the peer allows
+    std::uint32_t inline_limit_ = 0;   ///< 0 until start()
+    std::uint32_t granted_inline_ = 0; ///< by the device
+    Ticket posted_ = 0;
+    Ticket done_ = 0;
+    std::uint64_t slots_taken_ = 0;
+    std::uint64_t slots_freed_ = 0;
+    std::uint32_t unsignalled_ = 0;
+    std::uint64_t slots_signalled_ = 0; ///< slots taken up to the last request with a completion
+    std::uint64_t sent_ = 0;
+    std::uint64_t peer_taken_ = 0;
+    std::uint64_t peer_taken_messages_ = 0;
+    std::array<Mark, tuning::send_queue> marks_{};
+    std::uint32_t marks_head_ = 0;
+    std::uint32_t marks_tail_ = 0;
+
+    // receiving
+    std::uint64_t arrived_ = 0;  ///< credited records
+    std::uint64_t taken_ = 0;    ///< of these, taken out
+    std::uint64_t taken_messages_ = 0;
+    std::uint64_t returned_ = 0; ///< what the peer has been told of
+    std::uint64_t granted_ = 0;  ///< the limit that it has been told of
+
+    bool started_ = false;
+    bool failed_ = false;
+    bool corrupt_ = false;
+    bool refused_ = false;
+    bool encouraged_ = false;
+    bool asked_ = false;    ///< for a bell that has not been rung
+    bool bell_due_ = false; ///< the peer asked, and there is something to tell
+    bool peer_asked_ = false;
+    bool goodbye_due_ = false;
+    bool said_goodbye_ = false;
+    bool peer_said_goodbye_ = false;
+    bool life_sign_ = false;
+    bool probing_ = false;
+    bool room_ = false; ///< that there is room in the queues for it
+    unsigned holds_ = 0;
+    Errc broken_ = Errc::ok;
+    ibv_wc_status failure_ = IBV_WC_SUCCESS;
+    Ticket goodbye_ticket_ = 0;
+    Ticket probe_ticket_ = 0;
+    std::uint64_t peer_knows_ = 0; ///< of its records, when it asked
+    std::uint64_t limit_at_refusal_ = 0;
+    std::uint64_t taken_at_refusal_ = 0;
+    Ticket done_at_refusal_ = 0;
+    std::uint64_t confirmed_seen_ = 0;
+    wire::Credential peer_{};
+    std::uint64_t number_ = 0;
+    std::vector<std::uint32_t> waiting_; ///< lengths of records in the send buffers, before start()
+};
+
+} // namespace comch::link::verbs

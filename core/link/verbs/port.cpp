@@ -1,0 +1,955 @@
+#include "core/link/verbs/port.hpp"
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "core/base/ticks.hpp"
+#include "core/link/verbs/admission.hpp"
+#include "core/link/verbs/clock.hpp"
+#include "core/link/verbs/conn_param.hpp"
+
+namespace comch::link::verbs {
+namespace {
+
+/// PortAddress's bytes. The IP address is not among them: both ends' descriptions have it.
+struct AddressLayout {
+    std::uint64_t number;
+    std::uint32_t function;
+    std::uint16_t port;
+    std::uint8_t side;
+    std::uint8_t reserved;
+};
+static_assert(sizeof(AddressLayout) == sizeof(PortAddress));
+
+/// "service invalid" of the InfiniBand connection manager: nobody listens at the port.
+constexpr int no_listener = 8;
+
+/// A connection that was never made has nobody to wait for this long.
+constexpr std::uint64_t unmade_close_timeout_ns = 500'000'000;
+
+std::uint64_t random_number() {
+    std::uint64_t number = 0;
+    while (number == 0) {
+        if (::getrandom(&number, sizeof(number), 0) != sizeof(number)) {
+            number = static_cast<std::uint64_t>(monotonic_ns());
+        }
+    }
+    return number;
+}
+
+/// The entry in the domain's directory by which a name is taken: a symbolic link to
+/// <owner's process id>.<port>.
+std::string name_entry(const ServiceName& service) {
+    const XXH128_hash_t hash = XXH3_128bits(service.name.data(), service.name.size());
+    return fmt::format("rdma-name.{:08x}.{:016x}{:016x}", service.function, hash.high64,
+                       hash.low64);
+}
+
+void drain(int fd) noexcept {
+    std::uint64_t count = 0;
+    (void)!::read(fd, &count, sizeof(count));
+}
+
+} // namespace
+
+// ---- opening -----------------------------------------------------------------------------------
+
+Result<std::unique_ptr<Port>> Port::open(const Device& device, PortOptions options) {
+    std::unique_ptr<Port> port(new Port(device, std::move(options)));
+    if (auto started = port->start(); !started) {
+        return tl::unexpected(std::move(started.error()));
+    }
+    return port;
+}
+
+Result<void> Port::start() {
+    auto counters = ProcessCounters::open(device_.domain());
+    if (!counters) {
+        return tl::unexpected(std::move(counters.error()));
+    }
+    counters_ = std::move(*counters);
+    auto channel = CmChannel::create();
+    if (!channel) {
+        return tl::unexpected(std::move(channel.error()));
+    }
+    cm_ = std::move(*channel);
+    auto listener = add_listener(0);
+    if (!listener) {
+        return tl::unexpected(std::move(listener.error()));
+    }
+    auto rdma = RdmaDevice::of((*listener)->id->verbs, device_.function().address);
+    if (!rdma) {
+        return tl::unexpected(std::move(rdma.error()));
+    }
+    rdma_ = std::move(*rdma);
+    auto queues = Queues::create(rdma_);
+    if (!queues) {
+        return tl::unexpected(std::move(queues.error()));
+    }
+    queues_ = std::move(*queues);
+    number_ = random_number();
+    tcp_port_ = ntohs(::rdma_get_src_port((*listener)->id.get()));
+    const AddressLayout layout{.number = number_,
+                               .function = device_.function().id,
+                               .port = tcp_port_,
+                               .side = static_cast<std::uint8_t>(device_.side()),
+                               .reserved = 0};
+    std::memcpy(address_.bytes.data(), &layout, sizeof(layout));
+    epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
+    bell_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    timer_.reset(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+    for (const int fd :
+         {queues_->event_fd(), cm_.fd(), bell_.get(), timer_.get(), rdma_->event_fd()}) {
+        epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
+        if (fd < 0 || ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
+            return fail_errno(Errc::no_memory, "cannot create the descriptors of a port", errno);
+        }
+    }
+    rdma_->add_bell(bell_.get());
+    return {};
+}
+
+Result<Port::Listener*> Port::add_listener(std::uint16_t port) {
+    const Function& function = device_.function();
+    const auto address = Address::parse(function.address, port);
+    if (!address) {
+        return fail(Errc::invalid_argument,
+                    fmt::format("device {} has no address in domain description '{}'; over RDMA "
+                                "each function needs one",
+                                function.name, device_.domain()->description().source));
+    }
+    auto listener = std::make_unique<Listener>();
+    auto id = CmId::create(cm_, &listener->watch, *address);
+    if (!id) {
+        return tl::unexpected(std::move(id.error()));
+    }
+    listener->id = std::move(*id);
+    if (::rdma_listen(listener->id.get(), 1024) != 0) {
+        return fail_errno(Errc::io,
+                          fmt::format("cannot listen for RDMA connections at {}", function.address),
+                          errno);
+    }
+    listeners_.push_back(std::move(listener));
+    return listeners_.back().get();
+}
+
+Result<void> Port::listen(const ServiceName& service) {
+    const Domain& domain = *device_.domain();
+    if (rdma_ == nullptr) {
+        return fail(Errc::not_found, "cannot listen: the RDMA device was removed");
+    }
+    if (service.name.empty() || service.name.size() > wire::max_name) {
+        return fail(Errc::invalid_argument,
+                    fmt::format("a service name has 1 to {} bytes, '{}' has {}", wire::max_name,
+                                service.name, service.name.size()));
+    }
+    const std::string entry = name_entry(service);
+    const auto lock = domain.lock();
+    if (!lock) {
+        return tl::unexpected(lock.error());
+    }
+    char holder[64] = {};
+    const auto length =
+        ::readlinkat(domain.directory_fd(), entry.c_str(), holder, sizeof(holder) - 1);
+    if (length > 0) {
+        const std::string text(holder, static_cast<std::size_t>(length));
+        if (process_lives(domain, text.substr(0, text.find('.')))) {
+            return fail(Errc::in_use,
+                        fmt::format("a server named '{}' is already listening for function {:#x}; "
+                                    "stop it or choose another name",
+                                    service.name, service.function));
+        }
+        (void)domain.remove_entry(entry);
+    }
+    const DomainDescription& description = domain.description();
+    Listener* listener = nullptr;
+    for (unsigned probe = 0; probe < tuning::name_probes && listener == nullptr; ++probe) {
+        auto added =
+            add_listener(wire::service_port(service.function, service.name, probe,
+                                            description.first_port, description.port_count));
+        if (added) {
+            listener = *added;
+        } else if (added.error().code != Errc::in_use) {
+            return tl::unexpected(std::move(added.error()));
+        }
+    }
+    if (listener == nullptr) {
+        return fail(Errc::in_use,
+                    fmt::format("no port is free for server '{}': the {} that its name may lie at "
+                                "are taken; raise port_count in the [domain] table of '{}' on both "
+                                "sides, or choose another name",
+                                service.name, tuning::name_probes, description.source));
+    }
+    const std::string target = fmt::format("{}.{}", process_suffix(process_id()),
+                                           ntohs(::rdma_get_src_port(listener->id.get())));
+    if (::symlinkat(target.c_str(), domain.directory_fd(), entry.c_str()) != 0) {
+        const int error = errno;
+        listeners_.pop_back();
+        return fail_errno(Errc::io, fmt::format("cannot create '{}' in domain directory '{}'",
+                                                entry, domain.path()),
+                          error);
+    }
+    listener->service = service;
+    listener->name_entry = entry;
+    return {};
+}
+
+void Port::unlisten(const ServiceName& service) {
+    const auto found = std::find_if(listeners_.begin(), listeners_.end(), [&](const auto& l) {
+        return !l->name_entry.empty() && l->service.function == service.function &&
+               l->service.name == service.name;
+    });
+    if (found != listeners_.end()) {
+        (void)device_.domain()->remove_entry((*found)->name_entry);
+        listeners_.erase(found);
+    }
+}
+
+// ---- connecting --------------------------------------------------------------------------------
+
+Result<Connection*> Port::new_connection() {
+    auto pipe = Pipe::create(*queues_);
+    if (!pipe) {
+        return tl::unexpected(std::move(pipe.error()));
+    }
+    std::unique_ptr<Connection> connection(new Connection(std::move(*pipe)));
+    connection->port_ = this;
+    connection->index_ = connections_.size();
+    connection->token_ = random_number();
+    connection->pipe_->set_owner(connection.get());
+    connections_.push_back(std::move(connection));
+    Connection& c = *connections_.back();
+    c.pipe_->set_slot(counters_->take_slot(c.slot_info(counters::SlotState::connecting)));
+    return &c;
+}
+
+Result<Connection*> Port::connect(const PortAddress& to, std::span<const std::byte> private_data,
+                                  void* user) {
+    AddressLayout layout{};
+    std::memcpy(&layout, to.bytes.data(), sizeof(layout));
+    const Function* const function = function_of(
+        device_.domain()->description(), static_cast<Side>(layout.side & 1), layout.function);
+    const auto address =
+        function == nullptr ? std::nullopt : Address::parse(function->address, layout.port);
+    if (!address) {
+        return fail(Errc::not_found,
+                    fmt::format("the peer's function {:#x} has no address in domain description "
+                                "'{}'; both sides must be given the same functions",
+                                layout.function, device_.domain()->description().source));
+    }
+    wire::Request request{};
+    request.target = static_cast<std::uint8_t>(wire::Target::port);
+    request.name = layout.number;
+    return start_connect(*address, request, nullptr, private_data, user);
+}
+
+Result<Connection*> Port::connect(const ServiceName& to, std::span<const std::byte> private_data,
+                                  void* user) {
+    if (to.name.empty() || to.name.size() > wire::max_name) {
+        return fail(Errc::invalid_argument,
+                    fmt::format("a service name has 1 to {} bytes, '{}' has {}", wire::max_name,
+                                to.name, to.name.size()));
+    }
+    const DomainDescription& description = device_.domain()->description();
+    const auto address = Address::parse(description.dpu.address, 0);
+    if (!address) {
+        return fail(Errc::not_found, fmt::format("the DPU has no address in domain description "
+                                                 "'{}'",
+                                                 description.source));
+    }
+    wire::Request request{};
+    request.target = static_cast<std::uint8_t>(wire::Target::service);
+    request.name = wire::service_hash(to.function, to.name);
+    return start_connect(*address, request, &to, private_data, user);
+}
+
+Result<Connection*> Port::start_connect(Address remote, const wire::Request& request,
+                                        const ServiceName* service,
+                                        std::span<const std::byte> private_data, void* user) {
+    if (private_data.size() > max_private_data) {
+        return fail(Errc::too_big, fmt::format("{} bytes of private data are more than {}",
+                                               private_data.size(), max_private_data));
+    }
+    if (rdma_ == nullptr) {
+        return fail(Errc::not_found, "cannot connect: the RDMA device was removed");
+    }
+    auto made = new_connection();
+    if (!made) {
+        return made;
+    }
+    Connection& c = **made;
+    c.is_initiator_ = true;
+    c.one_way_ = options_.one_way;
+    c.user_ = user;
+    c.remote_ = remote;
+    c.request_ = request;
+    c.request_.magic = wire::magic;
+    c.request_.version = wire::version;
+    c.request_.size = sizeof(wire::Request);
+    std::memcpy(&c.request_.domain, device_.domain()->id().bytes.data(), sizeof(std::uint64_t));
+    c.request_.process_id = process_id();
+    c.request_.function = device_.function().id;
+    c.request_.side = static_cast<std::uint8_t>(device_.side());
+    c.request_.one_way = options_.one_way ? 1 : 0;
+    c.pipe_->set_number(random_number());
+    wire::Hello hello{};
+    hello.process_id = process_id();
+    hello.pid = static_cast<std::uint64_t>(::getpid());
+    hello.token = c.token_;
+    hello.number = c.pipe_->number();
+    hello.credit = c.pipe_->credential();
+    hello.port = tcp_port_;
+    if (service != nullptr) {
+        c.service_ = service->name;
+        c.service_function_ = service->function;
+        c.peer_name_ = service->name;
+        hello.service_function = service->function;
+        hello.service_length = static_cast<std::uint16_t>(service->name.size());
+        std::memcpy(hello.service, service->name.data(), service->name.size());
+    }
+    hello.private_length = static_cast<std::uint16_t>(private_data.size());
+    if (!private_data.empty()) {
+        std::memcpy(hello.private_data, private_data.data(), private_data.size());
+    }
+    (void)c.pipe_->put_plain(wire::Control::hello, std::as_bytes(std::span(&hello, 1)));
+    if (auto tried = try_address(c); !tried) {
+        discard(c);
+        return tl::unexpected(std::move(tried.error()));
+    }
+    want_slow_poll();
+    return &c;
+}
+
+Result<void> Port::try_address(Connection& c) {
+    if (c.request_.target == static_cast<std::uint8_t>(wire::Target::service)) {
+        const DomainDescription& description = device_.domain()->description();
+        c.remote_.set_port(wire::service_port(c.service_function_, c.service_, c.probe_,
+                                              description.first_port, description.port_count));
+    }
+    c.id_.reset();
+    bool resolved = false;
+    auto id = CmId::create_to(cm_, &c.watch_, *Address::parse(device_.function().address, 0),
+                              c.remote_, tuning::resolve_at_once_ms, resolved);
+    if (!id) {
+        return tl::unexpected(std::move(id.error()));
+    }
+    c.id_ = std::move(*id);
+    if (resolved && start_handshake(c) != Reason::closed) {
+        return fail(Errc::io, c.error_text_);
+    }
+    return {};
+}
+
+Reason Port::start_handshake(Connection& c) {
+    if (auto made = c.pipe_->make_queue_pair(c.id_.get()); !made) {
+        c.error_text_ = made.error().message;
+        return Reason::device_error;
+    }
+    rdma_conn_param param = conn_param(rdma_->limits(), &c.request_, sizeof(c.request_));
+    if (::rdma_connect(c.id_.get(), &param) != 0) {
+        c.error_text_ = fmt::format("the peer at {} cannot be reached: {}", c.remote_.text(),
+                                    std::strerror(errno));
+        return Reason::not_found;
+    }
+    return Reason::closed;
+}
+
+Reason Port::take_event(Connection& c, const CmEvent& event) {
+    const auto unreachable = [&](const char* what) {
+        c.error_text_ = fmt::format("{} at {} ({})", what, c.remote_.text(),
+                                    event.status < 0 ? std::strerror(-event.status) : "no answer");
+        return Reason::not_found;
+    };
+    switch (event.type) {
+    case RDMA_CM_EVENT_ADDR_RESOLVED:
+        return ::rdma_resolve_route(c.id_.get(), tuning::resolve_timeout_ms) == 0
+                   ? Reason::closed
+                   : unreachable("there is no RDMA route to the peer");
+    case RDMA_CM_EVENT_ROUTE_RESOLVED:
+        return start_handshake(c);
+    case RDMA_CM_EVENT_ESTABLISHED: {
+        if (!c.is_initiator_) {
+            return Reason::closed;
+        }
+        wire::Accept accept{};
+        if (wire::read_private(event.private_data, event.private_length, accept) !=
+                wire::Check::ok ||
+            !c.pipe_->start(accept.credit)) {
+            c.error_text_ = "the peer's acceptance is not one of this protocol";
+            return Reason::protocol_error;
+        }
+        if (c.state_ == Connection::State::connecting) {
+            c.state_ = Connection::State::waiting;
+        }
+        return Reason::closed;
+    }
+    case RDMA_CM_EVENT_REJECTED:
+        return take_refusal(c, event);
+    case RDMA_CM_EVENT_ADDR_ERROR:
+    case RDMA_CM_EVENT_ROUTE_ERROR:
+    case RDMA_CM_EVENT_UNREACHABLE:
+        return unreachable("the peer cannot be reached");
+    case RDMA_CM_EVENT_CONNECT_ERROR:
+        return unreachable("the RDMA connection could not be made");
+    case RDMA_CM_EVENT_DISCONNECTED:
+        c.peer_gone_ = true;
+        gone_.push_back(&c);
+        return Reason::closed;
+    default:
+        return Reason::closed;
+    }
+}
+
+Reason Port::take_refusal(Connection& c, const CmEvent& event) {
+    c.pipe_->unmake();
+    wire::Refusal refusal{};
+    const auto check = wire::read_private(event.private_data, event.private_length, refusal);
+    if (check == wire::Check::other_version) {
+        return Reason::version_mismatch;
+    }
+    // Without private data of ours it is the peer's kernel that refused: nobody listens there, or he
+    // who did died meanwhile.
+    const auto why =
+        check == wire::Check::ok ? static_cast<wire::Why>(refusal.why) : wire::Why::nobody;
+    switch (why) {
+    case wire::Why::version_mismatch:
+        return Reason::version_mismatch;
+    case wire::Why::wrong_function:
+        c.error_text_ = fmt::format("the address {} is not that of function '{}' in the peer's "
+                                    "domain description, or the server is for another function",
+                                    device_.function().address, device_.function().name);
+        return Reason::rejected;
+    case wire::Why::no_resources:
+        c.error_text_ = "the peer's RDMA device has no room for another connection";
+        return Reason::rejected;
+    case wire::Why::malformed:
+        return Reason::protocol_error;
+    default:
+        break;
+    }
+    const bool by_name = c.request_.target == static_cast<std::uint8_t>(wire::Target::service);
+    if (by_name && ++c.probe_ < tuning::name_probes && try_address(c)) {
+        return Reason::closed;
+    }
+    return Reason::not_found;
+}
+
+Reason Port::reason_of_end(Connection& c) const {
+    if (rdma_ != nullptr && rdma_->gone()) {
+        return Reason::device_error;
+    }
+    if (c.state_ < Connection::State::waiting) {
+        return Reason::not_found;
+    }
+    switch (c.pipe_->failure()) {
+    case IBV_WC_REM_ACCESS_ERR:
+    case IBV_WC_REM_INV_REQ_ERR:
+    case IBV_WC_REM_OP_ERR:
+        c.error_text_ = "the peer's device refused access to its memory";
+        return Reason::protocol_error;
+    case IBV_WC_LOC_PROT_ERR:
+    case IBV_WC_LOC_LEN_ERR:
+    case IBV_WC_LOC_QP_OP_ERR:
+    case IBV_WC_FATAL_ERR:
+        c.error_text_ = fmt::format("the RDMA device refused a request: {}",
+                                    ::ibv_wc_status_str(c.pipe_->failure()));
+        return Reason::device_error;
+    default:
+        return Reason::peer_died;
+    }
+}
+
+// ---- being connected to ------------------------------------------------------------------------
+
+wire::Why Port::judge(const CmEvent& event, wire::Request& request, Connection*& parent) {
+    switch (wire::read_private(event.private_data, event.private_length, request)) {
+    case wire::Check::other_version:
+        return wire::Why::version_mismatch;
+    case wire::Check::foreign:
+        return wire::Why::malformed;
+    case wire::Check::ok:
+        break;
+    }
+    if (event.listener == nullptr || event.listener->context == nullptr) {
+        return wire::Why::nobody;
+    }
+    const std::string address = Address::of(::rdma_get_peer_addr(event.id)).text();
+    if (const wire::Why claim = check_claim(*device_.domain(), request, address);
+        claim != wire::Why{}) {
+        return claim;
+    }
+    const auto& listener =
+        *static_cast<Listener*>(static_cast<Watch*>(event.listener->context)->object);
+    switch (static_cast<wire::Target>(request.target)) {
+    case wire::Target::port:
+        return listener.service.name.empty() && request.name == number_ ? wire::Why{}
+                                                                        : wire::Why::nobody;
+    case wire::Target::service:
+        return !listener.service.name.empty() &&
+                       request.name ==
+                           wire::service_hash(listener.service.function, listener.service.name)
+                   ? wire::Why{}
+                   : wire::Why::other_name;
+    case wire::Target::channel: {
+        const auto found = std::find_if(connections_.begin(), connections_.end(),
+                                        [&](const auto& c) { return c->token_ == request.name; });
+        if (found == connections_.end() || (*found)->state_ >= Connection::State::ended) {
+            return wire::Why::closing;
+        }
+        // 0: the peer's answer has not been taken out here yet; looked at again then.
+        if ((*found)->peer_.process_id != 0 && (*found)->peer_.process_id != request.process_id) {
+            return wire::Why::nobody;
+        }
+        parent = found->get();
+        return wire::Why{};
+    }
+    }
+    return wire::Why::malformed;
+}
+
+void Port::refuse(rdma_cm_id* id, wire::Why why) noexcept {
+    const wire::Refusal refusal{.magic = wire::magic,
+                                .version = wire::version,
+                                .size = sizeof(wire::Refusal),
+                                .why = static_cast<std::uint8_t>(why)};
+    (void)::rdma_reject(id, &refusal, sizeof(refusal));
+}
+
+void Port::admit(CmId id, const CmEvent& event, const wire::Request& request) {
+    auto made = rdma_ != nullptr ? new_connection()
+                                 : Result<Connection*>(fail(Errc::not_found, "no device"));
+    if (!made) {
+        refuse(id.get(), wire::Why::no_resources);
+        return;
+    }
+    Connection& c = **made;
+    c.state_ = Connection::State::meeting;
+    c.deadline_ns_ = monotonic_ns() + tuning::connect_timeout_ns;
+    c.peer_one_way_ = request.one_way != 0;
+    c.peer_.side = static_cast<Side>(request.side);
+    c.peer_.function = request.function;
+    c.request_ = request;
+    const auto& listener =
+        *static_cast<Listener*>(static_cast<Watch*>(event.listener->context)->object);
+    c.expected_service_ = listener.service.name;
+    c.service_function_ = listener.service.function;
+    c.remote_ = Address::of(::rdma_get_peer_addr(id.get()));
+    const wire::Accept accept{.magic = wire::magic,
+                              .version = wire::version,
+                              .size = sizeof(wire::Accept),
+                              .reserved = 0,
+                              .credit = c.pipe_->credential()};
+    rdma_conn_param param = accept_param(rdma_->limits(), event, &accept, sizeof(accept));
+    if (!c.pipe_->make_queue_pair(id.get())) {
+        refuse(id.get(), wire::Why::no_resources);
+        discard(c);
+        return;
+    }
+    id->context = &c.watch_;
+    c.id_ = std::move(id);
+    if (::rdma_accept(c.id_.get(), &param) != 0) {
+        discard(c);
+    }
+}
+
+bool Port::take_hello(Connection& c, const wire::Hello& hello) {
+    const std::string_view service(hello.service,
+                                   std::min<std::size_t>(hello.service_length, wire::max_name));
+    if (hello.service_length > wire::max_name || hello.private_length > max_private_data ||
+        hello.process_id != c.request_.process_id || hello.process_id == 0 || hello.port == 0) {
+        return false;
+    }
+    // Where two names have one hash, this is where it shows.
+    if (service != c.expected_service_ ||
+        (!service.empty() && hello.service_function != c.service_function_)) {
+        return false;
+    }
+    c.peer_.process_id = hello.process_id;
+    c.peer_.pid = hello.pid;
+    c.pipe_->set_number(hello.number);
+    if (!c.pipe_->start(hello.credit)) {
+        return false;
+    }
+    let_channels_open(c, hello.token, hello.port);
+    const Function* const function = device_.domain()->find_function(c.peer_.function);
+    c.peer_name_ = function != nullptr ? function->name : std::string();
+    counters_->describe_slot(c.pipe_->slot(), c.slot_info(counters::SlotState::connecting));
+    return true;
+}
+
+void Port::let_channels_open(Connection& c, std::uint64_t token, std::uint16_t port) {
+    ConnectionLife::Way way{.local = *Address::parse(device_.function().address, 0),
+                            .peer = c.remote_,
+                            .request = {}};
+    way.peer.set_port(port);
+    wire::Request& request = way.request;
+    request.magic = wire::magic;
+    request.version = wire::version;
+    request.size = sizeof(request);
+    request.target = static_cast<std::uint8_t>(wire::Target::channel);
+    std::memcpy(&request.domain, device_.domain()->id().bytes.data(), sizeof(request.domain));
+    request.name = token;
+    request.process_id = process_id();
+    request.function = device_.function().id;
+    request.side = static_cast<std::uint8_t>(device_.side());
+    c.life_->open(way);
+}
+
+void Port::welcome(Connection& c, const ConnectDecision& decision) {
+    wire::Welcome welcome{};
+    welcome.process_id = process_id();
+    welcome.pid = static_cast<std::uint64_t>(::getpid());
+    welcome.token = c.token_;
+    welcome.function = device_.function().id;
+    welcome.port = tcp_port_;
+    welcome.side = static_cast<std::uint8_t>(device_.side());
+    welcome.code = static_cast<std::int8_t>(decision.code);
+    welcome.private_length =
+        static_cast<std::uint16_t>(std::min(decision.reply.size(), max_private_data));
+    if (welcome.private_length != 0) {
+        std::memcpy(welcome.private_data, decision.reply.data(), welcome.private_length);
+    }
+    (void)c.pipe_->put_plain(wire::Control::welcome, std::as_bytes(std::span(&welcome, 1)));
+    if (decision.code != Errc::ok) {
+        close(&c);
+        return;
+    }
+    c.user_ = decision.user;
+    c.state_ = Connection::State::established;
+    counters_->describe_slot(c.pipe_->slot(), c.slot_info(counters::SlotState::connected));
+}
+
+bool Port::take_welcome(Connection& c, const wire::Welcome& welcome) {
+    if (welcome.private_length > max_private_data || welcome.process_id == 0 || welcome.port == 0 ||
+        welcome.side > 1) {
+        return false;
+    }
+    c.peer_.side = static_cast<Side>(welcome.side);
+    c.peer_.function = welcome.function;
+    c.peer_.process_id = welcome.process_id;
+    c.peer_.pid = welcome.pid;
+    if (static_cast<Errc>(welcome.code) != Errc::ok) {
+        return true;
+    }
+    let_channels_open(c, welcome.token, welcome.port);
+    if (c.peer_name_.empty()) {
+        const Function* const function = device_.domain()->find_function(c.peer_.function);
+        c.peer_name_ = function != nullptr ? function->name : std::string();
+    }
+    c.state_ = Connection::State::established;
+    counters_->describe_slot(c.pipe_->slot(), c.slot_info(counters::SlotState::connected));
+    return true;
+}
+
+// ---- ending ------------------------------------------------------------------------------------
+
+void Port::close(Connection* connection) {
+    Connection& c = *connection;
+    if (c.state_ >= Connection::State::ended) {
+        c.state_ = Connection::State::closed;
+        retire(c, closed_);
+        return;
+    }
+    c.fail_all(Errc::not_connected, [](void*, Errc) {});
+    c.state_ = Connection::State::closed;
+    c.life_->end(Errc::not_connected);
+    c.pipe_->say_goodbye();
+    c.deadline_ns_ = monotonic_ns();
+    if (c.pipe_->started()) {
+        c.deadline_ns_ += tuning::close_timeout_ns;
+    } else if (c.pipe_->sent() != 0) { // else there is nothing to deliver
+        c.deadline_ns_ += unmade_close_timeout_ns;
+    }
+    counters_->release_slot(c.pipe_->slot(), counters::SlotState::closed);
+    retire(c, closing_);
+    want_slow_poll();
+}
+
+void Port::shut_down(Connection& c, Errc code, Reason reason) {
+    c.pipe_->break_off(code);
+    c.life_->end(code);
+    if (c.peer_.process_id != 0) {
+        forget_imports_of(c.peer_.process_id);
+    }
+    tear_down(c);
+    counters_->release_slot(c.pipe_->slot(), reason == Reason::closed
+                                                 ? counters::SlotState::closed
+                                                 : counters::SlotState::failed);
+}
+
+void Port::tear_down(Connection& c) noexcept {
+    if (c.id_ && c.pipe_->started()) {
+        (void)::rdma_disconnect(c.id_.get());
+    }
+    c.pipe_->detach();
+    c.id_.reset();
+    for (const Queues::Arrival& arrival : c.deferred_) {
+        queues_->give_back(arrival.slot);
+    }
+    c.deferred_.clear();
+    for (const auto& [id, event] : c.early_channels_) {
+        refuse(id.get(), wire::Why::closing);
+    }
+    c.early_channels_.clear();
+}
+
+void Port::discard(Connection& c) {
+    if (c.state_ < Connection::State::ended) {
+        c.state_ = Connection::State::ended;
+        shut_down(c, Errc::not_connected, Reason::closed);
+    }
+    close(&c);
+}
+
+void Port::retire(Connection& c, std::vector<std::unique_ptr<Connection>>& to) {
+    const std::size_t index = c.index_;
+    to.push_back(std::move(connections_[index]));
+    if (index + 1 != connections_.size()) {
+        connections_[index] = std::move(connections_.back());
+        connections_[index]->index_ = index;
+    }
+    connections_.pop_back();
+}
+
+void Port::tend_closing() {
+    const std::uint64_t now = monotonic_ns();
+    for (std::size_t i = 0; i < closing_.size();) {
+        Connection& c = *closing_[i];
+        if (!c.peer_gone_ && now < c.deadline_ns_ && !c.pipe_->goodbye_arrived()) {
+            ++i;
+            continue;
+        }
+        tear_down(c);
+        closed_.push_back(std::move(closing_[i]));
+        closing_[i] = std::move(closing_.back());
+        closing_.pop_back();
+    }
+    if (!closing_.empty()) {
+        calls_to_clock_ = std::min(calls_to_clock_, tuning::clock_check_calls);
+    }
+}
+
+void Port::free_closed() {
+    for (const auto& c : closed_) {
+        std::erase(working_, c.get());
+        std::erase(owing_, c.get());
+        std::erase(gone_, c.get());
+    }
+    closed_.clear();
+}
+
+void Port::abandon_device() {
+    if (rdma_ == nullptr) {
+        return;
+    }
+    rdma_->remove_bell(bell_.get());
+    for (auto* list : {&connections_, &closing_, &closed_}) {
+        for (const auto& c : *list) {
+            c->transfers_.clear();
+            c->deferred_.clear();
+            c->early_channels_.clear();
+            c->pipe_->abandon();
+            c->id_.reset();
+        }
+    }
+    for (const auto& listener : listeners_) {
+        if (!listener->name_entry.empty()) {
+            (void)device_.domain()->remove_entry(listener->name_entry);
+        }
+    }
+    listeners_.clear();
+    (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, rdma_->event_fd(), nullptr);
+    tend_channels();
+    queues_->abandon();
+    rdma_.reset();
+}
+
+void Port::refuse_latecomers() {
+    CmEvent event;
+    while (cm_ && next_event(cm_, event)) {
+        if (event.type == RDMA_CM_EVENT_CONNECT_REQUEST) {
+            CmId id(event.id);
+            id->context = nullptr;
+            wire::Request request{};
+            Connection* parent = nullptr;
+            const wire::Why why = judge(event, request, parent);
+            refuse(id.get(), why != wire::Why{}   ? why
+                             : parent != nullptr ? wire::Why::closing
+                                                 : wire::Why::nobody);
+        } else if (event.type == RDMA_CM_EVENT_DEVICE_REMOVAL) {
+            if (rdma_ != nullptr) {
+                rdma_->set_gone();
+            }
+        } else if (event.id != nullptr && event.id->context != nullptr &&
+                   static_cast<Watch*>(event.id->context)->kind == Watch::Kind::connection) {
+            auto& c = *static_cast<Connection*>(static_cast<Watch*>(event.id->context)->object);
+            if (take_event(c, event) != Reason::closed) {
+                c.deadline_ns_ = 0;
+            }
+        }
+    }
+}
+
+Port::~Port() {
+    if (owner_ != process_id()) {
+        // A forked child: all of it is its parent's.
+        (void)queues_.release();
+        for (auto* list : {&connections_, &closing_, &closed_}) {
+            for (auto& c : *list) {
+                (void)c.release();
+            }
+        }
+        for (auto& listener : listeners_) {
+            (void)listener.release();
+        }
+        (void)new CmChannel(std::move(cm_));
+        return;
+    }
+    if (rdma_ != nullptr && queues_ != nullptr) {
+        refuse_latecomers();
+        for (const auto& listener : listeners_) {
+            if (!listener->name_entry.empty()) {
+                (void)device_.domain()->remove_entry(listener->name_entry);
+            }
+        }
+        const bool had_connections = !connections_.empty();
+        while (!connections_.empty()) {
+            close(connections_.back().get());
+        }
+        for (;;) {
+            refuse_latecomers();
+            if (rdma_->gone()) {
+                break;
+            }
+            (void)queues_->fetch();
+            while (queues_->front() != nullptr) {
+                queues_->pop();
+            }
+            tend_closing();
+            if (closing_.empty()) {
+                break;
+            }
+            ::usleep(20);
+        }
+        finish_channels(monotonic_ns() + tuning::close_timeout_ns / 20);
+        if (had_connections) {
+            // Who has just asked for a channel is told that this is an orderly end.
+            ::usleep(tuning::latecomers_us);
+            refuse_latecomers();
+        }
+        abandon_device();
+    }
+}
+
+// ---- polling and sleeping ----------------------------------------------------------------------
+
+void Port::return_credit() noexcept {
+    for (std::size_t i = 0; i < owing_.size();) {
+        Connection& c = *owing_[i];
+        if (c.state_ < Connection::State::ended) {
+            c.pipe_->idle();
+        }
+        if (c.state_ >= Connection::State::ended || !c.pipe_->owes_credit()) {
+            c.owing_ = false;
+            owing_[i] = owing_.back();
+            owing_.pop_back();
+        } else {
+            ++i;
+        }
+    }
+}
+
+bool Port::slow_poll_due() noexcept {
+    calls_to_clock_ = tuning::clock_check_calls;
+    const std::uint64_t ticks_now = ticks();
+    // Unsigned: a counter that went back is a long time.
+    if (!slow_poll_wanted_ && ticks_now - last_slow_poll_ticks_ < slow_poll_ticks_) {
+        return false;
+    }
+    const std::uint64_t now = monotonic_ns();
+    const std::uint64_t elapsed = now - last_slow_poll_ns_;
+    const bool busy = !closing_.empty() ||
+                      std::any_of(connections_.begin(), connections_.end(), [](const auto& c) {
+                          return c->state_ < Connection::State::established;
+                      });
+    const std::uint64_t interval =
+        busy ? tuning::slow_poll_interval_busy_ns : tuning::slow_poll_interval_ns;
+    const double rate = elapsed == 0 ? 0
+                                     : static_cast<double>(ticks_now - last_slow_poll_ticks_) /
+                                           static_cast<double>(elapsed);
+    slow_poll_ticks_ =
+        static_cast<std::uint64_t>(std::min(rate, 8.0) * static_cast<double>(interval));
+    last_slow_poll_ticks_ = ticks_now;
+    // A caller this slow gets a look at every call.
+    if (elapsed >= 20 * tuning::slow_poll_interval_ns) {
+        calls_to_clock_ = 1;
+        slow_poll_ticks_ = 0;
+    }
+    last_slow_poll_ns_ = now;
+    constexpr std::uint64_t look_at_all_ns = 20'000'000;
+    if (std::exchange(slow_poll_wanted_, false) || now - last_look_at_all_ns_ >= look_at_all_ns) {
+        last_look_at_all_ns_ = now;
+        look_at_all_ = true;
+    }
+    return true;
+}
+
+Errc Port::arm(bool for_credit) {
+    if (rdma_ == nullptr) {
+        return Errc::ok; // nothing will ever come
+    }
+    drain(bell_.get());
+    drain(timer_.get());
+    // Whatever ends the sleep, the next progress call looks at everything.
+    want_slow_poll();
+    if (rdma_->gone() || !gone_.empty() || queues_->broken()) {
+        return Errc::again;
+    }
+    bool awake = false;
+    for (Connection* const c : working_) {
+        if (c->state_ >= Connection::State::ended) {
+            continue;
+        }
+        awake = awake || c->one_sided_.push_before_sleep() || c->push_transfers() ||
+                (!c->transfers_.empty() && c->transfers_.front().remaining == 0 &&
+                 c->pipe_->done(c->transfers_.front().last)) ||
+                (!c->flushes_.empty() && c->flush_reached(*c->flushes_.front())) ||
+                (!c->deferred_.empty() && !c->one_sided_.owes());
+    }
+    if (awake) {
+        return Errc::again;
+    }
+    for (const auto& c : connections_) {
+        c->pipe_->arm(for_credit);
+    }
+    if (queues_->arm() != Errc::ok) {
+        return Errc::again;
+    }
+    for (const auto& c : connections_) {
+        awake = awake || c->pipe_->must_stay_awake(for_credit);
+    }
+    if (awake) {
+        return Errc::again;
+    }
+    const std::uint64_t wait_ns = !closing_.empty() ? 10'000'000 : tuning::keepalive_ns;
+    itimerspec when{};
+    when.it_value.tv_sec = static_cast<time_t>(wait_ns / 1'000'000'000);
+    when.it_value.tv_nsec = static_cast<long>(wait_ns % 1'000'000'000);
+    if (connections_.empty() && closing_.empty()) {
+        when = {}; // nobody to lose
+    }
+    (void)::timerfd_settime(timer_.get(), 0, &when, nullptr);
+    return Errc::ok;
+}
+
+} // namespace comch::link::verbs

@@ -1,0 +1,527 @@
+// A verbs port: listeners, connections, and the loop that polls them. Contract: core/link/link.hpp.
+//
+// progress() is the hot path: one look at the completion queue, and what has arrived. Everything that
+// costs a system call (connecting, deaths, the device's state) happens in slow_poll(), now and then.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <comch/device.hpp>
+
+#include "core/counters/process_counters.hpp"
+#include "core/link/link.hpp"
+#include "core/link/verbs/channel.hpp"
+#include "core/link/verbs/connection.hpp"
+#include "core/link/verbs/queues.hpp"
+
+namespace comch::link::verbs {
+
+class Port {
+public:
+    [[nodiscard]] static Result<std::unique_ptr<Port>> open(const Device& device,
+                                                            PortOptions options);
+    ~Port();
+    Port(const Port&) = delete;
+    Port& operator=(const Port&) = delete;
+
+    [[nodiscard]] PortAddress address() const noexcept { return address_; }
+    [[nodiscard]] Limits limits() const noexcept {
+        return {tuning::max_inline, tuning::max_message, tuning::max_one_sided};
+    }
+
+    [[nodiscard]] Result<void> listen(const ServiceName& service);
+    void unlisten(const ServiceName& service);
+    [[nodiscard]] Result<Connection*> connect(const PortAddress& to,
+                                              std::span<const std::byte> private_data, void* user);
+    [[nodiscard]] Result<Connection*> connect(const ServiceName& to,
+                                              std::span<const std::byte> private_data, void* user);
+    void close(Connection* connection);
+
+    template <class S> unsigned progress(S& sink) {
+        unsigned count = 0;
+        bool drained = false;
+        for (unsigned budget = tuning::poll_budget; budget != 0; --budget) {
+            if (queues_->front() == nullptr && !queues_->fetch()) {
+                drained = true;
+                break;
+            }
+            if (queues_->front() != nullptr) {
+                count += handle_arrival(sink);
+            }
+        }
+        if (drained && !owing_.empty()) [[unlikely]] {
+            return_credit();
+        }
+        if (!working_.empty()) [[unlikely]] {
+            count += advance(sink);
+        }
+        if (drained && (!gone_.empty() || queues_->take_trouble())) [[unlikely]] {
+            count += look_for_ends(sink);
+        }
+        if (--calls_to_clock_ == 0) [[unlikely]] {
+            count += slow_poll(sink);
+        }
+        return count;
+    }
+
+    [[nodiscard]] int event_fd() const noexcept { return epoll_.get(); }
+    [[nodiscard]] Errc arm(bool for_credit = false);
+
+    /// What this port's connections asked of the device, for tests.
+    [[nodiscard]] const Tally& tally() const noexcept { return queues_->tally(); }
+    /// The device as this process knows it; null once it is gone.
+    [[nodiscard]] const std::shared_ptr<RdmaDevice>& rdma() const noexcept { return rdma_; }
+
+private:
+    friend class Connection;
+
+    struct Listener {
+        CmId id;
+        ServiceName service;    ///< name empty: the port itself
+        std::string name_entry; ///< in the domain's directory, for services
+        Watch watch{Watch::Kind::listener, this};
+    };
+
+    explicit Port(const Device& device, PortOptions options)
+        : options_(std::move(options)), device_(device) {}
+
+    // ---- hot -----------------------------------------------------------------------------------
+
+    template <class S> unsigned handle_arrival(S& sink) {
+        const Queues::Arrival arrival = *queues_->front(); // the queue may grow meanwhile
+        if (arrival.pipe == nullptr) [[unlikely]] {
+            queues_->pop();
+            return 0;
+        }
+        Connection& c = *static_cast<Connection*>(arrival.pipe->owner());
+        if (c.paused_ || !c.deferred_.empty()) [[unlikely]] {
+            c.deferred_.push_back(queues_->take());
+            return 1;
+        }
+        const bool fine = handle(c, arrival, sink);
+        queues_->pop();
+        after(c, fine, sink);
+        return 1;
+    }
+
+    /// One record. False: the peer broke the protocol.
+    template <class S> [[nodiscard]] bool handle(Connection& c, const Queues::Arrival& arrival, S& sink) {
+        const std::byte* payload = nullptr;
+        std::uint32_t length = 0;
+        if (!c.pipe_->open(arrival, header_, payload, length)) [[unlikely]] {
+            return c.state_ >= Connection::State::ended;
+        }
+        if (header_.kind == static_cast<std::uint8_t>(Kind::data) &&
+            c.state_ == Connection::State::established) [[likely]] {
+            c.pipe_->count_received(length);
+            sink.on_message(c, header_.id, payload, length);
+            return true;
+        }
+        return handle_rare(c, payload, length, sink);
+    }
+
+    /// The record has been popped.
+    template <class S> void after(Connection& c, bool fine, S& sink) {
+        if (!fine) [[unlikely]] {
+            protocol_error(c, sink);
+            return;
+        }
+        if (c.state_ >= Connection::State::ended) [[unlikely]] {
+            return;
+        }
+        c.pipe_->taken(header_);
+        if (c.pipe_->owes_credit() && !c.owing_) {
+            c.owing_ = true;
+            owing_.push_back(&c);
+        }
+        if (c.pipe_->peer_said_goodbye()) [[unlikely]] {
+            end(c, Reason::closed, {}, sink);
+        }
+    }
+
+    template <class S>
+    [[nodiscard]] bool handle_rare(Connection& c, const std::byte* payload, std::uint32_t length,
+                                   S& sink) {
+        const std::uint8_t kind = header_.kind;
+        if (c.state_ >= Connection::State::ended) {
+            return true; // of no interest any more
+        }
+        if (!wire::is_credited(kind)) {
+            return c.pipe_->handle_control(header_, payload, length);
+        }
+        const std::span<const std::byte> record(payload, length);
+        switch (c.state_) {
+        case Connection::State::meeting:
+            return kind == static_cast<std::uint8_t>(wire::Control::hello) && meet(c, record, sink);
+        case Connection::State::waiting:
+            return kind == static_cast<std::uint8_t>(wire::Control::welcome) &&
+                   take_welcome(c, record, sink);
+        case Connection::State::established: {
+            const bool fine = c.one_sided_.handle(
+                static_cast<Kind>(kind), payload, length,
+                [&](void* token, Errc status) { sink.on_complete(c, token, status); });
+            if (c.one_sided_.busy()) {
+                c.needs_work();
+                // As on the soft link: where we only answer, gets are answered before what the peer
+                // sent after them is executed.
+                c.paused_ = c.peer_one_way_ && c.one_sided_.owes();
+            }
+            return fine;
+        }
+        default:
+            return false;
+        }
+    }
+
+    // ---- warm ----------------------------------------------------------------------------------
+
+    template <class S> unsigned advance(S& sink) {
+        unsigned count = 0;
+        for (std::size_t i = 0; i < working_.size();) {
+            Connection& c = *working_[i];
+            if (c.state_ < Connection::State::ended) {
+                count += c.advance([&](void* token, Errc status) {
+                    if (c.state_ < Connection::State::ended) {
+                        sink.on_complete(c, token, status);
+                    }
+                });
+                c.paused_ = c.paused_ && c.one_sided_.owes();
+                while (!c.paused_ && !c.deferred_.empty() && c.state_ < Connection::State::ended) {
+                    const Queues::Arrival arrival = c.deferred_.front();
+                    c.deferred_.pop_front();
+                    const bool fine = handle(c, arrival, sink);
+                    queues_->give_back(arrival.slot);
+                    after(c, fine, sink);
+                    ++count;
+                }
+            }
+            if (c.state_ >= Connection::State::ended || !c.has_work()) {
+                c.working_ = false;
+                working_[i] = working_.back();
+                working_.pop_back();
+            } else {
+                ++i;
+            }
+        }
+        return count;
+    }
+
+    /// Connections whose peer is gone, or whose queue pair failed.
+    template <class S> unsigned look_for_ends(S& sink) {
+        unsigned count = 0;
+        gone_.clear();
+        for (std::size_t i = 0; i < connections_.size(); ++i) {
+            Connection& c = *connections_[i];
+            if (c.state_ >= Connection::State::ended ||
+                !(c.peer_gone_ || c.pipe_->failed() || c.pipe_->corrupt())) {
+                continue;
+            }
+            ++count;
+            c.paused_ = false; // nobody waits for answers any more
+            if (!c.deferred_.empty()) {
+                c.needs_work();
+                gone_.push_back(&c);
+                continue;
+            }
+            if (c.pipe_->corrupt()) {
+                protocol_error(c, sink);
+                continue;
+            }
+            end(c, reason_of_end(c), {}, sink);
+        }
+        return count;
+    }
+
+    // ---- slow ----------------------------------------------------------------------------------
+
+    template <class S> unsigned slow_poll(S& sink) {
+        if (!slow_poll_due()) {
+            return 0;
+        }
+        unsigned count = 0;
+        CmEvent event;
+        for (unsigned budget = 256; budget != 0 && cm_ && next_event(cm_, event); --budget) {
+            on_event(event, sink);
+            ++count;
+        }
+        if (look_at_all_) {
+            look_at_all_ = false;
+            count += look_at_all(sink);
+        }
+        tend_closing();
+        tend_channels();
+        free_closed();
+        return count;
+    }
+
+    /// The device's state, and peers that nothing was heard of.
+    template <class S> unsigned look_at_all(S& sink) {
+        if (rdma_ == nullptr) {
+            return 0;
+        }
+        rdma_->look_at_events();
+        const std::uint64_t now = last_slow_poll_ns_;
+        const std::uint64_t down = rdma_->down_since_ns();
+        const bool lost = rdma_->gone() || queues_->broken();
+        if (lost || (down != 0 && now > down + tuning::port_grace_ns)) {
+            return lose_device(lost, sink);
+        }
+        unsigned count = 0;
+        for (std::size_t i = 0; i < connections_.size(); ++i) {
+            Connection& c = *connections_[i];
+            if (c.state_ >= Connection::State::ended) {
+                continue;
+            }
+            if (c.pipe_->take_life_sign() || c.heard_ns_ == 0) {
+                c.heard_ns_ = now;
+            } else if (now > c.heard_ns_ + tuning::keepalive_ns && c.pipe_->started()) {
+                c.heard_ns_ = now;
+                c.pipe_->probe();
+            } else if (c.state_ == Connection::State::meeting && now > c.deadline_ns_) {
+                c.error_text_ = "the peer connected and then said nothing";
+                end(c, Reason::protocol_error, {}, sink);
+                ++count;
+            }
+        }
+        return count;
+    }
+
+    /// Everything on the device ends. `release`: and nothing of it may be held any longer.
+    template <class S> unsigned lose_device(bool release, S& sink) {
+        unsigned count = 0;
+        for (std::size_t i = 0; i < connections_.size(); ++i) {
+            Connection& c = *connections_[i];
+            if (c.state_ < Connection::State::ended) {
+                c.error_text_ = release ? "the RDMA device was removed or has failed"
+                                        : "the RDMA device's port has been down for too long";
+                end(c, Reason::device_error, {}, sink);
+                ++count;
+            }
+        }
+        if (release) {
+            abandon_device();
+        }
+        return count;
+    }
+
+    template <class S> void on_event(const CmEvent& event, S& sink) {
+        if (event.type == RDMA_CM_EVENT_DEVICE_REMOVAL) {
+            if (rdma_ != nullptr) {
+                rdma_->set_gone();
+                (void)lose_device(true, sink);
+            }
+            return;
+        }
+        if (event.type == RDMA_CM_EVENT_CONNECT_REQUEST) {
+            on_request(event, sink);
+            return;
+        }
+        if (event.id == nullptr || event.id->context == nullptr ||
+            static_cast<Watch*>(event.id->context)->kind == Watch::Kind::listener) {
+            return;
+        }
+        Connection& c = *static_cast<Connection*>(static_cast<Watch*>(event.id->context)->object);
+        const Reason reason = take_event(c, event);
+        if (reason != Reason::closed && c.state_ < Connection::State::ended) {
+            end(c, reason, {}, sink);
+        }
+    }
+
+    template <class S> void on_request(const CmEvent& event, S& sink) {
+        CmId id(event.id);
+        id->context = nullptr;
+        wire::Request request{};
+        Connection* parent = nullptr;
+        const wire::Why why = judge(event, request, parent);
+        if (why != wire::Why{}) {
+            refuse(id.get(), why);
+            return;
+        }
+        if (parent == nullptr) {
+            admit(std::move(id), event, request);
+        } else if (parent->state_ == Connection::State::established) {
+            accept_channel(*parent, std::move(id), event, sink);
+        } else {
+            parent->early_channels_.emplace_back(std::move(id), event);
+        }
+    }
+
+    template <class S> void accept_channel(Connection& c, CmId id, const CmEvent& event, S& sink) {
+        wire::Request request{};
+        if (wire::read_private(event.private_data, event.private_length, request) !=
+                wire::Check::ok ||
+            request.process_id != c.peer_.process_id) {
+            refuse(id.get(), wire::Why::nobody);
+            return;
+        }
+        auto channel =
+            Channel::accept(rdma_, c.life_, counters_,
+                            c.slot_info(counters::SlotState::connected), std::move(id), event);
+        if (channel) {
+            sink.on_channel(c, request.tag, std::move(*channel));
+        }
+    }
+
+    /// The initiator's Hello: check it, ask the sink, answer.
+    template <class S>
+    [[nodiscard]] bool meet(Connection& c, std::span<const std::byte> record, S& sink) {
+        const auto hello = wire::read<wire::Hello>(record);
+        if (!hello || !take_hello(c, *hello)) {
+            return false;
+        }
+        ConnectRequest request;
+        request.peer = c.peer_;
+        request.service = c.expected_service_;
+        request.service_function = c.service_function_;
+        request.private_data = {reinterpret_cast<const std::byte*>(hello->private_data),
+                                hello->private_length};
+        const ConnectDecision decision = sink.on_connect_request(c, request);
+        if (c.state_ >= Connection::State::ended) {
+            return true; // the sink closed it
+        }
+        welcome(c, decision);
+        return true;
+    }
+
+    template <class S>
+    [[nodiscard]] bool take_welcome(Connection& c, std::span<const std::byte> record, S& sink) {
+        const auto welcome = wire::read<wire::Welcome>(record);
+        if (!welcome || !take_welcome(c, *welcome)) {
+            return false;
+        }
+        const std::span<const std::byte> reply{
+            reinterpret_cast<const std::byte*>(welcome->private_data), welcome->private_length};
+        if (c.state_ == Connection::State::established) {
+            sink.on_connected(c, reply);
+            while (c.state_ == Connection::State::established && !c.early_channels_.empty()) {
+                auto early = std::move(c.early_channels_.front());
+                c.early_channels_.erase(c.early_channels_.begin());
+                accept_channel(c, std::move(early.first), early.second, sink);
+            }
+        } else {
+            end(c, static_cast<Errc>(welcome->code) == Errc::version_mismatch
+                       ? Reason::version_mismatch
+                       : Reason::rejected,
+                reply, sink);
+        }
+        return true;
+    }
+
+    template <class S> void protocol_error(Connection& c, S& sink) {
+        if (c.error_text_.empty()) {
+            c.error_text_ = "the peer sent what no correct peer sends";
+        }
+        end(c, Reason::protocol_error, {}, sink);
+    }
+
+    /// The one place where connections end.
+    template <class S>
+    void end(Connection& c, Reason reason, std::span<const std::byte> reply, S& sink) {
+        if (c.state_ >= Connection::State::ended) {
+            return;
+        }
+        const bool unmet = c.state_ == Connection::State::meeting;
+        c.state_ = Connection::State::ended;
+        const Errc code = reason == Reason::closed     ? Errc::not_connected
+                          : reason == Reason::rejected ? Errc::rejected
+                                                       : Errc::connection_reset;
+        std::vector<std::pair<void*, Errc>> ended;
+        c.fail_all(code, [&](void* token, Errc status) { ended.emplace_back(token, status); });
+        shut_down(c, code, reason);
+        if (unmet) {
+            discard(c); // the sink never heard of it
+            return;
+        }
+        for (const auto& [token, status] : ended) {
+            if (c.state_ == Connection::State::ended) { // and not closed by the sink meanwhile
+                sink.on_complete(c, token, status);
+            }
+        }
+        if (c.state_ == Connection::State::ended) {
+            sink.on_disconnected(c, reason, reply);
+        }
+    }
+
+    // ---- cold, in port.cpp ---------------------------------------------------------------------
+
+    [[nodiscard]] Result<void> start();
+    [[nodiscard]] Result<Listener*> add_listener(std::uint16_t port);
+    [[nodiscard]] Result<Connection*> new_connection();
+    [[nodiscard]] Result<Connection*> start_connect(Address remote, const wire::Request& request,
+                                                    const ServiceName* service,
+                                                    std::span<const std::byte> private_data,
+                                                    void* user);
+    [[nodiscard]] Result<void> try_address(Connection& c);
+    [[nodiscard]] Reason start_handshake(Connection& c);
+    [[nodiscard]] bool slow_poll_due() noexcept;
+    void want_slow_poll() noexcept {
+        slow_poll_wanted_ = true;
+        calls_to_clock_ = 1;
+    }
+    void return_credit() noexcept;
+    /// Reason::closed: no reason to end.
+    [[nodiscard]] Reason take_event(Connection& c, const CmEvent& event);
+    [[nodiscard]] Reason take_refusal(Connection& c, const CmEvent& event);
+    [[nodiscard]] Reason reason_of_end(Connection& c) const;
+    /// Why{}: fine; then `parent` is the connection for which a channel is asked, or null.
+    [[nodiscard]] wire::Why judge(const CmEvent& event, wire::Request& request,
+                                  Connection*& parent);
+    void refuse(rdma_cm_id* id, wire::Why why) noexcept;
+    void admit(CmId id, const CmEvent& event, const wire::Request& request);
+    [[nodiscard]] bool take_hello(Connection& c, const wire::Hello& hello);
+    [[nodiscard]] bool take_welcome(Connection& c, const wire::Welcome& welcome);
+    void welcome(Connection& c, const ConnectDecision& decision);
+    void let_channels_open(Connection& c, std::uint64_t token, std::uint16_t port);
+    void shut_down(Connection& c, Errc code, Reason reason);
+    void tear_down(Connection& c) noexcept;
+    void discard(Connection& c);
+    void retire(Connection& c, std::vector<std::unique_ptr<Connection>>& to);
+    void tend_closing();
+    void free_closed();
+    void abandon_device();
+    void refuse_latecomers();
+
+    // Touched by every progress call.
+    std::unique_ptr<Queues> queues_;
+    std::vector<Connection*> owing_;
+    std::vector<Connection*> working_;
+    std::vector<Connection*> gone_;
+    unsigned calls_to_clock_ = 1;
+    wire::Header header_{}; ///< of the record at hand
+
+    PortOptions options_;
+    ProcessId owner_ = process_id();
+    Device device_;
+    std::shared_ptr<ProcessCounters> counters_;
+    std::shared_ptr<RdmaDevice> rdma_;
+    PortAddress address_{};
+    std::uint64_t number_ = 0; ///< random: nobody takes another port at this address for this one
+    std::uint16_t tcp_port_ = 0;
+    UniqueFd epoll_;
+    UniqueFd bell_;  ///< an eventfd: something has happened to the device
+    UniqueFd timer_; ///< ends sleeps when it is time for look_at_all()
+    bool timer_set_ = false;
+    CmChannel cm_;
+    bool slow_poll_wanted_ = false;
+    bool look_at_all_ = false;
+    std::uint64_t last_slow_poll_ns_ = 0;
+    std::uint64_t last_slow_poll_ticks_ = 0;
+    std::uint64_t slow_poll_ticks_ = 0;
+    std::uint64_t last_look_at_all_ns_ = 0;
+    std::vector<std::unique_ptr<Connection>> connections_;
+    std::vector<std::unique_ptr<Connection>> closing_; ///< their last words are on the way
+    std::vector<std::unique_ptr<Connection>> closed_;
+    std::vector<std::unique_ptr<Listener>> listeners_;
+};
+
+/// The verbs link, as a template argument for the layers above.
+struct Link {
+    using Port = verbs::Port;
+    using Connection = verbs::Connection;
+    using Channel = verbs::Channel;
+};
+
+} // namespace comch::link::verbs

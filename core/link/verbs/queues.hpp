@@ -1,0 +1,136 @@
+// What one thread polls: a completion queue, and a shared receive queue with its buffers. A port has
+// one of these for all its connections, a channel one of its own.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include <infiniband/verbs.h>
+
+#include "core/link/verbs/rdma_device.hpp"
+#include "core/link/verbs/slab.hpp"
+#include "core/link/verbs/tuning.hpp"
+
+namespace comch::link::verbs {
+
+class Pipe;
+
+/// What the device was asked for, for tests that hold it against stated maxima.
+struct Tally {
+    std::uint64_t work_requests = 0;     ///< posted to send queues
+    std::uint64_t signalled = 0;         ///< of these, with a completion
+    std::uint64_t doorbells = 0;         ///< posts to send queues; each is at least one doorbell
+    std::uint64_t receive_doorbells = 0; ///< posts to the shared receive queue
+    std::uint64_t copied_bytes = 0;      ///< payload copied by this link, on either way
+    std::uint64_t rdma_bytes = 0;        ///< payload that the device fetched from, or put into, the
+                                         ///< caller's own memory
+};
+
+class Queues {
+public:
+    /// A record that has arrived, in its receive buffer.
+    struct Arrival {
+        Pipe* pipe;
+        std::uint32_t qp;
+        std::uint32_t slot;
+        std::uint32_t length;
+        const std::byte* data;
+    };
+
+    [[nodiscard]] static Result<std::unique_ptr<Queues>> create(std::shared_ptr<RdmaDevice> device);
+    ~Queues();
+    Queues(const Queues&) = delete;
+    Queues& operator=(const Queues&) = delete;
+
+    /// The device goes away: everything of it is given back, and nothing comes any more.
+    void abandon() noexcept;
+    /// Receive buffers and completions for one more queue pair.
+    [[nodiscard]] Result<void> add_room();
+    void remove_room() noexcept { --pipes_; }
+    void attach(std::uint32_t qp, Pipe& pipe);
+    /// Before the queue pair is destroyed: nothing that comes through it is handed out any more.
+    void detach(std::uint32_t qp);
+
+    /// Takes what there is from the device: completions of sends are passed on at once, arrivals wait
+    /// in a queue. True if there was something.
+    bool fetch();
+    /// The oldest arrival, or null.
+    [[nodiscard]] Arrival* front() noexcept {
+        return head_ == tail_ ? nullptr : &arrivals_[head_ & (arrivals_.size() - 1)];
+    }
+    /// Done with the oldest: its buffer is the device's again, soon.
+    void pop() noexcept {
+        give_back(arrivals_[head_ & (arrivals_.size() - 1)].slot);
+        ++head_;
+    }
+    /// The oldest leaves the queue, but its buffer stays with the caller until give_back().
+    Arrival take() noexcept { return arrivals_[head_++ & (arrivals_.size() - 1)]; }
+    void give_back(std::uint32_t slot) noexcept {
+        return_[returning_++] = slot;
+        if (returning_ == tuning::repost_batch) {
+            post_buffers();
+        }
+    }
+    /// All buffers that were given back are with the device when this returns.
+    void flush_buffers() noexcept {
+        if (returning_ != 0) {
+            post_buffers();
+        }
+    }
+
+    /// ok: the completion channel becomes readable with the next completion; again: there is
+    /// something already.
+    [[nodiscard]] Errc arm();
+    [[nodiscard]] int event_fd() const noexcept { return channel_->fd; }
+
+    [[nodiscard]] RdmaDevice& device() const noexcept { return *device_; }
+    [[nodiscard]] const std::shared_ptr<RdmaDevice>& device_ptr() const noexcept { return device_; }
+    [[nodiscard]] ibv_cq* cq() const noexcept { return cq_; }
+    [[nodiscard]] ibv_srq* srq() const noexcept { return srq_; }
+    [[nodiscard]] Tally& tally() noexcept { return tally_; }
+    /// A pipe has failed, or its peer has lied, since this was last asked.
+    void note_trouble() noexcept { trouble_ = true; }
+    [[nodiscard]] bool take_trouble() noexcept { return std::exchange(trouble_, false); }
+    /// The device does not answer any more (a poll failed).
+    [[nodiscard]] bool broken() const noexcept { return broken_; }
+
+private:
+    static constexpr std::uint32_t chunk_slots = tuning::window + tuning::uncredited;
+
+    explicit Queues(std::shared_ptr<RdmaDevice> device) : device_(std::move(device)) {}
+    [[nodiscard]] Result<void> open();
+    [[nodiscard]] Result<void> grow_queues(std::uint32_t slots);
+    [[nodiscard]] Pipe* find(std::uint32_t qp) noexcept;
+    void post_buffers() noexcept;
+    [[nodiscard]] std::byte* slot(std::uint32_t index) const noexcept {
+        return chunks_[index / chunk_slots].data() +
+               std::size_t{index % chunk_slots} * tuning::slot_size;
+    }
+
+    std::shared_ptr<RdmaDevice> device_;
+    ibv_comp_channel* channel_ = nullptr;
+    ibv_cq* cq_ = nullptr;
+    ibv_srq* srq_ = nullptr;
+    std::vector<Slab> chunks_;
+    std::uint32_t pipes_ = 0;         ///< that there is room for
+    std::uint32_t receive_depth_ = 0; ///< of the shared receive queue
+    std::uint32_t completions_ = 0;
+    std::unordered_map<std::uint32_t, Pipe*> by_qp_;
+    std::uint32_t last_qp_ = 0; ///< the one that was looked up last: usually the next, too
+    Pipe* last_pipe_ = nullptr;
+    std::vector<Arrival> arrivals_; ///< a ring, a power of two that all buffers fit in
+    std::uint64_t head_ = 0;
+    std::uint64_t tail_ = 0;
+    std::array<std::uint32_t, tuning::repost_batch> return_{};
+    std::uint32_t returning_ = 0;
+    bool armed_ = false;
+    bool broken_ = false;
+    bool trouble_ = false;
+    Tally tally_;
+};
+
+} // namespace comch::link::verbs

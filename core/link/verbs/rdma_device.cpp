@@ -1,0 +1,259 @@
+#include "core/link/verbs/rdma_device.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <map>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <rdma/rdma_cma.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "core/link/verbs/clock.hpp"
+#include "core/link/verbs/tuning.hpp"
+#include "core/memory/region_table.hpp"
+
+namespace comch::link::verbs {
+namespace {
+
+struct Devices {
+    std::mutex mutex;
+    std::map<ibv_context*, std::weak_ptr<RdmaDevice>> known;
+    std::map<std::string, std::weak_ptr<RdmaDevice>> by_address;
+};
+Devices& devices() {
+    // Never destroyed: ports may be closed by static destructors of other libraries.
+    static auto* instance = new Devices;
+    return *instance;
+}
+
+int access_flags(std::uint32_t access) {
+    int flags = IBV_ACCESS_LOCAL_WRITE;
+    if ((access & access_remote_read) != 0) {
+        flags |= IBV_ACCESS_REMOTE_READ;
+    }
+    if ((access & access_remote_write) != 0) {
+        flags |= IBV_ACCESS_REMOTE_WRITE;
+    }
+    return flags;
+}
+
+} // namespace
+
+Result<std::shared_ptr<RdmaDevice>> RdmaDevice::of(ibv_context* context,
+                                                   const std::string& address) {
+    Devices& all = devices();
+    const std::lock_guard lock(all.mutex);
+    if (auto known = all.known[context].lock()) {
+        if (!known->gone()) {
+            all.by_address[address] = known;
+            return known;
+        }
+        return fail(Errc::not_found,
+                    fmt::format("the RDMA device {} is being removed", known->name()));
+    }
+    std::shared_ptr<RdmaDevice> device(new RdmaDevice(context));
+    if (auto opened = device->open(); !opened) {
+        return tl::unexpected(std::move(opened.error()));
+    }
+    all.known[context] = device;
+    all.by_address[address] = device;
+    return device;
+}
+
+std::shared_ptr<RdmaDevice> RdmaDevice::behind(const std::string& address) {
+    Devices& all = devices();
+    const std::lock_guard lock(all.mutex);
+    const auto found = all.by_address.find(address);
+    return found == all.by_address.end() ? nullptr : found->second.lock();
+}
+
+std::uint64_t link_data_of(const Device& device, std::uint64_t region) {
+    const auto rdma = RdmaDevice::behind(device.function().address);
+    if (rdma == nullptr) {
+        return 0;
+    }
+    const RdmaDevice::RegionKeys keys = rdma->keys_of(region);
+    return keys.valid ? has_remote_key | keys.rkey : 0;
+}
+
+Result<void> RdmaDevice::open() {
+    pd_ = ::ibv_alloc_pd(context_);
+    if (pd_ == nullptr) {
+        return fail_errno(Errc::no_memory,
+                          fmt::format("cannot allocate a protection domain on {}", name()), errno);
+    }
+    ibv_device_attr attr{};
+    ibv_port_attr port{};
+    if (::ibv_query_device(context_, &attr) != 0 || ::ibv_query_port(context_, 1, &port) != 0) {
+        return fail_errno(Errc::io, fmt::format("cannot query the limits of {}", name()), errno);
+    }
+    limits_.queue_depth = static_cast<std::uint32_t>(attr.max_qp_wr);
+    limits_.shared_depth = static_cast<std::uint32_t>(attr.max_srq_wr);
+    limits_.completions = static_cast<std::uint32_t>(attr.max_cqe);
+    limits_.rdma_length = std::min(port.max_msg_sz, tuning::rdma_chunk);
+    limits_.reads = static_cast<std::uint8_t>(
+        std::min({attr.max_qp_rd_atom, attr.max_qp_init_rd_atom, int{tuning::reads_in_flight}}));
+    limits_.atomics = attr.atomic_cap != IBV_ATOMIC_NONE;
+    const auto lacks = [&](std::string_view what, std::uint64_t has, std::uint64_t needs) {
+        return fail(Errc::unsupported,
+                    fmt::format("the RDMA device {} allows {} {}, and comch needs {}", name(), has,
+                                what, needs));
+    };
+    if (limits_.queue_depth < tuning::send_queue) {
+        return lacks("work requests on a queue pair", limits_.queue_depth, tuning::send_queue);
+    }
+    if (limits_.shared_depth < tuning::window + tuning::uncredited) {
+        return lacks("buffers in a shared receive queue", limits_.shared_depth,
+                     tuning::window + tuning::uncredited);
+    }
+    if (port.max_msg_sz < tuning::slot_size) {
+        return lacks("bytes in a message", port.max_msg_sz, tuning::slot_size);
+    }
+    if (limits_.reads == 0) {
+        return lacks("RDMA reads under way", 0, 1);
+    }
+    const int flags = ::fcntl(context_->async_fd, F_GETFL);
+    if (flags < 0 || ::fcntl(context_->async_fd, F_SETFL, flags | O_NONBLOCK) != 0) {
+        return fail_errno(Errc::io, fmt::format("cannot watch {} for events", name()), errno);
+    }
+    RegionTable::instance().add_observer(&RdmaDevice::region_removed, this);
+    return {};
+}
+
+RdmaDevice::~RdmaDevice() {
+    RegionTable::instance().remove_observer(this);
+    regions_.clear();
+    if (pd_ != nullptr) {
+        (void)::ibv_dealloc_pd(pd_);
+    }
+    Devices& all = devices();
+    {
+        const std::lock_guard lock(all.mutex);
+        const auto found = all.known.find(context_);
+        if (found != all.known.end() && found->second.expired()) {
+            all.known.erase(found);
+        }
+    }
+    if (gone()) {
+        // Makes librdmacm notice that the device is no longer there, and close it: until then the
+        // kernel does not let it go.
+        if (ibv_context** list = ::rdma_get_devices(nullptr); list != nullptr) {
+            ::rdma_free_devices(list);
+        }
+    }
+}
+
+Result<Mr> RdmaDevice::register_memory(const void* address, std::size_t length, int access) {
+    ibv_mr* const mr = ::ibv_reg_mr(pd_, const_cast<void*>(address), length, access);
+    if (mr != nullptr) {
+        return Mr(mr);
+    }
+    const int error = errno;
+    rlimit limit{};
+    if ((error == ENOMEM || error == EAGAIN || error == EPERM) &&
+        ::getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+        return fail(Errc::no_memory,
+                    fmt::format("cannot pin {} bytes for the RDMA device {}: the limit of locked "
+                                "memory is {} KiB; raise it with 'ulimit -l unlimited', memlock in "
+                                "/etc/security/limits.conf, or LimitMEMLOCK=infinity of a service",
+                                length, name(), limit.rlim_cur / 1024));
+    }
+    return fail_errno(Errc::no_memory,
+                      fmt::format("cannot register {} bytes with the RDMA device {}", length,
+                                  name()),
+                      error);
+}
+
+RdmaDevice::RegionKeys RdmaDevice::keys_of(std::uint64_t region) {
+    const std::lock_guard lock(mutex_);
+    if (gone()) {
+        return {};
+    }
+    if (const auto found = regions_.find(region); found != regions_.end()) {
+        return {found->second.lkey(), found->second.rkey(), true};
+    }
+    // Pinned: the memory is there while it is being registered.
+    const RegionTable::Pin pin = RegionTable::instance().pin(region);
+    if (!pin) {
+        return {};
+    }
+    auto mr = register_memory(pin.region().base, pin.region().length,
+                              access_flags(pin.region().access));
+    if (!mr) {
+        return {};
+    }
+    const RegionKeys keys{mr->lkey(), mr->rkey(), true};
+    regions_.emplace(region, std::move(*mr));
+    return keys;
+}
+
+void RdmaDevice::region_removed(void* self, std::uint64_t region) {
+    auto& device = *static_cast<RdmaDevice*>(self);
+    const std::lock_guard lock(device.mutex_);
+    device.regions_.erase(region);
+}
+
+void RdmaDevice::set_gone() noexcept {
+    const std::lock_guard lock(mutex_);
+    if (!gone_.exchange(true, std::memory_order_acq_rel)) {
+        regions_.clear();
+        ring_bells();
+    }
+}
+
+void RdmaDevice::look_at_events() {
+    if (gone()) {
+        return;
+    }
+    bool failed = false;
+    {
+        const std::lock_guard lock(mutex_);
+        ibv_async_event event{};
+        while (::ibv_get_async_event(context_, &event) == 0) {
+            switch (event.event_type) {
+            case IBV_EVENT_PORT_ERR:
+                if (event.element.port_num == 1) {
+                    down_since_ns_.store(monotonic_ns(), std::memory_order_release);
+                    ring_bells();
+                }
+                break;
+            case IBV_EVENT_PORT_ACTIVE:
+                if (event.element.port_num == 1) {
+                    down_since_ns_.store(0, std::memory_order_release);
+                    ring_bells();
+                }
+                break;
+            case IBV_EVENT_DEVICE_FATAL:
+                failed = true;
+                break;
+            default:
+                break; // of one queue pair: its completions say the same
+            }
+            ::ibv_ack_async_event(&event);
+        }
+    }
+    if (failed) {
+        set_gone();
+    }
+}
+
+void RdmaDevice::add_bell(int fd) {
+    const std::lock_guard lock(mutex_);
+    bells_.push_back(fd);
+}
+
+void RdmaDevice::remove_bell(int fd) {
+    const std::lock_guard lock(mutex_);
+    std::erase(bells_, fd);
+}
+
+void RdmaDevice::ring_bells() {
+    constexpr std::uint64_t one = 1;
+    for (const int fd : bells_) {
+        (void)!::write(fd, &one, sizeof(one));
+    }
+}
+
+} // namespace comch::link::verbs

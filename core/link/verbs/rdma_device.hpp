@@ -1,0 +1,130 @@
+// One RDMA device as this process uses it: protection domain, limits, asynchronous events, and the
+// process's registered regions as the device knows them. Shared by all ports and channels on it.
+//
+// librdmacm opens each device once per process; that context is used here, too. When the device is
+// removed, everybody lets go of what he holds; the last one gives the protection domain back.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <infiniband/verbs.h>
+
+#include <comch/device.hpp>
+#include <comch/error.hpp>
+
+namespace comch::link::verbs {
+
+/// A registration with the device, ended with its owner.
+class Mr {
+public:
+    Mr() = default;
+    explicit Mr(ibv_mr* mr) noexcept : mr_(mr) {}
+    Mr(Mr&& other) noexcept : mr_(std::exchange(other.mr_, nullptr)) {}
+    Mr& operator=(Mr&& other) noexcept {
+        if (this != &other) {
+            end();
+            mr_ = std::exchange(other.mr_, nullptr);
+        }
+        return *this;
+    }
+    ~Mr() { end(); }
+    [[nodiscard]] std::uint32_t lkey() const noexcept { return mr_->lkey; }
+    [[nodiscard]] std::uint32_t rkey() const noexcept { return mr_->rkey; }
+    explicit operator bool() const noexcept { return mr_ != nullptr; }
+
+private:
+    void end() noexcept {
+        if (mr_ != nullptr) {
+            (void)::ibv_dereg_mr(mr_);
+        }
+    }
+
+    ibv_mr* mr_ = nullptr;
+};
+
+class RdmaDevice {
+public:
+    /// What the device can do, as far as this link uses it.
+    struct Limits {
+        std::uint32_t queue_depth = 0; ///< work requests of a queue pair
+        std::uint32_t shared_depth = 0; ///< of a shared receive queue
+        std::uint32_t completions = 0;
+        std::uint32_t rdma_length = 0; ///< of one RDMA read or write
+        std::uint8_t reads = 0;        ///< RDMA reads under way, as requester and as responder
+        bool atomics = false;          ///< the device has some (this link uses the target's CPU)
+    };
+
+    /// The one of this process for `context`, which is behind the IP address.
+    [[nodiscard]] static Result<std::shared_ptr<RdmaDevice>> of(ibv_context* context,
+                                                                const std::string& address);
+    /// The one behind the address, if a port is open on it; else null.
+    [[nodiscard]] static std::shared_ptr<RdmaDevice> behind(const std::string& address);
+    ~RdmaDevice();
+    RdmaDevice(const RdmaDevice&) = delete;
+    RdmaDevice& operator=(const RdmaDevice&) = delete;
+
+    [[nodiscard]] ibv_context* context() const noexcept { return context_; }
+    [[nodiscard]] ibv_pd* pd() const noexcept { return pd_; }
+    [[nodiscard]] const Limits& limits() const noexcept { return limits_; }
+    [[nodiscard]] std::string name() const { return ::ibv_get_device_name(context_->device); }
+
+    [[nodiscard]] Result<Mr> register_memory(const void* address, std::size_t length, int access);
+
+    // ---- regions of the process's table ---------------------------------------------------------
+
+    /// What the device calls a region of RegionTable; registered at first use, until the region is
+    /// removed. 0: it cannot be registered.
+    struct RegionKeys {
+        std::uint32_t lkey = 0;
+        std::uint32_t rkey = 0;
+        bool valid = false;
+    };
+    [[nodiscard]] RegionKeys keys_of(std::uint64_t region);
+
+    // ---- trouble --------------------------------------------------------------------------------
+
+    /// The device is being removed or has failed: nothing works any more, everybody lets go.
+    [[nodiscard]] bool gone() const noexcept { return gone_.load(std::memory_order_acquire); }
+    void set_gone() noexcept;
+    /// Since when the port is down; 0: it is up.
+    [[nodiscard]] std::uint64_t down_since_ns() const noexcept {
+        return down_since_ns_.load(std::memory_order_acquire);
+    }
+    [[nodiscard]] int event_fd() const noexcept { return context_->async_fd; }
+    /// Reads what the device has to say; any thread.
+    void look_at_events();
+    /// An eventfd that is rung when something of the above changes.
+    void add_bell(int fd);
+    void remove_bell(int fd);
+
+private:
+    explicit RdmaDevice(ibv_context* context) : context_(context) {}
+    [[nodiscard]] Result<void> open();
+    void ring_bells();
+    static void region_removed(void* self, std::uint64_t region);
+
+    ibv_context* context_;
+    ibv_pd* pd_ = nullptr;
+    Limits limits_;
+    std::atomic<bool> gone_{false};
+    std::atomic<std::uint64_t> down_since_ns_{0};
+    std::mutex mutex_; ///< guards what follows
+    std::vector<int> bells_;
+    std::unordered_map<std::uint64_t, Mr> regions_;
+};
+
+/// RegionKey::link_data of memory that a device knows: its remote key, and that there is one.
+inline constexpr std::uint64_t has_remote_key = std::uint64_t{1} << 32;
+
+/// The link_data of a region of this process for peers that reach it through `device`; 0 if no port
+/// is open there.
+[[nodiscard]] std::uint64_t link_data_of(const Device& device, std::uint64_t region);
+
+} // namespace comch::link::verbs

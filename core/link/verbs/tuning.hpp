@@ -1,0 +1,86 @@
+// Every number of the verbs link that trades speed for memory or fairness, with its reason.
+#pragma once
+
+#include <cstdint>
+
+namespace comch::link::verbs::tuning {
+
+/// Longest message and longest chunk of a one-sided operation that travels as a message: two pages,
+/// so that the copies on both sides and the wire overlap and per-message costs are small beside it.
+inline constexpr std::uint32_t max_message = 8192;
+inline constexpr std::uint32_t max_inline = max_message;
+
+/// A buffer: the record's header (16), the head of a one-sided operation (32), the payload; a
+/// multiple of a cache line.
+inline constexpr std::uint32_t slot_size = max_message + 64;
+
+/// Records that a peer may have on its way to one connection. Together with the slots below it is
+/// what a connection costs: 0.8 MB of pinned memory.
+inline constexpr std::uint32_t window = 64;
+/// Receive buffers beyond the window, for what is sent without credit: a request for credit, the
+/// bell that answers one, a goodbye. At most one of each is on its way.
+inline constexpr std::uint32_t uncredited = 3;
+/// The receiver returns credit when it has taken out this part of the window, or finds nothing more.
+inline constexpr std::uint32_t credit_batch = window / 4;
+
+/// Send buffers of one connection: messages too long to be sent inline that the peer's device has
+/// not acknowledged. A power of two.
+inline constexpr std::uint32_t send_slots = 32;
+/// Work requests of one queue pair under way. At the least what the window, the credits and the
+/// one-sided operations need; more only costs device memory.
+inline constexpr std::uint32_t send_queue = 256;
+/// Work requests that may go by without a completion: one completion tells of all before it.
+inline constexpr std::uint32_t signal_every = 16;
+/// The same for those that hold a send buffer.
+inline constexpr std::uint32_t signal_every_slots = send_slots / 4;
+/// Inline data asked of a device; it may grant less. Small messages of the layers above fit.
+inline constexpr std::uint32_t wanted_inline = 256;
+
+/// Completions taken from the device at once.
+inline constexpr unsigned poll_batch = 32;
+/// Records handed out by one progress call.
+inline constexpr unsigned poll_budget = 64;
+/// Receive buffers given back to the device with one doorbell.
+inline constexpr unsigned repost_batch = 8;
+
+/// One-sided operations a requester may have in flight on one connection.
+inline constexpr std::uint32_t max_one_sided = 128;
+/// A put or get up to this length is copied through a send buffer; a longer one goes from and to the
+/// caller's memory, which the device must know (registering costs microseconds).
+inline constexpr std::uint32_t bounce_up_to = max_message;
+/// One RDMA read or write: a device may allow less. Cutting at 1 MiB costs nothing and lets messages
+/// of other connections in between.
+inline constexpr std::uint32_t rdma_chunk = 1u << 20;
+/// Reads that the device may have under way at once; negotiated down to what both can.
+inline constexpr std::uint8_t reads_in_flight = 16;
+
+/// A spinning caller looks at its descriptors (a system call) this often.
+inline constexpr unsigned clock_check_calls = 16;
+inline constexpr std::uint64_t slow_poll_interval_ns = 50'000;
+/// While connections are being made or ended, more often.
+inline constexpr std::uint64_t slow_poll_interval_busy_ns = 10'000;
+
+/// Resolving the peer's address and the way to it.
+inline constexpr int resolve_timeout_ms = 2'000;
+/// A call that connects waits so long for that, before it leaves the rest to progress calls.
+inline constexpr int resolve_at_once_ms = 50;
+/// A peer whose kernel answers nothing at all.
+inline constexpr std::uint64_t connect_timeout_ns = 10'000'000'000;
+/// What was sent before a close is acknowledged within microseconds, or the peer is gone.
+inline constexpr std::uint64_t close_timeout_ns = 2'000'000'000;
+/// A request for a channel that was made before its connection was closed may come this much later.
+inline constexpr unsigned latecomers_us = 2'000;
+/// A device tries this long, for each of its retries, before it gives a peer up: 4.096 us * 2^16 =
+/// 268 ms, times 7: about as long as a port may be down (port_grace_ns).
+inline constexpr std::uint8_t ack_timeout = 16;
+inline constexpr std::uint8_t retries = 7;
+/// Nothing was heard of a peer for so long: ask its device whether it is there.
+inline constexpr std::uint64_t keepalive_ns = 1'000'000'000;
+/// A port of the device that stays down longer than this takes its connections with it: long enough
+/// for a link to be retrained.
+inline constexpr std::uint64_t port_grace_ns = 2'000'000'000;
+
+/// Ports that a server's name may lie at: its own by hash, or the next ones.
+inline constexpr unsigned name_probes = 4;
+
+} // namespace comch::link::verbs::tuning

@@ -1,0 +1,163 @@
+// What a message costs, counted: work requests, completions asked for, doorbells, copies. Emulated
+// devices hide our own cost in time; these numbers do not depend on the device.
+#include <chrono>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "core/link/contract_test.hpp"
+#include "core/link/verbs/port.hpp"
+
+namespace comch::link::verbs {
+namespace {
+
+using contract::pattern;
+using contract::Recorder;
+
+struct End {
+    std::unique_ptr<Port> port;
+    Recorder<Link> seen;
+
+    explicit End(const Device& device, PortOptions options = {.face = "test"})
+        : port(*Port::open(device, std::move(options))) {}
+    unsigned progress() { return port->progress(seen); }
+};
+
+class Counting : public ::testing::Test {
+protected:
+    std::shared_ptr<Domain> domain = *Domain::open();
+    Device host_device = devices(domain, Side::host).at(0);
+    Device dpu_device = devices(domain, Side::dpu).at(0);
+    End host{host_device};
+    End dpu{dpu_device};
+    Connection* connection = nullptr;
+
+    template <class Done> bool until(Done done) {
+        const auto deadline = std::chrono::steady_clock::now() + contract::patience;
+        while (!done()) {
+            if (host.progress() + dpu.progress() == 0 &&
+                std::chrono::steady_clock::now() > deadline) {
+                return false;
+            }
+        }
+        return true;
+    }
+    void SetUp() override {
+        connection = *host.port->connect(dpu.port->address(), {}, nullptr);
+        ASSERT_TRUE(until([&] { return !host.seen.connected.empty(); }));
+        ASSERT_TRUE(until([&] { return connection->confirmed() == connection->sent(); }));
+        for (int i = 0; i < 100; ++i) { // what is still to be said of the connection
+            host.progress();
+            dpu.progress();
+        }
+    }
+    static Tally difference(const Tally& after, const Tally& before) {
+        return {.work_requests = after.work_requests - before.work_requests,
+                .signalled = after.signalled - before.signalled,
+                .doorbells = after.doorbells - before.doorbells,
+                .receive_doorbells = after.receive_doorbells - before.receive_doorbells,
+                .copied_bytes = after.copied_bytes - before.copied_bytes,
+                .rdma_bytes = after.rdma_bytes - before.rdma_bytes};
+    }
+};
+
+TEST_F(Counting, AStreamOfSmallMessagesCostsOneWorkRequestEach) {
+    constexpr std::uint64_t messages = 3200;
+    const auto message = pattern(32, 1);
+    const Tally host_before = host.port->tally();
+    const Tally dpu_before = dpu.port->tally();
+    for (std::uint64_t sent = 0; sent < messages;) {
+        if (connection->send(1, message) == Errc::ok) {
+            ++sent;
+        } else {
+            host.progress();
+            dpu.progress();
+        }
+    }
+    ASSERT_TRUE(until([&] { return dpu.seen.messages.size() == messages; }));
+    const Tally sender = difference(host.port->tally(), host_before);
+    const Tally receiver = difference(dpu.port->tally(), dpu_before);
+    EXPECT_LE(sender.work_requests, messages + 8) << "one each";
+    EXPECT_LE(sender.doorbells, messages + 8);
+    EXPECT_LE(sender.signalled, messages / 16 + 8) << "one completion for sixteen";
+    EXPECT_EQ(sender.copied_bytes, messages * message.size()) << "one copy, into the request";
+    EXPECT_EQ(receiver.copied_bytes, 0u) << "handed out in place";
+    // The receiver sees a window at a time here, and returns credit a quarter at a time.
+    EXPECT_LE(receiver.work_requests, messages / 8);
+    EXPECT_LE(receiver.receive_doorbells, messages / 8 + 8) << "eight buffers at once";
+}
+
+TEST_F(Counting, APingPongNeedsNoMessagesForCredit) {
+    constexpr unsigned rounds = 500;
+    Connection* const there = dpu.seen.requests.at(0).connection;
+    dpu.seen.on_message_hook = [&](Connection&) {
+        ASSERT_EQ(there->send(2, pattern(8, 2)), Errc::ok);
+    };
+    unsigned back = 0;
+    host.seen.on_message_hook = [&](Connection&) {
+        if (++back < rounds) {
+            ASSERT_EQ(connection->send(1, pattern(8, 1)), Errc::ok);
+        }
+    };
+    const Tally host_before = host.port->tally();
+    const Tally dpu_before = dpu.port->tally();
+    ASSERT_EQ(connection->send(1, pattern(8, 1)), Errc::ok);
+    ASSERT_TRUE(until([&] { return back == rounds; }));
+    EXPECT_LE(difference(host.port->tally(), host_before).work_requests, rounds + 8);
+    EXPECT_LE(difference(dpu.port->tally(), dpu_before).work_requests, rounds + 8);
+}
+
+TEST_F(Counting, ALongPutIsNotCopied) {
+    std::vector<std::byte> target(4u << 20);
+    const auto source = pattern(target.size(), 3);
+    auto key = *RegionTable::instance().add(
+        {.base = target.data(), .length = target.size(), .access = access_remote_all});
+    key.link_data = link_data_of(dpu_device, key.region);
+    ASSERT_NE(key.link_data, 0u);
+    RemoteRegion region(key);
+    const Tally before = host.port->tally();
+    int token = 0;
+    ASSERT_EQ(connection->put(source.data(), source.size(), region, key.base, &token),
+              Errc::in_progress);
+    ASSERT_TRUE(until([&] { return host.seen.completions.size() == 1; }));
+    EXPECT_EQ(host.seen.completions[0].status, Errc::ok);
+    EXPECT_EQ(target, source);
+    std::vector<std::byte> back(target.size());
+    ASSERT_EQ(connection->get(back.data(), back.size(), region, key.base, &token),
+              Errc::in_progress);
+    ASSERT_TRUE(until([&] { return host.seen.completions.size() == 2; }));
+    EXPECT_EQ(back, source);
+    const Tally cost = difference(host.port->tally(), before);
+    EXPECT_EQ(cost.copied_bytes, 0u);
+    EXPECT_EQ(cost.rdma_bytes, 2 * target.size());
+    EXPECT_LE(cost.work_requests, 2 * (target.size() >> 20) + 8) << "a megabyte each";
+    EXPECT_LE(cost.signalled, 8u);
+    RegionTable::instance().remove(key.region);
+}
+
+TEST_F(Counting, ShortPutsAndGetsGoByRdmaToo) {
+    std::vector<std::byte> target(8192);
+    auto key = *RegionTable::instance().add(
+        {.base = target.data(), .length = target.size(), .access = access_remote_all});
+    key.link_data = link_data_of(dpu_device, key.region);
+    RemoteRegion region(key);
+    for (const std::size_t size : {1u, 8u, 200u, 3000u, 8192u}) {
+        const auto source = pattern(size, static_cast<std::uint32_t>(size));
+        std::vector<std::byte> back(size);
+        host.seen.completions.clear();
+        int token = 0;
+        ASSERT_EQ(connection->put(source.data(), size, region, key.base, nullptr), Errc::ok);
+        ASSERT_EQ(connection->get(back.data(), size, region, key.base, &token), Errc::in_progress);
+        // Without the owner's help.
+        const auto deadline = std::chrono::steady_clock::now() + contract::patience;
+        while (host.seen.completions.empty()) {
+            host.progress();
+            ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+        }
+        EXPECT_EQ(back, source) << size;
+    }
+    RegionTable::instance().remove(key.region);
+}
+
+} // namespace
+} // namespace comch::link::verbs

@@ -1,0 +1,64 @@
+"""What the tests in the virtual machine share: its two sides, and processes that end with the test."""
+import contextlib
+import os
+import pathlib
+import subprocess
+import time
+
+SOURCE = pathlib.Path(os.environ["COMCH_SOURCE_DIR"])
+BUILD = pathlib.Path(os.environ["COMCH_BUILD_DIR"])
+ADDRESS = {"host": os.environ["COMCH_VM_HOST_ADDRESS"], "dpu": os.environ["COMCH_VM_DPU_ADDRESS"]}
+DEVICE = {"host": "rxe0", "dpu": "rxe1"}
+INTERFACE = {"host": "h0", "dpu": "d0"}
+PATIENCE = 90  # seconds for what takes far less
+
+
+def sent_packets(side):
+    """What the side's RDMA device has sent so far."""
+    return int(pathlib.Path(f"/sys/class/infiniband/{DEVICE[side]}/ports/1/hw_counters/sent_pkts")
+               .read_text(encoding="ascii"))
+
+
+def wait_for(condition, what, patience=PATIENCE):
+    """The condition's value as soon as it has one."""
+    end = time.monotonic() + patience
+    while not (value := condition()):
+        if time.monotonic() > end:
+            raise AssertionError(f"{what}: not after {patience} s")
+        time.sleep(0.02)
+    return value
+
+
+def restore_network():
+    """Makes what a test took away: devices, addresses, routes."""
+    subprocess.run(["bash", str(SOURCE / "scripts/vm/network.sh")], check=True,
+                   stdin=subprocess.DEVNULL, timeout=PATIENCE)
+
+
+class Processes(contextlib.ExitStack):
+    """Starts processes; kills at the end those that live then."""
+
+    def start(self, *command, **environment):
+        process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                   errors="replace", env=os.environ | environment)
+
+        def end():
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+            process.stdout.close()
+            process.stderr.close()
+        self.callback(end)
+        return process
+
+    def finish(self, process, status=0, patience=PATIENCE):
+        """What it said on both streams; it must end by itself, with that status."""
+        out, err = process.communicate(timeout=patience)
+        if status is not None and process.returncode != status:
+            raise AssertionError(f"{process.args} ended with {process.returncode}, not {status}:\n"
+                                 f"{out}{err}")
+        return out, err
+
+    def run(self, *command, status=0, **environment):
+        return self.finish(self.start(*command, **environment), status)

@@ -1,0 +1,36 @@
+"""What is tested in the virtual machine: one entry for every run of a program."""
+import dataclasses
+import os
+import pathlib
+import sys
+
+BUILD = pathlib.Path(os.environ["COMCH_BUILD_DIR"])
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+@dataclasses.dataclass(frozen=True)
+class Test:
+    name: str
+    command: list
+    timeout: int = 300  # seconds: emulated, on a machine that may be crowded
+    environment: dict = dataclasses.field(default_factory=dict)
+
+
+def script(name, file, **more):
+    return Test(name, [sys.executable, str(HERE / file)], **more)
+
+
+TESTS = [
+    # That the machine is what the others take it for.
+    script("RDMA devices and connections", "rdma_stack.py"),
+    Test("the link's contract", [str(BUILD / "bin/comch_rdma_tests")]),
+    # Those of them that take the link which the domain's description says, not the fake one.
+    Test("channels", [str(BUILD / "bin/comch_channel_test"), "--gtest_filter=*/Soft*:*Death.*"],
+         environment={"COMCH_TEST_DOMAIN_FILE": os.environ.get("COMCH_DOMAIN_FILE", "")}),
+    script("comch_info", "info.py"),
+    script("comch_perftest", "perftest.py", timeout=600),
+    script("ucx_perftest", "ucx.py", timeout=600),
+    script("OpenMPI", "mpi.py", timeout=600),
+    # Last: they take devices away.
+    script("faults of devices", "faults.py", timeout=600),
+]
