@@ -9,7 +9,7 @@ import time
 import unittest
 
 import over_rdma
-from machine import DEVICE, INTERFACE, PATIENCE, restore_network
+from machine import ADDRESS, DEVICE, INTERFACE, PATIENCE, restore_network
 import comch_perftest_test
 
 
@@ -59,14 +59,32 @@ class Faults(unittest.TestCase):
                         self.assertTrue(self.programs.words_at_the_end(process))
         self.assert_works_again()
 
+    def down_for_a_moment(self, side):
+        """For how long it was down, in seconds."""
+        name, other = INTERFACE[side], {"host": "dpu", "dpu": "host"}[side]
+        table = {"host": "100", "dpu": "101"}[side]
+        began = time.monotonic()
+        self.tell("ip", "link", "set", name, "down")
+        time.sleep(0.2)  # what is under way meanwhile is lost, and sent again
+        self.tell("ip", "link", "set", name, "up")
+        self.tell("ip", "route", "replace", f"{ADDRESS[other]}/32", "dev", name, "src",
+                  ADDRESS[side], "table", table)
+        return time.monotonic() - began
+
     def test_an_interface_that_is_down_for_a_moment(self):
-        server, client = self.pair(("--mode", "two-way"))
-        self.tell("ip", "link", "set", INTERFACE["dpu"], "down")
-        restore_network()
-        self.assert_goes_on(client)
-        client.send_signal(signal.SIGINT)
-        self.assertIn("interrupted", self.programs.words_at_the_end(client))
-        self.assertIn("the client has left", self.programs.words_at_the_end(server))
+        for side in INTERFACE:
+            with self.subTest(side=side):
+                # A machine without CPUs to spare may take longer than the grace of two seconds.
+                for _ in range(10):
+                    server, client = self.pair(("--mode", "two-way"))
+                    if self.down_for_a_moment(side) < 1.5:
+                        break
+                    client.kill()
+                    self.programs.words_at_the_end(server)
+                self.assert_goes_on(client)
+                client.send_signal(signal.SIGINT)
+                self.assertIn("interrupted", self.programs.words_at_the_end(client))
+                self.assertIn("the client has left", self.programs.words_at_the_end(server))
 
     def test_a_device_that_is_deleted(self):
         for side in DEVICE:

@@ -1,19 +1,36 @@
-"""comch_info shows both RDMA devices, each on its side, with its port and address."""
+"""comch_info shows both RDMA devices, each on its side, with its port, addresses and capabilities."""
+import json
 import os
 import tempfile
 import unittest
 
 import over_rdma
-from machine import ADDRESS, BUILD, DEVICE, Processes
+from machine import ADDRESS, BUILD, DEVICE, INTERFACE, Processes
 
 
 class Info(unittest.TestCase):
-    def test_both_devices(self):
+    def run_program(self, *options):
         with Processes() as processes, tempfile.TemporaryDirectory() as folder:
-            out, _ = processes.run(BUILD / "bin/comch_info", **over_rdma.SETTINGS,
+            out, _ = processes.run(BUILD / "bin/comch_info", *options, **over_rdma.SETTINGS,
                                    COMCH_DOMAIN=os.path.join(folder, "domain"))
-        for side, device in DEVICE.items():
-            self.assertIn(device, out)
+        return out
+
+    def test_both_devices(self):
+        info = json.loads(self.run_program("--json"))
+        self.assertEqual(info["transport"], "rdma")
+        devices = {device["name"]: device for device in info["rdma_devices"]}
+        self.assertEqual(set(devices), set(DEVICE.values()))
+        for side, name in DEVICE.items():
+            device = devices[name]
+            self.assertEqual(device["side"], side)
+            self.assertEqual([port["interfaces"] for port in device["ports"]], [[INTERFACE[side]]])
+            self.assertIn(ADDRESS[side], device["ports"][0]["addresses"])
+            self.assertEqual(device["capabilities"]["max_message"], 8 << 20)
+
+    def test_text(self):
+        out = self.run_program()
+        for side, name in DEVICE.items():
+            self.assertRegex(out, rf"{name} .* side {side}")
             self.assertIn(ADDRESS[side], out)
 
 
