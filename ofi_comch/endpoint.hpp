@@ -90,6 +90,7 @@ struct SendCall {
     std::uint64_t flags = 0; ///< FI_TAGGED or FI_MSG; FI_REMOTE_CQ_DATA, FI_DELIVERY_COMPLETE, ...
     void* context = nullptr;
     bool report = false; ///< completes in the queue
+    bool inject = false; ///< and never does
 };
 
 /// A read or write that a program asks for.
@@ -232,8 +233,10 @@ private:
     [[nodiscard]] bool expose(Operation& operation, const iovec* iov, std::size_t count,
                               std::size_t length, std::uint32_t access, bool gather,
                               wire::Source& source);
-    [[nodiscard]] ssize_t fail_call(bool report, bool inject, std::uint64_t flags, void* context,
+    /// For an operation that cannot begin: the error to answer, or 0 and an error completion.
+    [[nodiscard]] ssize_t fail_call(bool inject, std::uint64_t flags, void* context,
                                     ssize_t error, Count count);
+    void add_failure(std::uint64_t flags, void* context, int error, Count count);
 
     void complete(Cq* cq, bool report, void* context, std::uint64_t flags, std::size_t length,
                   Count count) {

@@ -32,6 +32,7 @@ ssize_t send_vector(fid_ep* fid, const iovec* iov, std::size_t count, fi_addr_t 
     call.flags = flags | Kind | FI_SEND;
     call.context = context;
     call.report = !inject && (!endpoint.tx_selective || (flags & FI_COMPLETION) != 0);
+    call.inject = inject;
     if (inject) {
         call.flags &= ~std::uint64_t{FI_DELIVERY_COMPLETE};
     }

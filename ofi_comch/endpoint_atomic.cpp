@@ -51,7 +51,7 @@ ssize_t Endpoint::atomic(const AtomicRequest& call) {
     ssize_t error = 0;
     Conn* const to = route(call.to, error);
     if (to == nullptr) {
-        return fail_call(call.report, call.inject, flags, call.context, error,
+        return fail_call(call.inject, flags, call.context, error,
                          fetches ? reads : writes);
     }
     wire::Remote remote{call.key, call.address, 0};

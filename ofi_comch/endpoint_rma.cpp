@@ -29,7 +29,7 @@ ssize_t Endpoint::rma_write(const RmaCall& call) {
     ssize_t error = 0;
     Conn* const to = route(call.to, error);
     if (to == nullptr) {
-        return fail_call(call.report, call.inject, FI_RMA | FI_WRITE, call.context, error, writes);
+        return fail_call(call.inject, FI_RMA | FI_WRITE, call.context, error, writes);
     }
     const std::size_t length = total_length(call.iov, call.count);
     const bool data = (call.flags & FI_REMOTE_CQ_DATA) != 0;
@@ -87,7 +87,7 @@ ssize_t Endpoint::rma_read(const RmaCall& call) {
     ssize_t error = 0;
     Conn* const to = route(call.to, error);
     if (to == nullptr) {
-        return fail_call(call.report, false, FI_RMA | FI_READ, call.context, error, reads);
+        return fail_call(false, FI_RMA | FI_READ, call.context, error, reads);
     }
     const std::size_t length = total_length(call.iov, call.count);
     wire::Remote remote{call.key, call.address, 0};
@@ -138,7 +138,7 @@ bool Endpoint::take_done(Conn& from, Parser& parser) {
         finish(*operation, status);
     } else if (status != Errc::ok && done.operation == 0) {
         // Something injected was refused: there is no context, but it is not kept quiet.
-        (void)fail_call(true, false, FI_RMA | FI_WRITE, nullptr, -to_fi(status), writes);
+        add_failure(FI_RMA | FI_WRITE, nullptr, to_fi(status), writes);
     }
     return true;
 }

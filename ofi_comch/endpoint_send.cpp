@@ -26,8 +26,7 @@ ssize_t Endpoint::send(const SendCall& call) {
     ssize_t error = 0;
     Conn* const to = route(call.to, error);
     if (to == nullptr) [[unlikely]] {
-        return fail_call(call.report, call.context == nullptr && !call.report, call.flags,
-                         call.context, error, sends);
+        return fail_call(call.inject, call.flags, call.context, error, sends);
     }
     const std::size_t length =
         call.count == 1 ? call.iov->iov_len : total_length(call.iov, call.count);
@@ -207,29 +206,34 @@ void Endpoint::finish(Operation& operation, Errc status) {
         complete(tx_cq, report, context, flags, 0, count);
         return;
     }
-    (void)fail_call(true, false, flags, context, -to_fi(status), count);
+    add_failure(flags, context, to_fi(status), count);
 }
 
-ssize_t Endpoint::fail_call(bool, bool inject, std::uint64_t flags, void* context, ssize_t error,
+ssize_t Endpoint::fail_call(bool inject, std::uint64_t flags, void* context, ssize_t error,
                             Count count) {
     // What can be tried again, was wrong from the start, or has no context to be reported with, is
     // answered at once; anything else is an operation that failed.
     if (error == -FI_EAGAIN || error == -FI_EINVAL || error == -FI_EOPBADSTATE || inject) {
         return error;
     }
+    add_failure(flags, context, static_cast<int>(-error), count);
+    return 0;
+}
+
+void Endpoint::add_failure(std::uint64_t flags, void* context, int error, Count count) {
     if (counters[count] != nullptr) {
         counters[count]->count_error();
     }
-    if (tx_cq != nullptr) {
-        Failure failure;
-        failure.entry.op_context = context;
-        failure.entry.flags = flags & (FI_TAGGED | FI_MSG | FI_RMA | FI_ATOMIC | FI_SEND | FI_READ |
-                                       FI_WRITE);
-        failure.entry.err = static_cast<int>(-error);
-        failure.entry.prov_errno = static_cast<int>(-error);
-        tx_cq->add_failure(failure);
+    if (tx_cq == nullptr) {
+        return;
     }
-    return 0;
+    Failure failure;
+    failure.entry.op_context = context;
+    failure.entry.flags =
+        flags & (FI_TAGGED | FI_MSG | FI_RMA | FI_ATOMIC | FI_SEND | FI_READ | FI_WRITE);
+    failure.entry.err = error;
+    failure.entry.prov_errno = error;
+    tx_cq->add_failure(failure);
 }
 
 } // namespace comch::ofi

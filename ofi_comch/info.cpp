@@ -296,8 +296,15 @@ std::string fabric_name(const Device& device) {
     return "comch-" + device.domain()->id().to_string().substr(0, 12);
 }
 
+/// What libfabric's utility providers ask with, for something to layer on. Those for connected
+/// endpoints (ofi_rxm) want addresses of the IP kind, which ours are not.
+constexpr std::uint64_t core_provider_only = std::uint64_t{1} << 59;
+
 int get_info(std::uint32_t version, const char* node, const char* service, std::uint64_t flags,
              const fi_info* hints, fi_info** out) {
+    if ((flags & core_provider_only) != 0) {
+        return -FI_ENODATA;
+    }
     if ((flags & FI_SOURCE) != 0 && node == nullptr && service == nullptr) {
         return -FI_EINVAL;
     }

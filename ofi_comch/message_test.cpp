@@ -224,7 +224,7 @@ TEST_F(Message, AMultiReceiveTakesUntilItIsFull) {
     std::size_t minimum = 100;
     COMCH_FI(fi_setopt(&b_.ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &minimum,
                        sizeof(minimum)));
-    std::vector<char> buffer(100000 + 550);
+    std::vector<char> buffer(100000 + 450);
     iovec iov{buffer.data(), buffer.size()};
     fi_msg message{};
     message.msg_iov = &iov;

@@ -284,9 +284,9 @@ TEST_P(Rma, AtomicsThatCannotBeAreRefused) {
 }
 
 INSTANTIATE_TEST_SUITE_P(MrModes, Rma, testing::Values(0, int{FI_MR_BASIC}, int{FI_MR_SCALABLE}),
-                         [](const auto& info) {
-                             return info.param == FI_MR_BASIC      ? "basic"
-                                    : info.param == FI_MR_SCALABLE ? "scalable"
+                         [](const auto& mode) {
+                             return mode.param == FI_MR_BASIC      ? "basic"
+                                    : mode.param == FI_MR_SCALABLE ? "scalable"
                                                                    : "none";
                          });
 
