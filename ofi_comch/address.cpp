@@ -1,8 +1,11 @@
 #include "address.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include <fmt/format.h>
+
+#include "libfabric.hpp"
 
 namespace comch::ofi {
 namespace {
@@ -39,16 +42,29 @@ std::optional<Address> named_address(const Domain& domain, FunctionId function,
 std::optional<Address> parse_address(const Domain& domain, const void* bytes,
                                      std::size_t length) noexcept {
     Address address;
-    if (bytes == nullptr || length < sizeof(address)) {
+    if (bytes == nullptr || length < port_address_size) {
         return std::nullopt;
     }
-    std::memcpy(&address, bytes, sizeof(address));
+    std::memcpy(static_cast<void*>(&address), bytes, port_address_size);
+    if (address.named != 0) {
+        if (length < sizeof(address)) {
+            return std::nullopt;
+        }
+        std::memcpy(&address, bytes, sizeof(address));
+    }
     const bool ours =
         address.magic == address_magic && address.version == 1 && address.named <= 1 &&
         std::memcmp(address.domain, domain.id().bytes.data(), sizeof(address.domain)) == 0 &&
         address.name_length < sizeof(address.name) &&
         (address.named != 0) == (address.name_length != 0);
     return ours ? std::optional(address) : std::nullopt;
+}
+
+int copy_address(const Address& address, void* to, std::size_t* length) noexcept {
+    const std::size_t room = *length;
+    *length = size_of(address);
+    std::memcpy(to, &address, std::min(room, *length));
+    return room < *length ? -FI_ETOOSMALL : 0;
 }
 
 link::PortAddress port_of(const Address& address) noexcept {

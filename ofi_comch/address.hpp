@@ -1,6 +1,7 @@
 // An endpoint's address, as programs pass it around.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -12,7 +13,8 @@
 
 namespace comch::ofi {
 
-/// Plain data, fixed layout: programs send it to each other.
+/// Plain data, fixed layout: programs send it to each other. One that is found by port is cut off
+/// before the name: many programs have room for FI_NAME_MAX (64) bytes only.
 struct Address {
     std::uint32_t magic = 0;
     std::uint8_t version = 0;
@@ -24,7 +26,15 @@ struct Address {
     std::uint32_t reserved = 0;
     char name[120] = {};
 };
-static_assert(sizeof(Address) == 168);
+static_assert(sizeof(Address) == 168 && offsetof(Address, name) == 48);
+inline constexpr std::size_t port_address_size = offsetof(Address, name);
+
+[[nodiscard]] inline std::size_t size_of(const Address& address) noexcept {
+    return address.named != 0 ? sizeof(Address) : port_address_size;
+}
+/// As the calls that hand out an address do: cut off at `*length`, which becomes the address's.
+[[nodiscard]] int copy_address(const Address& address, void* to, std::size_t* length) noexcept;
+
 inline constexpr std::uint32_t address_magic = 0x41464f43; // "COFA"
 
 /// fi_info::addr_format: our own.

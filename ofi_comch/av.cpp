@@ -67,9 +67,11 @@ int insert_all(Av& av, std::size_t count, fi_addr_t* out, std::uint64_t flags, v
 int insert(fid_av* fid, const void* addresses, std::size_t count, fi_addr_t* out,
            std::uint64_t flags, void* context) {
     Av& av = av_of(fid);
-    const auto* const bytes = static_cast<const std::byte*>(addresses);
-    return insert_all(av, count, out, flags, context, [&](std::size_t i) {
-        return parse_address(core_domain(av), bytes + i * sizeof(Address), sizeof(Address));
+    const auto* bytes = static_cast<const std::byte*>(addresses);
+    return insert_all(av, count, out, flags, context, [&](std::size_t) {
+        const auto address = parse_address(core_domain(av), bytes, sizeof(Address));
+        bytes += address ? size_of(*address) : port_address_size;
+        return address;
     });
 }
 
@@ -125,9 +127,7 @@ int lookup(fid_av* fid, fi_addr_t at, void* to, std::size_t* length) {
     if (address == nullptr) {
         return -FI_EINVAL;
     }
-    const std::size_t room = *length;
-    *length = sizeof(Address);
-    std::memcpy(to, address, std::min(room, sizeof(Address)));
+    (void)copy_address(*address, to, length); // one that is too long is cut off, which is no error
     return 0;
 }
 

@@ -21,17 +21,13 @@ static_assert(sizeof(CmEntry) == sizeof(fi_eq_cm_entry));
 
 Endpoint& endpoint_of(void* fid) { return *object_of<Endpoint>(fid); }
 
-int copy_address(const Address& address, void* to, std::size_t* length) {
-    const std::size_t room = *length;
-    *length = sizeof(Address);
-    std::memcpy(to, &address, std::min(room, sizeof(Address)));
-    return room < sizeof(Address) ? -FI_ETOOSMALL : 0;
-}
-
 int get_name(fid* fid, void* to, std::size_t* length) {
     Endpoint& endpoint = endpoint_of(fid);
     const Guard guard(*endpoint.domain->lock);
-    return copy_address(*endpoint.local_address, to, length);
+    // Also one that was given a name is known to its peers by its port.
+    return copy_address(port_address(*endpoint.station->device().domain(),
+                                     endpoint.station->port().address()),
+                        to, length);
 }
 
 int get_peer(fid_ep* fid, void* to, std::size_t* length) {

@@ -246,12 +246,12 @@ bool accepts(const fi_info& hints, const Device& device, fi_ep_type type) {
 }
 
 bool set_address(void*& to, std::size_t& length, const Address& address) {
-    to = std::malloc(sizeof(address));
+    to = std::malloc(size_of(address));
     if (to == nullptr) {
         return false;
     }
-    std::memcpy(to, &address, sizeof(address));
-    length = sizeof(address);
+    length = size_of(address);
+    std::memcpy(to, &address, length);
     return true;
 }
 

@@ -46,11 +46,7 @@ int control(fid*, int command, void*) {
 }
 
 int get_name(fid* fid, void* to, std::size_t* length) {
-    const PassiveEndpoint& passive = passive_of(fid);
-    const std::size_t room = *length;
-    *length = sizeof(Address);
-    std::memcpy(to, &*passive.address, std::min(room, sizeof(Address)));
-    return room < sizeof(Address) ? -FI_ETOOSMALL : 0;
+    return copy_address(*passive_of(fid).address, to, length);
 }
 
 int set_name(fid* fid, void* from, std::size_t length) {
@@ -201,9 +197,9 @@ ConnectDecision PassiveEndpoint::on_connect_request(Connection& link,
     std::memcpy(port.bytes.data(), hello.port, sizeof(hello.port));
     const Address from = port_address(*fabric->device.domain(), port);
     std::free(offer->dest_addr);
-    offer->dest_addr = std::malloc(sizeof(from));
-    offer->dest_addrlen = sizeof(from);
-    std::memcpy(offer->dest_addr, &from, sizeof(from));
+    offer->dest_addrlen = size_of(from);
+    offer->dest_addr = std::malloc(offer->dest_addrlen);
+    std::memcpy(offer->dest_addr, &from, offer->dest_addrlen);
     offer->handle = &made.fid;
     struct {
         struct fid* fid;
