@@ -55,8 +55,8 @@ inline constexpr std::uint32_t address_format = 0x80000000u | 0x434du;
 /// For people.
 [[nodiscard]] std::string to_string(const Address& address);
 
-/// The host function that a program means by `node`, on this device: its name or PCI address; empty:
-/// the device's own, on the DPU the first. Nothing if there is none.
+/// The host function that a program means by `node`, on this device: its name or PCI address;
+/// empty: the device's own, on the DPU the first. Nothing if there is none.
 [[nodiscard]] std::optional<FunctionId> function_of_node(const Device& device,
                                                          std::string_view node);
 

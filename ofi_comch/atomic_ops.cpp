@@ -76,7 +76,9 @@ template <class T> T masked_swap(T old, T operand, T mask) {
 }
 
 /// Is `a` zero? In words that say that an exact comparison is meant.
-template <class T> bool truth(T a) { return !(a == T{}); }
+template <class T> bool truth(T a) {
+    return !(a == T{});
+}
 
 template <class T> T result_of(int op, T old, T operand, T compare) {
     switch (op) {

@@ -18,9 +18,9 @@ enum class AtomicCall : std::uint8_t { plain, fetch, compare };
 [[nodiscard]] std::size_t datatype_size(int datatype) noexcept;
 [[nodiscard]] bool atomic_is_valid(int datatype, int op, AtomicCall call) noexcept;
 
-/// Performs a valid operation on `count` words, each atomically with respect to this machine's CPUs.
-/// `target` is aligned to the word; the others need not be. `old` and `compare` may be null where
-/// they are not needed.
+/// Performs a valid operation on `count` words, each atomically with respect to this machine's
+/// CPUs. `target` is aligned to the word; the others need not be. `old` and `compare` may be null
+/// where they are not needed.
 void perform_atomic(int datatype, int op, std::byte* target, const std::byte* operand,
                     const std::byte* compare, std::byte* old, std::size_t count) noexcept;
 

@@ -11,9 +11,13 @@
 namespace comch::ofi {
 namespace {
 
-Av& av_of(fid_av* fid) { return *object_of<Av>(fid); }
+Av& av_of(fid_av* fid) {
+    return *object_of<Av>(fid);
+}
 
-const comch::Domain& core_domain(const Av& av) { return *av.domain->fabric->device.domain(); }
+const comch::Domain& core_domain(const Av& av) {
+    return *av.domain->fabric->device.domain();
+}
 
 /// Inserts what `address(i)` gives, and reports as the vector was asked to.
 template <class AddressAt>
@@ -102,12 +106,12 @@ int insert_symmetric(fid_av* fid, const char* node, std::size_t nodes, const cha
         return -FI_EINVAL;
     }
     const auto function = function_of_node(av.domain->fabric->device, node != nullptr ? node : "");
-    return insert_all(av, services, out, flags, context,
-                      [&](std::size_t i) -> std::optional<Address> {
-                          return function ? named_address(core_domain(av), *function,
-                                                          fmt::format("{}", first + i))
-                                          : std::nullopt;
-                      });
+    return insert_all(
+        av, services, out, flags, context, [&](std::size_t i) -> std::optional<Address> {
+            return function
+                       ? named_address(core_domain(av), *function, fmt::format("{}", first + i))
+                       : std::nullopt;
+        });
 }
 
 int remove(fid_av* fid, fi_addr_t* addresses, std::size_t count, std::uint64_t) {
@@ -166,21 +170,30 @@ int bind(fid* fid, struct fid* other, std::uint64_t) {
     return 0;
 }
 
-fi_ops fid_ops = {sizeof(fi_ops), close, bind, unsupported<decltype(fi_ops::control)>,
+fi_ops fid_ops = {sizeof(fi_ops),
+                  close,
+                  bind,
+                  unsupported<decltype(fi_ops::control)>,
                   unsupported<decltype(fi_ops::ops_open)>,
                   unsupported<decltype(fi_ops::tostr)>,
                   unsupported<decltype(fi_ops::ops_set)>};
-fi_ops_av av_ops = {sizeof(fi_ops_av), insert, insert_service, insert_symmetric, remove, lookup,
-                    to_text, unsupported<decltype(fi_ops_av::av_set)>};
+fi_ops_av av_ops = {sizeof(fi_ops_av),
+                    insert,
+                    insert_service,
+                    insert_symmetric,
+                    remove,
+                    lookup,
+                    to_text,
+                    unsupported<decltype(fi_ops_av::av_set)>};
 
 } // namespace
 
 fi_addr_t Av::insert(const Address& address) {
     const bool named = address.named != 0;
-    const std::string name =
-        named ? fmt::format("{}/{}", address.function,
-                            std::string_view(address.name, address.name_length))
-              : std::string();
+    const std::string name = named
+                                 ? fmt::format("{}/{}", address.function,
+                                               std::string_view(address.name, address.name_length))
+                                 : std::string();
     fi_addr_t known = FI_ADDR_NOTAVAIL;
     if (named) {
         const auto found = by_name_.find(name);

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
-#include <cstring>
 #include <unordered_map>
 #include <vector>
 

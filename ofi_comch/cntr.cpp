@@ -78,12 +78,15 @@ int control(fid* fid, int command, void* argument) {
     return control_wait(cntr.waiter, cntr.wait_object, command, argument);
 }
 
-fi_ops fid_ops = {sizeof(fi_ops), close, unsupported<decltype(fi_ops::bind)>, control,
+fi_ops fid_ops = {sizeof(fi_ops),
+                  close,
+                  unsupported<decltype(fi_ops::bind)>,
+                  control,
                   unsupported<decltype(fi_ops::ops_open)>,
                   unsupported<decltype(fi_ops::tostr)>,
                   unsupported<decltype(fi_ops::ops_set)>};
-fi_ops_cntr cntr_ops = {sizeof(fi_ops_cntr), read, read_errors, add, set, wait, add_errors,
-                        set_errors};
+fi_ops_cntr cntr_ops = {sizeof(fi_ops_cntr), read,      read_errors, add, set, wait,
+                        add_errors,          set_errors};
 
 } // namespace
 

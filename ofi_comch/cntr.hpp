@@ -33,7 +33,6 @@ struct Cntr {
     }
 };
 
-[[nodiscard]] int open_cntr(fid_domain* domain, fi_cntr_attr* attr, fid_cntr** cntr,
-                            void* context);
+[[nodiscard]] int open_cntr(fid_domain* domain, fi_cntr_attr* attr, fid_cntr** cntr, void* context);
 
 } // namespace comch::ofi

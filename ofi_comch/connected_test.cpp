@@ -130,9 +130,12 @@ TEST(Connected, DataTravelsWithRequestAndAnswer) {
             EXPECT_EQ(await(server.tx, cqs).error, 0);
             server.expose(buffer.data(), length, length);
             std::vector<char> back(length);
-            post([&] { return fi_read(client.node.ep, back.data(), length, nullptr, 0, 0, length,
-                                      nullptr); },
-                 cqs);
+            post(
+                [&] {
+                    return fi_read(client.node.ep, back.data(), length, nullptr, 0, 0, length,
+                                   nullptr);
+                },
+                cqs);
             EXPECT_EQ(await(client.node.tx, cqs).error, 0);
             EXPECT_EQ(back, data);
         }

@@ -110,16 +110,21 @@ int control(fid* fid, int command, void* argument) {
     return control_wait(cq.waiter, cq.wait_object, command, argument);
 }
 
-fi_ops fid_ops = {sizeof(fi_ops), close, unsupported<decltype(fi_ops::bind)>, control,
+fi_ops fid_ops = {sizeof(fi_ops),
+                  close,
+                  unsupported<decltype(fi_ops::bind)>,
+                  control,
                   unsupported<decltype(fi_ops::ops_open)>,
                   unsupported<decltype(fi_ops::tostr)>,
                   unsupported<decltype(fi_ops::ops_set)>};
-fi_ops_cq cq_ops = {sizeof(fi_ops_cq), read, read_from, read_error, sleep_and_read,
+fi_ops_cq cq_ops = {sizeof(fi_ops_cq),   read,   read_from, read_error, sleep_and_read,
                     sleep_and_read_from, signal, describe};
 
 } // namespace
 
-void Cq::grow() { reserve(ring_.size() * 2); }
+void Cq::grow() {
+    reserve(ring_.size() * 2);
+}
 
 void Cq::reserve(std::size_t size) {
     std::vector<Entry> larger(std::bit_ceil(std::max<std::size_t>(size, ring_.size())));

@@ -23,8 +23,8 @@ struct Mr {
     std::byte* base = nullptr;
     std::uint64_t length = 0;
     std::uint64_t access = 0;
-    unsigned users = 0;            ///< transfers of peers that are touching it
-    Cntr* remote_write = nullptr;  ///< bound for FI_RMA_EVENT
+    unsigned users = 0;           ///< transfers of peers that are touching it
+    Cntr* remote_write = nullptr; ///< bound for FI_RMA_EVENT
     Cntr* remote_read = nullptr;
     std::uint64_t flags = 0;
 };

@@ -15,7 +15,9 @@
 namespace comch::ofi {
 namespace {
 
-Endpoint& endpoint_of(void* fid) { return *object_of<Endpoint>(fid); }
+Endpoint& endpoint_of(void* fid) {
+    return *object_of<Endpoint>(fid);
+}
 
 int close(fid* fid) {
     Endpoint* const endpoint = object_of<Endpoint>(fid);
@@ -116,13 +118,13 @@ int enable(Endpoint& endpoint) {
         endpoint.counters[Endpoint::reads] == nullptr) {
         return -FI_ENOCQ;
     }
-    if (receives && endpoint.rx_cq == nullptr &&
-        endpoint.counters[Endpoint::receives] == nullptr) {
+    if (receives && endpoint.rx_cq == nullptr && endpoint.counters[Endpoint::receives] == nullptr) {
         return -FI_ENOCQ;
     }
     if (endpoint.type == FI_EP_RDM && !endpoint.enabled) {
         if (endpoint.local_address->named != 0) {
-            const auto result = endpoint.station->port().listen(service_of(*endpoint.local_address));
+            const auto result =
+                endpoint.station->port().listen(service_of(*endpoint.local_address));
             if (!result) {
                 FI_WARN(&provider, FI_LOG_EP_CTRL, "%s\n", result.error().message.c_str());
                 return -to_fi(result.error().code);
@@ -222,7 +224,10 @@ int set_option(fid* fid, int level, int name, const void* value, std::size_t len
     return 0;
 }
 
-fi_ops fid_ops = {sizeof(fi_ops), close, bind, control,
+fi_ops fid_ops = {sizeof(fi_ops),
+                  close,
+                  bind,
+                  control,
                   unsupported<decltype(fi_ops::ops_open)>,
                   unsupported<decltype(fi_ops::tostr)>,
                   unsupported<decltype(fi_ops::ops_set)>};
@@ -302,11 +307,12 @@ Endpoint::~Endpoint() {
     }
     if (srx != nullptr) {
         std::erase(srx->endpoints, this);
-        for (List<Unexpected>& list : srx->queue.unexpected) {
-            for (Unexpected* message = list.first(); message != nullptr;) {
+        for (List<Unexpected>* list :
+             {&srx->queue.unexpected[0], &srx->queue.unexpected[1], &srx->queue.claimed}) {
+            for (Unexpected* message = list->first(); message != nullptr;) {
                 Unexpected* const next = message->next;
                 if (message->endpoint == this) {
-                    list.remove(*message);
+                    list->remove(*message);
                     srx->queue.free(*message);
                 }
                 message = next;

@@ -2,9 +2,9 @@
 // of it. All member functions are called with the domain's lock held.
 //
 // Reliable datagrams: an endpoint has one connection that it sends on for each peer: the first that
-// either of the two has made. (Both may connect at once; then there are two, and each end stays with
-// what it chose, so messages of one direction stay in order.) The first send to a peer connects and
-// answers -FI_EAGAIN until that is through.
+// either of the two has made. (Both may connect at once; then there are two, and each end stays
+// with what it chose, so messages of one direction stay in order.) The first send to a peer
+// connects and answers -FI_EAGAIN until that is through.
 //
 // Order: everything a peer gets from us goes through one ring, in the order of the calls. Long
 // messages, writes and reads are announced there, in order; their data comes later, by the core's
@@ -42,8 +42,8 @@ struct Peer {
     Conn* route = nullptr;      ///< what we send on
     Conn* connecting = nullptr; ///< ours, not established yet
     unsigned conns = 0;
-    Errc failure = Errc::ok;    ///< why there is no route
-    bool dead = false;          ///< and never will be
+    Errc failure = Errc::ok; ///< why there is no route
+    bool dead = false;       ///< and never will be
 };
 
 /// Something of ours that the peer has yet to say `done` to, or to answer.
@@ -51,7 +51,7 @@ struct Operation {
     enum class Kind : std::uint8_t { send, write, read, atomic, fetch };
     Conn* conn = nullptr;
     void* context = nullptr;
-    std::uint64_t flags = 0; ///< for its completion
+    std::uint64_t flags = 0;  ///< for its completion
     std::uint64_t region = 0; ///< our memory that is registered for it; 0: none
     std::uint64_t length = 0;
     std::unique_ptr<std::byte[]> staging; ///< where `iov` has several parts and the data is long
@@ -71,7 +71,7 @@ struct Transfer {
     bool active = false;
     bool waiting = false; ///< in Conn::waiting
     Conn* conn = nullptr;
-    Receive* receive = nullptr; ///< null: a message that is not wanted
+    Receive* receive = nullptr;  ///< null: a message that is not wanted
     std::byte* memory = nullptr; ///< where to or from
     std::size_t offset = 0;      ///< of `memory` in a multi-receive's buffer
     std::uint64_t length = 0;
@@ -227,6 +227,11 @@ private:
     [[nodiscard]] Operation& begin(Operation::Kind kind, Conn& conn, std::uint64_t flags,
                                    void* context, bool report, std::uint64_t& name);
     [[nodiscard]] Operation* find(std::uint64_t name, const Conn& conn);
+    /// FI_FENCE: something before this operation is not done yet at the peer.
+    [[nodiscard]] bool must_wait(std::uint64_t flags, const Conn& to) const {
+        return (flags & FI_FENCE) != 0 && has_outstanding(to);
+    }
+    [[nodiscard]] bool has_outstanding(const Conn& conn) const;
     void finish(Operation& operation, Errc status);
     void forget(Operation& operation);
     /// Makes our memory reachable for the time of an operation; false: no memory.
@@ -234,8 +239,8 @@ private:
                               std::size_t length, std::uint32_t access, bool gather,
                               wire::Source& source);
     /// For an operation that cannot begin: the error to answer, or 0 and an error completion.
-    [[nodiscard]] ssize_t fail_call(bool inject, std::uint64_t flags, void* context,
-                                    ssize_t error, Count count);
+    [[nodiscard]] ssize_t fail_call(bool inject, std::uint64_t flags, void* context, ssize_t error,
+                                    Count count);
     void add_failure(std::uint64_t flags, void* context, int error, Count count);
 
     void complete(Cq* cq, bool report, void* context, std::uint64_t flags, std::size_t length,

@@ -5,7 +5,9 @@
 namespace comch::ofi {
 namespace {
 
-Endpoint& endpoint_of(fid_ep* fid) { return *object_of<Endpoint>(fid); }
+Endpoint& endpoint_of(fid_ep* fid) {
+    return *object_of<Endpoint>(fid);
+}
 
 struct Where {
     fi_addr_t peer;
@@ -40,11 +42,17 @@ ssize_t run(fid_ep* fid, Vector operands, Vector compares, Vector results, const
     return endpoint.atomic(call);
 }
 
-std::uint64_t default_flags(fid_ep* fid) { return endpoint_of(fid).tx_op_flags; }
+std::uint64_t default_flags(fid_ep* fid) {
+    return endpoint_of(fid).tx_op_flags;
+}
 
-fi_ioc part(const void* buffer, std::size_t count) { return {const_cast<void*>(buffer), count}; }
+fi_ioc part(const void* buffer, std::size_t count) {
+    return {const_cast<void*>(buffer), count};
+}
 
-bool one_target(const fi_msg_atomic* message) { return message->rma_iov_count == 1; }
+bool one_target(const fi_msg_atomic* message) {
+    return message->rma_iov_count == 1;
+}
 Where target_of(const fi_msg_atomic* message) {
     return {message->addr, message->rma_iov->addr, message->rma_iov->key};
 }
@@ -89,11 +97,10 @@ ssize_t readwritev(fid_ep* fid, const fi_ioc* parts, void**, std::size_t count, 
 }
 ssize_t readwritemsg(fid_ep* fid, const fi_msg_atomic* message, fi_ioc* results, void**,
                      std::size_t result_count, std::uint64_t flags) {
-    return one_target(message)
-               ? run(fid, {message->msg_iov, message->iov_count}, {}, {results, result_count},
-                     target_of(message), message->datatype, message->op, flags, message->context,
-                     false)
-               : -FI_EINVAL;
+    return one_target(message) ? run(fid, {message->msg_iov, message->iov_count}, {},
+                                     {results, result_count}, target_of(message), message->datatype,
+                                     message->op, flags, message->context, false)
+                               : -FI_EINVAL;
 }
 ssize_t compwrite(fid_ep* fid, const void* buffer, std::size_t count, void*, const void* compare,
                   void*, void* result, void*, fi_addr_t to, std::uint64_t address,
@@ -101,8 +108,8 @@ ssize_t compwrite(fid_ep* fid, const void* buffer, std::size_t count, void*, con
     const fi_ioc operand = part(buffer, count);
     const fi_ioc compared = part(compare, count);
     const fi_ioc fetched = part(result, count);
-    return run(fid, {&operand, 1}, {&compared, 1}, {&fetched, 1}, {to, address, key}, datatype,
-               op, default_flags(fid), context, false);
+    return run(fid, {&operand, 1}, {&compared, 1}, {&fetched, 1}, {to, address, key}, datatype, op,
+               default_flags(fid), context, false);
 }
 ssize_t compwritev(fid_ep* fid, const fi_ioc* parts, void**, std::size_t count,
                    const fi_ioc* compares, void**, std::size_t compare_count, fi_ioc* results,

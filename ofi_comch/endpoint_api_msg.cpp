@@ -6,7 +6,9 @@
 namespace comch::ofi {
 namespace {
 
-Endpoint& endpoint_of(fid_ep* fid) { return *object_of<Endpoint>(fid); }
+Endpoint& endpoint_of(fid_ep* fid) {
+    return *object_of<Endpoint>(fid);
+}
 
 /// `Kind` is FI_MSG or FI_TAGGED.
 template <std::uint64_t Kind>
@@ -44,8 +46,8 @@ ssize_t send_buffer(fid_ep* fid, const void* buffer, std::size_t length, fi_addr
                     std::uint64_t tag, std::uint64_t data, std::uint64_t flags, void* context,
                     bool inject) {
     const iovec iov{const_cast<void*>(buffer), length};
-    return send_vector<Kind>(fid, &iov, 1, to, tag, data,
-                             flags | endpoint_of(fid).tx_op_flags, context, inject);
+    return send_vector<Kind>(fid, &iov, 1, to, tag, data, flags | endpoint_of(fid).tx_op_flags,
+                             context, inject);
 }
 
 template <std::uint64_t Kind>
@@ -58,10 +60,10 @@ ssize_t receive_vector(fid_ep* fid, const iovec* iov, std::size_t count, fi_addr
                         Kind | flags | (use_default_flags ? receiver.op_flags : 0), context);
 }
 
-// ---- not tagged -----------------------------------------------------------------------------------
+// ---- not tagged
+// -----------------------------------------------------------------------------------
 
-ssize_t recv(fid_ep* fid, void* buffer, std::size_t length, void*, fi_addr_t from,
-             void* context) {
+ssize_t recv(fid_ep* fid, void* buffer, std::size_t length, void*, fi_addr_t from, void* context) {
     const iovec iov{buffer, length};
     return receive_vector<FI_MSG>(fid, &iov, 1, from, 0, 0, 0, true, context);
 }
@@ -91,15 +93,15 @@ ssize_t inject(fid_ep* fid, const void* buffer, std::size_t length, fi_addr_t to
 }
 ssize_t senddata(fid_ep* fid, const void* buffer, std::size_t length, void*, std::uint64_t data,
                  fi_addr_t to, void* context) {
-    return send_buffer<FI_MSG>(fid, buffer, length, to, 0, data, FI_REMOTE_CQ_DATA, context,
-                               false);
+    return send_buffer<FI_MSG>(fid, buffer, length, to, 0, data, FI_REMOTE_CQ_DATA, context, false);
 }
 ssize_t injectdata(fid_ep* fid, const void* buffer, std::size_t length, std::uint64_t data,
                    fi_addr_t to) {
     return send_buffer<FI_MSG>(fid, buffer, length, to, 0, data, FI_REMOTE_CQ_DATA, nullptr, true);
 }
 
-// ---- tagged ---------------------------------------------------------------------------------------
+// ---- tagged
+// ---------------------------------------------------------------------------------------
 
 ssize_t trecv(fid_ep* fid, void* buffer, std::size_t length, void*, fi_addr_t from,
               std::uint64_t tag, std::uint64_t ignore, void* context) {
@@ -112,8 +114,7 @@ ssize_t trecvv(fid_ep* fid, const iovec* iov, void**, std::size_t count, fi_addr
 }
 ssize_t trecvmsg(fid_ep* fid, const fi_msg_tagged* message, std::uint64_t flags) {
     return receive_vector<FI_TAGGED>(fid, message->msg_iov, message->iov_count, message->addr,
-                                     message->tag, message->ignore, flags, false,
-                                     message->context);
+                                     message->tag, message->ignore, flags, false, message->context);
 }
 ssize_t tsend(fid_ep* fid, const void* buffer, std::size_t length, void*, fi_addr_t to,
               std::uint64_t tag, void* context) {
@@ -145,10 +146,18 @@ ssize_t tinjectdata(fid_ep* fid, const void* buffer, std::size_t length, std::ui
 
 } // namespace
 
-fi_ops_msg endpoint_msg_ops = {sizeof(fi_ops_msg), recv,    recvv,  recvmsg,  send,
-                               sendv,              sendmsg, inject, senddata, injectdata};
-fi_ops_tagged endpoint_tagged_ops = {sizeof(fi_ops_tagged), trecv, trecvv,   trecvmsg, tsend,
-                                     tsendv, tsendmsg, tinject, tsenddata, tinjectdata};
+fi_ops_msg endpoint_msg_ops = {
+    sizeof(fi_ops_msg), recv, recvv, recvmsg, send, sendv, sendmsg, inject, senddata, injectdata};
+fi_ops_tagged endpoint_tagged_ops = {sizeof(fi_ops_tagged),
+                                     trecv,
+                                     trecvv,
+                                     trecvmsg,
+                                     tsend,
+                                     tsendv,
+                                     tsendmsg,
+                                     tinject,
+                                     tsenddata,
+                                     tinjectdata};
 fi_ops_msg srx_msg_ops = {sizeof(fi_ops_msg),
                           recv,
                           recvv,

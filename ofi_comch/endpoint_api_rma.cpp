@@ -6,7 +6,9 @@
 namespace comch::ofi {
 namespace {
 
-Endpoint& endpoint_of(fid_ep* fid) { return *object_of<Endpoint>(fid); }
+Endpoint& endpoint_of(fid_ep* fid) {
+    return *object_of<Endpoint>(fid);
+}
 
 struct Where {
     fi_addr_t peer;
@@ -21,7 +23,8 @@ ssize_t run(fid_ep* fid, bool is_write, const iovec* iov, std::size_t count, con
         return -FI_EINVAL;
     }
     const std::size_t length = total_length(iov, count);
-    if (length > max_message_size || ((inject || (flags & FI_INJECT) != 0) && length > max_inject)) {
+    if (length > max_message_size ||
+        ((inject || (flags & FI_INJECT) != 0) && length > max_inject)) {
         return -FI_EMSGSIZE;
     }
     const Guard guard(*endpoint.domain->lock);
@@ -42,8 +45,8 @@ ssize_t run(fid_ep* fid, bool is_write, const iovec* iov, std::size_t count, con
 ssize_t read(fid_ep* fid, void* buffer, std::size_t length, void*, fi_addr_t from,
              std::uint64_t address, std::uint64_t key, void* context) {
     const iovec iov{buffer, length};
-    return run(fid, false, &iov, 1, {from, address, key}, 0, endpoint_of(fid).tx_op_flags,
-               context, false);
+    return run(fid, false, &iov, 1, {from, address, key}, 0, endpoint_of(fid).tx_op_flags, context,
+               false);
 }
 ssize_t readv(fid_ep* fid, const iovec* iov, void**, std::size_t count, fi_addr_t from,
               std::uint64_t address, std::uint64_t key, void* context) {
@@ -67,8 +70,8 @@ ssize_t write(fid_ep* fid, const void* buffer, std::size_t length, void*, fi_add
 }
 ssize_t writev(fid_ep* fid, const iovec* iov, void**, std::size_t count, fi_addr_t to,
                std::uint64_t address, std::uint64_t key, void* context) {
-    return run(fid, true, iov, count, {to, address, key}, 0, endpoint_of(fid).tx_op_flags,
-               context, false);
+    return run(fid, true, iov, count, {to, address, key}, 0, endpoint_of(fid).tx_op_flags, context,
+               false);
 }
 ssize_t writemsg(fid_ep* fid, const fi_msg_rma* message, std::uint64_t flags) {
     if (message->rma_iov_count != 1 ||
@@ -76,8 +79,8 @@ ssize_t writemsg(fid_ep* fid, const fi_msg_rma* message, std::uint64_t flags) {
         return -FI_EINVAL;
     }
     return run(fid, true, message->msg_iov, message->iov_count,
-               {message->addr, message->rma_iov->addr, message->rma_iov->key}, message->data,
-               flags, message->context, false);
+               {message->addr, message->rma_iov->addr, message->rma_iov->key}, message->data, flags,
+               message->context, false);
 }
 ssize_t inject(fid_ep* fid, const void* buffer, std::size_t length, fi_addr_t to,
                std::uint64_t address, std::uint64_t key) {
@@ -98,7 +101,7 @@ ssize_t injectdata(fid_ep* fid, const void* buffer, std::size_t length, std::uin
 
 } // namespace
 
-fi_ops_rma endpoint_rma_ops = {sizeof(fi_ops_rma), read,   readv,     readmsg,   write,
-                               writev,             writemsg, inject, writedata, injectdata};
+fi_ops_rma endpoint_rma_ops = {sizeof(fi_ops_rma), read,   readv,     readmsg,   write, writev,
+                               writemsg,           inject, writedata, injectdata};
 
 } // namespace comch::ofi

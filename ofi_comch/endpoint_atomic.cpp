@@ -51,8 +51,10 @@ ssize_t Endpoint::atomic(const AtomicRequest& call) {
     ssize_t error = 0;
     Conn* const to = route(call.to, error);
     if (to == nullptr) {
-        return fail_call(call.inject, flags, call.context, error,
-                         fetches ? reads : writes);
+        return fail_call(call.inject, flags, call.context, error, fetches ? reads : writes);
+    }
+    if (must_wait(call.flags, *to)) {
+        return -FI_EAGAIN;
     }
     wire::Remote remote{call.key, call.address, 0};
     const wire::Atomic atomic{static_cast<std::uint32_t>(count), static_cast<std::uint8_t>(call.op),
@@ -142,8 +144,8 @@ bool Endpoint::take_atomic(Conn& from, std::uint8_t, Parser& parser) {
     }
     if (atomic.fetches != 0) {
         const wire::Reply reply{remote.operation};
-        from.send_own(static_cast<std::uint8_t>(wire::Kind::read_reply), &reply, sizeof(reply),
-                      old, bytes);
+        from.send_own(static_cast<std::uint8_t>(wire::Kind::read_reply), &reply, sizeof(reply), old,
+                      bytes);
     } else if (remote.operation != 0) {
         from.send_done(remote.operation, Errc::ok);
     }

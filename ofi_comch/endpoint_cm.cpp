@@ -19,21 +19,24 @@ struct CmEntry {
 };
 static_assert(sizeof(CmEntry) == sizeof(fi_eq_cm_entry));
 
-Endpoint& endpoint_of(void* fid) { return *object_of<Endpoint>(fid); }
+Endpoint& endpoint_of(void* fid) {
+    return *object_of<Endpoint>(fid);
+}
 
 int get_name(fid* fid, void* to, std::size_t* length) {
     Endpoint& endpoint = endpoint_of(fid);
     const Guard guard(*endpoint.domain->lock);
     // Also one that was given a name is known to its peers by its port.
-    return copy_address(port_address(*endpoint.station->device().domain(),
-                                     endpoint.station->port().address()),
-                        to, length);
+    return copy_address(
+        port_address(*endpoint.station->device().domain(), endpoint.station->port().address()), to,
+        length);
 }
 
 int get_peer(fid_ep* fid, void* to, std::size_t* length) {
     Endpoint& endpoint = endpoint_of(fid);
     const Guard guard(*endpoint.domain->lock);
-    return endpoint.remote_address ? copy_address(*endpoint.remote_address, to, length) : -FI_ENOTCONN;
+    return endpoint.remote_address ? copy_address(*endpoint.remote_address, to, length)
+                                   : -FI_ENOTCONN;
 }
 
 int connect(fid_ep* fid, const void* to, const void* data, std::size_t length) {
@@ -117,8 +120,7 @@ int Endpoint::accept(std::span<const std::byte> data) {
     if (!enabled || state != State::connecting || conn == nullptr) {
         return state == State::ended ? -FI_ECONNABORTED : -FI_EOPBADSTATE;
     }
-    const Errc result =
-        conn->link->send(static_cast<std::uint8_t>(wire::Kind::accept), data);
+    const Errc result = conn->link->send(static_cast<std::uint8_t>(wire::Kind::accept), data);
     if (result != Errc::ok) {
         return -to_fi(result);
     }
@@ -167,8 +169,8 @@ void Endpoint::end_connection(Errc status) {
         return;
     }
     // Refused by the program, by nobody being there, or by the link.
-    const Errc why = status == Errc::not_connected || status == Errc::not_found ? Errc::rejected
-                                                                                : status;
+    const Errc why =
+        status == Errc::not_connected || status == Errc::not_found ? Errc::rejected : status;
     fi_eq_err_entry failure{};
     failure.fid = &fid.fid;
     failure.context = fid.fid.context;

@@ -126,6 +126,9 @@ ConnectDecision Endpoint::on_connect_request(Connection& link, const ConnectRequ
     if (hello.version != wire::version) {
         return {Errc::version_mismatch, nullptr, {}};
     }
+    if (settings().host_dpu_only && request.peer.side == station->device().side()) {
+        return {Errc::not_permitted, nullptr, {}};
+    }
     if (!request.service.empty() && request.peer.side == Side::host &&
         request.peer.function != request.service_function) {
         return {Errc::not_permitted, nullptr, {}}; // the name is another function's

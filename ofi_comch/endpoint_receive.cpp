@@ -203,9 +203,17 @@ void Endpoint::complete_receive(Receive& receive, const Arrival& arrival, std::b
         if (rx_cq != nullptr) {
             const int error = truncated ? FI_ETRUNC : to_fi(status);
             Failure failure;
-            failure.entry = {receive.context, flags, std::min<std::size_t>(arrival.length, room),
-                             buffer, arrival.data, arrival.tag,
-                             truncated ? arrival.length - room : 0, error, error, nullptr, 0};
+            failure.entry = {receive.context,
+                             flags,
+                             std::min<std::size_t>(arrival.length, room),
+                             buffer,
+                             arrival.data,
+                             arrival.tag,
+                             truncated ? arrival.length - room : 0,
+                             error,
+                             error,
+                             nullptr,
+                             0};
             failure.source = address_of(arrival.peer);
             rx_cq->add_failure(failure);
         }

@@ -31,12 +31,15 @@ ssize_t Endpoint::rma_write(const RmaCall& call) {
     if (to == nullptr) {
         return fail_call(call.inject, FI_RMA | FI_WRITE, call.context, error, writes);
     }
+    if (must_wait(call.flags, *to)) {
+        return -FI_EAGAIN;
+    }
     const std::size_t length = total_length(call.iov, call.count);
     const bool data = (call.flags & FI_REMOTE_CQ_DATA) != 0;
     const std::size_t head = sizeof(wire::Remote) + (data ? 8 : 0);
     wire::Remote remote{call.key, call.address, 0};
-    // A write is complete when the peer has said that its memory holds it, or refused it. An injected
-    // one, which is not reported, is complete when it is in the ring.
+    // A write is complete when the peer has said that its memory holds it, or refused it. An
+    // injected one, which is not reported, is complete when it is in the ring.
     Operation* operation = nullptr;
     if (!call.inject || head + length > max_packed) {
         operation = &begin(Operation::Kind::write, *to, call.flags, call.context, call.report,
@@ -66,8 +69,7 @@ ssize_t Endpoint::rma_write(const RmaCall& call) {
                                std::memcpy(at, &remote, sizeof(remote));
                                std::memcpy(at + sizeof(remote), &source, sizeof(source));
                                if (data) {
-                                   std::memcpy(at + sizeof(remote) + sizeof(source), &call.data,
-                                               8);
+                                   std::memcpy(at + sizeof(remote) + sizeof(source), &call.data, 8);
                                }
                            });
     }
@@ -89,10 +91,13 @@ ssize_t Endpoint::rma_read(const RmaCall& call) {
     if (to == nullptr) {
         return fail_call(false, FI_RMA | FI_READ, call.context, error, reads);
     }
+    if (must_wait(call.flags, *to)) {
+        return -FI_EAGAIN;
+    }
     const std::size_t length = total_length(call.iov, call.count);
     wire::Remote remote{call.key, call.address, 0};
-    Operation& operation = begin(Operation::Kind::read, *to, call.flags, call.context, call.report,
-                                 remote.operation);
+    Operation& operation =
+        begin(Operation::Kind::read, *to, call.flags, call.context, call.report, remote.operation);
     std::copy_n(call.iov, call.count, operation.iov);
     operation.count = call.count;
     operation.length = length;
@@ -168,8 +173,7 @@ bool Endpoint::take_write(Conn& from, std::uint8_t id, Parser& parser, bool is_l
     }
     const std::uint64_t length = is_long ? source.length : parser.left();
     Mr* mr = nullptr;
-    std::byte* const to =
-        domain->find(remote.key, remote.address, length, FI_REMOTE_WRITE, mr);
+    std::byte* const to = domain->find(remote.key, remote.address, length, FI_REMOTE_WRITE, mr);
     if (to == nullptr) {
         from.send_done(remote.operation, Errc::not_permitted);
         return true;

@@ -1,4 +1,5 @@
 // Sending messages: the hot path, and what begins and ends an operation.
+#include <algorithm>
 #include <cstring>
 
 #include "core/memory/region_table.hpp"
@@ -27,6 +28,9 @@ ssize_t Endpoint::send(const SendCall& call) {
     Conn* const to = route(call.to, error);
     if (to == nullptr) [[unlikely]] {
         return fail_call(call.inject, call.flags, call.context, error, sends);
+    }
+    if (must_wait(call.flags, *to)) [[unlikely]] {
+        return -FI_EAGAIN;
     }
     const std::size_t length =
         call.count == 1 ? call.iov->iov_len : total_length(call.iov, call.count);
@@ -72,8 +76,8 @@ ssize_t Endpoint::send(const SendCall& call) {
         return -FI_EAGAIN;
     }
     if (!confirm) [[likely]] {
-        complete(tx_cq, call.report, call.context,
-                 call.flags & (FI_TAGGED | FI_MSG | FI_SEND), 0, sends);
+        complete(tx_cq, call.report, call.context, call.flags & (FI_TAGGED | FI_MSG | FI_SEND), 0,
+                 sends);
     }
     return 0;
 }
@@ -107,8 +111,8 @@ ssize_t Endpoint::send_long(Conn& to, const SendCall& call, std::size_t length) 
     return 0;
 }
 
-bool Endpoint::expose(Operation& operation, const iovec* iov, std::size_t count,
-                      std::size_t length, std::uint32_t access, bool take, wire::Source& source) {
+bool Endpoint::expose(Operation& operation, const iovec* iov, std::size_t count, std::size_t length,
+                      std::uint32_t access, bool take, wire::Source& source) {
     auto* base = static_cast<std::byte*>(iov[0].iov_base);
     if (count > 1) {
         operation.staging.reset(new std::byte[length]);
@@ -161,6 +165,12 @@ Operation* Endpoint::find(std::uint64_t name, const Conn& from) {
     return operation.active && operation.conn == &from && operation.generation == name >> 32
                ? &operation
                : nullptr;
+}
+
+bool Endpoint::has_outstanding(const Conn& to) const {
+    return std::any_of(operations_.begin(), operations_.end(), [&](const auto& operation) {
+        return operation->active && operation->conn == &to;
+    });
 }
 
 void Endpoint::forget(Operation& operation) {

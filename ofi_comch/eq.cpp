@@ -8,8 +8,7 @@
 namespace comch::ofi {
 namespace {
 
-ssize_t read(fid_eq* fid, std::uint32_t* event, void* to, std::size_t length,
-             std::uint64_t flags) {
+ssize_t read(fid_eq* fid, std::uint32_t* event, void* to, std::size_t length, std::uint64_t flags) {
     Eq& eq = *object_of<Eq>(fid);
     const Guard guard(eq.waiter.lock());
     (void)eq.waiter.progress();
@@ -30,8 +29,8 @@ ssize_t write(fid_eq* fid, std::uint32_t event, const void* entry, std::size_t l
     return static_cast<ssize_t>(length);
 }
 
-ssize_t sleep_and_read(fid_eq* fid, std::uint32_t* event, void* to, std::size_t length,
-                       int timeout, std::uint64_t flags) {
+ssize_t sleep_and_read(fid_eq* fid, std::uint32_t* event, void* to, std::size_t length, int timeout,
+                       std::uint64_t flags) {
     Eq& eq = *object_of<Eq>(fid);
     if (eq.wait_object == FI_WAIT_NONE) {
         return -FI_ENOSYS;
@@ -68,7 +67,10 @@ int control(fid* fid, int command, void* argument) {
     return control_wait(eq.waiter, eq.wait_object, command, argument);
 }
 
-fi_ops fid_ops = {sizeof(fi_ops), close, unsupported<decltype(fi_ops::bind)>, control,
+fi_ops fid_ops = {sizeof(fi_ops),
+                  close,
+                  unsupported<decltype(fi_ops::bind)>,
+                  control,
                   unsupported<decltype(fi_ops::ops_open)>,
                   unsupported<decltype(fi_ops::tostr)>,
                   unsupported<decltype(fi_ops::ops_set)>};

@@ -23,8 +23,8 @@ struct Eq {
     explicit Eq(std::shared_ptr<Lock> lock) : waiter(std::move(lock)) {}
 
     [[nodiscard]] bool empty() const noexcept { return events_.empty(); }
-    template <class Entry> void add(std::uint32_t event, const Entry& entry,
-                                    std::span<const std::byte> data = {}) {
+    template <class Entry>
+    void add(std::uint32_t event, const Entry& entry, std::span<const std::byte> data = {}) {
         add_bytes(event, std::as_bytes(std::span(&entry, 1)), data);
     }
     /// `data` is handed out as the error's data.

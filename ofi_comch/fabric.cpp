@@ -62,7 +62,9 @@ int close(fid* fid) {
     return 0;
 }
 
-fi_ops fid_ops = {sizeof(fi_ops), close, unsupported<decltype(fi_ops::bind)>,
+fi_ops fid_ops = {sizeof(fi_ops),
+                  close,
+                  unsupported<decltype(fi_ops::bind)>,
                   unsupported<decltype(fi_ops::control)>,
                   unsupported<decltype(fi_ops::ops_open)>,
                   unsupported<decltype(fi_ops::tostr)>,

@@ -22,20 +22,23 @@ constexpr std::uint64_t primary_caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC;
 constexpr std::uint64_t tx_modifiers = FI_SEND | FI_READ | FI_WRITE;
 constexpr std::uint64_t rx_modifiers = FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE;
 constexpr std::uint64_t modifiers = tx_modifiers | rx_modifiers;
-constexpr std::uint64_t secondary_caps = FI_MULTI_RECV | FI_RMA_EVENT | FI_LOCAL_COMM |
-                                         FI_REMOTE_COMM;
+constexpr std::uint64_t secondary_caps =
+    FI_MULTI_RECV | FI_RMA_EVENT | FI_LOCAL_COMM | FI_REMOTE_COMM;
 /// Named explicitly only: they cost a little, or need an address vector.
 constexpr std::uint64_t datagram_caps = FI_SOURCE | FI_DIRECTED_RECV;
 
-constexpr std::uint64_t tx_op_flags = FI_INJECT | FI_COMPLETION | FI_INJECT_COMPLETE |
-                                      FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE;
+constexpr std::uint64_t tx_op_flags =
+    FI_INJECT | FI_COMPLETION | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE;
 constexpr std::uint64_t rx_op_flags = FI_COMPLETION | FI_MULTI_RECV;
 
 /// What is ordered with what: messages always; reads, writes and atomics up to max_ordered.
-constexpr std::uint64_t message_order =
-    FI_ORDER_SAS | FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW | FI_ORDER_RMA_RAW |
-    FI_ORDER_RMA_WAR | FI_ORDER_RMA_WAW | FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW |
-    FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW;
+constexpr std::uint64_t message_order = FI_ORDER_SAS | FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW |
+                                        FI_ORDER_RMA_RAW | FI_ORDER_RMA_WAR | FI_ORDER_RMA_WAW |
+                                        FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW |
+                                        FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW;
+
+/// Numbers with the highest bit are the providers' own.
+constexpr std::uint32_t our_protocol = 0x80000000u | 0x434du;
 
 constexpr std::size_t queue_size = 1024;
 constexpr std::size_t many = 65536;
@@ -44,7 +47,9 @@ std::uint64_t caps_of(fi_ep_type type) {
     return primary_caps | modifiers | secondary_caps | (type == FI_EP_RDM ? datagram_caps : 0);
 }
 
-char* copy_text(const std::string& text) { return ::strdup(text.c_str()); }
+char* copy_text(const std::string& text) {
+    return ::strdup(text.c_str());
+}
 
 /// Modifiers that the primary capabilities imply when a program names none.
 std::uint64_t implied_modifiers(std::uint64_t caps) {
@@ -70,7 +75,8 @@ std::uint64_t granted_caps(fi_ep_type type, const fi_info* hints) {
 }
 
 int granted_mr_mode(std::uint32_t version, const fi_info* hints) {
-    // We need none of the modes; the two old words stand for sets of them, and are answered as words.
+    // We need none of the modes; the two old words stand for sets of them, and are answered as
+    // words.
     const int asked =
         hints != nullptr && hints->domain_attr != nullptr ? hints->domain_attr->mr_mode : 0;
     if (asked == FI_MR_BASIC) {
@@ -82,8 +88,7 @@ int granted_mr_mode(std::uint32_t version, const fi_info* hints) {
     return 0;
 }
 
-Info make_info(const Device& device, fi_ep_type type, std::uint32_t version,
-               const fi_info* hints) {
+Info make_info(const Device& device, fi_ep_type type, std::uint32_t version, const fi_info* hints) {
     Info info(fi_allocinfo());
     if (!info) {
         return info;
@@ -121,7 +126,7 @@ Info make_info(const Device& device, fi_ep_type type, std::uint32_t version,
 
     fi_ep_attr& ep = *info->ep_attr;
     ep.type = type;
-    ep.protocol = FI_PROV_SPECIFIC | 0x434du;
+    ep.protocol = our_protocol;
     ep.protocol_version = 1;
     ep.max_msg_size = max_message_size;
     ep.max_order_raw_size = max_ordered;
@@ -169,7 +174,9 @@ Info make_info(const Device& device, fi_ep_type type, std::uint32_t version,
     return info;
 }
 
-bool within(std::uint64_t asked, std::uint64_t offered) { return (asked & ~offered) == 0; }
+bool within(std::uint64_t asked, std::uint64_t offered) {
+    return (asked & ~offered) == 0;
+}
 
 bool names(const char* asked, std::string_view offered) {
     return asked == nullptr || *asked == '\0' || offered == asked;
@@ -204,15 +211,13 @@ bool accepts_domain(const fi_domain_attr& asked, const Device& device) {
            asked.mr_key_size <= sizeof(std::uint64_t) && asked.cq_cnt <= many &&
            asked.ep_cnt <= many && asked.tx_ctx_cnt <= many && asked.rx_ctx_cnt <= many &&
            asked.cntr_cnt <= many && asked.mr_iov_limit <= 1 && asked.max_ep_tx_ctx <= 1 &&
-           asked.max_ep_rx_ctx <= 1 && asked.max_ep_stx_ctx == 0 &&
-           asked.max_ep_srx_ctx <= many && asked.auth_key_size == 0 &&
-           within(asked.caps, FI_LOCAL_COMM | FI_REMOTE_COMM);
+           asked.max_ep_rx_ctx <= 1 && asked.max_ep_stx_ctx == 0 && asked.max_ep_srx_ctx <= many &&
+           asked.auth_key_size == 0 && within(asked.caps, FI_LOCAL_COMM | FI_REMOTE_COMM);
 }
 
 bool accepts_endpoint(const fi_ep_attr& asked, fi_ep_type type) {
     return (asked.type == FI_EP_UNSPEC || asked.type == type) &&
-           (asked.protocol == FI_PROTO_UNSPEC ||
-            asked.protocol == (FI_PROV_SPECIFIC | 0x434du)) &&
+           (asked.protocol == FI_PROTO_UNSPEC || asked.protocol == our_protocol) &&
            asked.protocol_version <= 1 && asked.max_msg_size <= max_message_size &&
            asked.max_order_raw_size <= max_ordered && asked.max_order_war_size <= max_ordered &&
            asked.max_order_waw_size <= max_ordered && asked.tx_ctx_cnt <= 1 &&
@@ -229,8 +234,8 @@ bool accepts_tx(const fi_tx_attr& asked, std::uint64_t caps) {
 
 bool accepts_rx(const fi_rx_attr& asked, std::uint64_t caps) {
     return within(asked.caps, caps) && within(asked.op_flags, rx_op_flags) &&
-           within(asked.msg_order, message_order) && asked.comp_order == 0 &&
-           asked.size <= many && asked.iov_limit <= max_iov;
+           within(asked.msg_order, message_order) && asked.comp_order == 0 && asked.size <= many &&
+           asked.iov_limit <= max_iov;
 }
 
 /// Is what we offer what the program asks for?

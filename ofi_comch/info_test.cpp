@@ -32,7 +32,8 @@ TEST(Info, OffersWhatFits) {
     EXPECT_EQ(offered([](fi_info& h) { h.domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR; }),
               both);
     EXPECT_EQ(offered([](fi_info& h) { h.tx_attr->inject_size = 64; }), both);
-    EXPECT_EQ(offered([](fi_info& h) { h.tx_attr->msg_order = FI_ORDER_SAS | FI_ORDER_WAW; }), both);
+    EXPECT_EQ(offered([](fi_info& h) { h.tx_attr->msg_order = FI_ORDER_SAS | FI_ORDER_WAW; }),
+              both);
     EXPECT_EQ(offered([](fi_info& h) { h.ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT; }), both);
 }
 

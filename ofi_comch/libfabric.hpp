@@ -29,10 +29,11 @@ template <class Function> struct Unsupported;
 template <class Result, class... Arguments> struct Unsupported<Result (*)(Arguments...)> {
     static Result call(Arguments...) noexcept { return -FI_ENOSYS; }
 };
-template <class Function>
-inline constexpr Function unsupported = Unsupported<Function>::call;
+template <class Function> inline constexpr Function unsupported = Unsupported<Function>::call;
 
 /// The object that a fid of ours begins.
-template <class T> [[nodiscard]] T* object_of(void* fid) noexcept { return static_cast<T*>(fid); }
+template <class T> [[nodiscard]] T* object_of(void* fid) noexcept {
+    return static_cast<T*>(fid);
+}
 
 } // namespace comch::ofi

@@ -6,9 +6,9 @@
 namespace comch::ofi::test {
 namespace {
 
-constexpr std::size_t lengths[] = {0,    1,    8,     47,    48,    49,     56,      57,     1000,
-                                   2040, 2048, 2049,  4096,  32000, 32760,  32768,   32769,  65536,
-                                   99999, 1000000, 5000000};
+constexpr std::size_t lengths[] = {0,     1,     8,     47,    48,    49,      56,
+                                   57,    1000,  2040,  2048,  2049,  4096,    32000,
+                                   32760, 32768, 32769, 65536, 99999, 1000000, 5000000};
 
 class Message : public testing::Test {
 protected:
@@ -19,9 +19,11 @@ protected:
     Event sent() { return await(a_.tx, pair_.cqs); }
     Event received() { return await(b_.rx, pair_.cqs); }
     void send(const std::vector<char>& data, std::uint64_t tag) {
-        post([&] { return fi_tsend(a_.ep, data.data(), data.size(), nullptr, pair_.to_b, tag,
-                                   &a_); },
-             pair_.cqs);
+        post(
+            [&] {
+                return fi_tsend(a_.ep, data.data(), data.size(), nullptr, pair_.to_b, tag, &a_);
+            },
+            pair_.cqs);
     }
 };
 
@@ -71,7 +73,8 @@ TEST_F(Message, VectorsAreGatheredAndScattered) {
         auto data = pattern(length, 3);
         std::vector<char> buffer(length);
         const std::size_t third = length / 3;
-        const iovec from[] = {{data.data(), third}, {nullptr, 0}, {data.data() + third, length - third}};
+        const iovec from[] = {
+            {data.data(), third}, {nullptr, 0}, {data.data() + third, length - third}};
         const iovec to[] = {{buffer.data(), length - 5}, {buffer.data() + length - 5, 5}};
         COMCH_FI(fi_trecvv(b_.ep, to, nullptr, 2, FI_ADDR_UNSPEC, 1, 0, nullptr));
         post([&] { return fi_tsendv(a_.ep, from, nullptr, 3, pair_.to_b, 1, nullptr); }, pair_.cqs);
@@ -87,12 +90,11 @@ TEST_F(Message, TagsMatchWithIgnoredBitsInOrder) {
     int any = 0;
     COMCH_FI(fi_trecv(b_.ep, &high, sizeof(high), nullptr, FI_ADDR_UNSPEC, 0x200, 0xff, &high));
     COMCH_FI(fi_trecv(b_.ep, &low, sizeof(low), nullptr, FI_ADDR_UNSPEC, 0x105, 0, &low));
-    COMCH_FI(fi_trecv(b_.ep, &any, sizeof(any), nullptr, FI_ADDR_UNSPEC, 0, ~std::uint64_t{0},
-                      &any));
+    COMCH_FI(
+        fi_trecv(b_.ep, &any, sizeof(any), nullptr, FI_ADDR_UNSPEC, 0, ~std::uint64_t{0}, &any));
     const std::pair<int, std::uint64_t> messages[] = {{1, 0x105}, {2, 0x2ab}, {3, 0x105}};
     for (const auto& [value, tag] : messages) {
-        post([&] { return fi_tinject(a_.ep, &value, sizeof(value), pair_.to_b, tag); },
-             pair_.cqs);
+        post([&] { return fi_tinject(a_.ep, &value, sizeof(value), pair_.to_b, tag); }, pair_.cqs);
     }
     EXPECT_EQ(received().entry.op_context, &low);
     const Event second = received();
@@ -111,8 +113,8 @@ TEST_F(Message, LongAndShortOnesOfOneTagStayInOrder) {
     }
     for (int i = 0; i < 20; ++i) {
         std::vector<char> buffer(large.size());
-        COMCH_FI(fi_trecv(b_.ep, buffer.data(), buffer.size(), nullptr, FI_ADDR_UNSPEC, 5, 0,
-                          nullptr));
+        COMCH_FI(
+            fi_trecv(b_.ep, buffer.data(), buffer.size(), nullptr, FI_ADDR_UNSPEC, 5, 0, nullptr));
         EXPECT_EQ(received().entry.len, i % 2 == 0 ? large.size() : 10);
     }
 }
@@ -120,9 +122,11 @@ TEST_F(Message, LongAndShortOnesOfOneTagStayInOrder) {
 TEST_F(Message, RemoteDataArrivesBesideTheMessage) {
     char buffer[8] = {};
     COMCH_FI(fi_recv(b_.ep, buffer, sizeof(buffer), nullptr, FI_ADDR_UNSPEC, nullptr));
-    post([&] { return fi_senddata(a_.ep, "hello", 6, nullptr, 0x123456789abcdef0, pair_.to_b,
-                                  nullptr); },
-         pair_.cqs);
+    post(
+        [&] {
+            return fi_senddata(a_.ep, "hello", 6, nullptr, 0x123456789abcdef0, pair_.to_b, nullptr);
+        },
+        pair_.cqs);
     Event event = received();
     EXPECT_EQ(event.entry.flags, FI_RECV | FI_MSG | FI_REMOTE_CQ_DATA);
     EXPECT_EQ(event.entry.data, 0x123456789abcdef0u);
@@ -149,8 +153,8 @@ TEST_F(Message, TooLongForItsBufferIsAnErrorWithTheRest) {
         EXPECT_EQ(std::memcmp(buffer, data.data(), sizeof(buffer)), 0);
         EXPECT_EQ(sent().error, 0);
         char text[256];
-        EXPECT_NE(std::string(fi_cq_strerror(b_.rx, event.failure.prov_errno, nullptr, text,
-                                             sizeof(text))),
+        EXPECT_NE(std::string(
+                      fi_cq_strerror(b_.rx, event.failure.prov_errno, nullptr, text, sizeof(text))),
                   "");
     }
 }
@@ -222,8 +226,8 @@ TEST_F(Message, PeekClaimAndDiscard) {
 
 TEST_F(Message, AMultiReceiveTakesUntilItIsFull) {
     std::size_t minimum = 100;
-    COMCH_FI(fi_setopt(&b_.ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &minimum,
-                       sizeof(minimum)));
+    COMCH_FI(
+        fi_setopt(&b_.ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &minimum, sizeof(minimum)));
     std::vector<char> buffer(100000 + 450);
     iovec iov{buffer.data(), buffer.size()};
     fi_msg message{};
@@ -233,8 +237,7 @@ TEST_F(Message, AMultiReceiveTakesUntilItIsFull) {
     message.context = &buffer;
     const auto data = pattern(100, 6);
     const auto large = pattern(100000, 7);
-    post([&] { return fi_send(a_.ep, data.data(), 100, nullptr, pair_.to_b, nullptr); },
-         pair_.cqs);
+    post([&] { return fi_send(a_.ep, data.data(), 100, nullptr, pair_.to_b, nullptr); }, pair_.cqs);
     COMCH_FI(fi_recvmsg(b_.ep, &message, FI_MULTI_RECV));
     for (int i = 0; i < 4; ++i) {
         const auto& next = i == 2 ? large : data;

@@ -76,7 +76,10 @@ int control(fid* fid, int command, void* argument) {
     }
 }
 
-fi_ops fid_ops = {sizeof(fi_ops), close, bind, control,
+fi_ops fid_ops = {sizeof(fi_ops),
+                  close,
+                  bind,
+                  control,
                   unsupported<decltype(fi_ops::ops_open)>,
                   unsupported<decltype(fi_ops::tostr)>,
                   unsupported<decltype(fi_ops::ops_set)>};

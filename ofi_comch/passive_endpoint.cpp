@@ -15,7 +15,9 @@ namespace {
 using link::ConnectDecision;
 using link::ConnectRequest;
 
-PassiveEndpoint& passive_of(void* fid) { return *object_of<PassiveEndpoint>(fid); }
+PassiveEndpoint& passive_of(void* fid) {
+    return *object_of<PassiveEndpoint>(fid);
+}
 
 int close(fid* fid) {
     PassiveEndpoint* const passive = object_of<PassiveEndpoint>(fid);
@@ -111,7 +113,10 @@ int get_option(fid*, int level, int name, void* value, std::size_t* length) {
     return 0;
 }
 
-fi_ops fid_ops = {sizeof(fi_ops), close, bind, control,
+fi_ops fid_ops = {sizeof(fi_ops),
+                  close,
+                  bind,
+                  control,
                   unsupported<decltype(fi_ops::ops_open)>,
                   unsupported<decltype(fi_ops::tostr)>,
                   unsupported<decltype(fi_ops::ops_set)>};
@@ -173,6 +178,9 @@ ConnectDecision PassiveEndpoint::on_connect_request(Connection& link,
     }
     if (hello.version != wire::version) {
         return {Errc::version_mismatch, nullptr, {}};
+    }
+    if (settings().host_dpu_only && request.peer.side == fabric->device.side()) {
+        return {Errc::not_permitted, nullptr, {}};
     }
     // The name lies under one host function: clients of any other have no business here.
     if (!request.service.empty() && request.peer.side == Side::host &&

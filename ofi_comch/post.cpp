@@ -13,8 +13,7 @@ bool wanted(const Unexpected& message, fi_addr_t from, std::uint64_t tag, std::u
     if (tagged && ((message.arrival.tag ^ tag) & ~ignore) != 0) {
         return false;
     }
-    return from == FI_ADDR_UNSPEC ||
-           message.endpoint->address_of(message.arrival.peer) == from;
+    return from == FI_ADDR_UNSPEC || message.endpoint->address_of(message.arrival.peer) == from;
 }
 
 Unexpected* find(const Receiver& at, fi_addr_t from, std::uint64_t tag, std::uint64_t ignore,
@@ -29,9 +28,9 @@ Unexpected* find(const Receiver& at, fi_addr_t from, std::uint64_t tag, std::uin
 }
 
 void no_such_message(const Receiver& at, std::uint64_t tag, void* context) {
-    Cq* const cq = at.endpoint != nullptr            ? at.endpoint->rx_cq
-                   : !at.srx->endpoints.empty()      ? at.srx->endpoints.front()->rx_cq
-                                                     : nullptr;
+    Cq* const cq = at.endpoint != nullptr       ? at.endpoint->rx_cq
+                   : !at.srx->endpoints.empty() ? at.srx->endpoints.front()->rx_cq
+                                                : nullptr;
     if (cq == nullptr) {
         return;
     }
@@ -55,8 +54,7 @@ void report_found(Unexpected& message, void* context, void* buffer) {
 }
 
 Receive& make_receive(const Receiver& to, const iovec* iov, std::size_t count, fi_addr_t from,
-                      std::uint64_t tag, std::uint64_t ignore, std::uint64_t flags,
-                      void* context) {
+                      std::uint64_t tag, std::uint64_t ignore, std::uint64_t flags, void* context) {
     Receive& receive = to.queue->receives.take();
     receive.tag = tag;
     receive.ignore = ignore;
@@ -112,8 +110,7 @@ Receiver receiver_of(fid_ep* fid) noexcept {
 }
 
 ssize_t post_receive(const Receiver& to, const iovec* iov, std::size_t count, fi_addr_t from,
-                     std::uint64_t tag, std::uint64_t ignore, std::uint64_t flags,
-                     void* context) {
+                     std::uint64_t tag, std::uint64_t ignore, std::uint64_t flags, void* context) {
     if (to.endpoint != nullptr) {
         if (to.endpoint->srx != nullptr) {
             return -FI_EOPBADSTATE; // receives are posted to the shared context
@@ -121,8 +118,7 @@ ssize_t post_receive(const Receiver& to, const iovec* iov, std::size_t count, fi
         if (!to.endpoint->enabled && to.endpoint->type == FI_EP_RDM) {
             return -FI_EOPBADSTATE;
         }
-        if (to.endpoint->type == FI_EP_MSG ||
-            (to.endpoint->caps & FI_DIRECTED_RECV) == 0) {
+        if (to.endpoint->type == FI_EP_MSG || (to.endpoint->caps & FI_DIRECTED_RECV) == 0) {
             from = FI_ADDR_UNSPEC; // the source is ignored
         }
     }
@@ -131,8 +127,7 @@ ssize_t post_receive(const Receiver& to, const iovec* iov, std::size_t count, fi
     }
     const bool tagged = (flags & FI_TAGGED) != 0;
     if ((flags & (FI_PEEK | FI_CLAIM | FI_DISCARD)) != 0) {
-        return tagged ? look_for(to, iov, count, from, tag, ignore, flags, context)
-                      : -FI_EBADFLAGS;
+        return tagged ? look_for(to, iov, count, from, tag, ignore, flags, context) : -FI_EBADFLAGS;
     }
     Receive& receive = make_receive(to, iov, count, from, tag, ignore, flags, context);
     if (!to.queue->unexpected[tagged].empty()) [[unlikely]] {

@@ -18,7 +18,9 @@ fi_addr_t meet(Node& node, Line& line) {
     return node.add(line.get_bytes());
 }
 
-void on_side(const char* side) { ::setenv("COMCH_SIDE", side, 1); }
+void on_side(const char* side) {
+    ::setenv("COMCH_SIDE", side, 1);
+}
 
 NodeOptions sleeping() {
     NodeOptions options;
@@ -51,12 +53,15 @@ TEST(TwoSides, EveryLengthThereAndBackWhileBothSleep) {
         std::vector<char> buffer(1000000);
         for (int i = 0; i < 3; ++i) {
             for (std::size_t n = 0; n < std::size(lengths); ++n) {
-                COMCH_FI(fi_trecv(node.ep, buffer.data(), buffer.size(), nullptr, peer, 1, 0,
-                                  nullptr));
+                COMCH_FI(
+                    fi_trecv(node.ep, buffer.data(), buffer.size(), nullptr, peer, 1, 0, nullptr));
                 const Event event = sleep_for(node.rx);
-                post([&] { return fi_tsend(node.ep, buffer.data(), event.entry.len, nullptr, peer,
-                                           2, nullptr); },
-                     {node.rx, node.tx});
+                post(
+                    [&] {
+                        return fi_tsend(node.ep, buffer.data(), event.entry.len, nullptr, peer, 2,
+                                        nullptr);
+                    },
+                    {node.rx, node.tx});
                 EXPECT_EQ(sleep_for(node.tx).error, 0);
             }
         }
@@ -143,7 +148,8 @@ TEST(TwoSides, AThreadSleepsWhileAnotherPolls) {
     });
     std::vector<char> buffer(100000);
     for (int i = 0; i < count; ++i) {
-        COMCH_FI(fi_recv(pair.b.ep, buffer.data(), buffer.size(), nullptr, FI_ADDR_UNSPEC, nullptr));
+        COMCH_FI(
+            fi_recv(pair.b.ep, buffer.data(), buffer.size(), nullptr, FI_ADDR_UNSPEC, nullptr));
     }
     const auto data = pattern(100000, 1);
     for (int i = 0; i < count; ++i) {
@@ -193,12 +199,16 @@ TEST(Death, EverythingOutstandingFails) {
     int directed = 0;
     int anybody = 0;
     const std::vector<fid_cq*> cqs = {node.rx};
-    post([&] { return fi_tsend(node.ep, large.data(), large.size(), nullptr, to_victim, 1, &send); },
-         cqs);
+    post(
+        [&] { return fi_tsend(node.ep, large.data(), large.size(), nullptr, to_victim, 1, &send); },
+        cqs);
     post([&] { return fi_read(node.ep, read, 8, nullptr, to_victim, 0, 1, &rma); }, cqs);
-    post([&] { return fi_fetch_atomic(node.ep, &value, 1, nullptr, read, nullptr, to_victim, 0, 1,
-                                      FI_UINT64, FI_SUM, &atomic); },
-         cqs);
+    post(
+        [&] {
+            return fi_fetch_atomic(node.ep, &value, 1, nullptr, read, nullptr, to_victim, 0, 1,
+                                   FI_UINT64, FI_SUM, &atomic);
+        },
+        cqs);
     COMCH_FI(fi_trecv(node.ep, read, 8, nullptr, to_victim, 5, 0, &directed));
     COMCH_FI(fi_recv(node.ep, buffer, 8, nullptr, FI_ADDR_UNSPEC, &anybody));
     victim.kill();

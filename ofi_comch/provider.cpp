@@ -48,7 +48,9 @@ fi_provider provider = [] {
     return made;
 }();
 
-const Settings& settings() noexcept { return the_settings; }
+const Settings& settings() noexcept {
+    return the_settings;
+}
 
 Result<Device> open_device() {
     DomainOptions options;

@@ -23,8 +23,7 @@ Buffers::Buffer Buffers::take(std::size_t size) {
 }
 
 void Buffers::give_back(Buffer buffer) {
-    if (buffer.bytes && buffer.size_class < classes &&
-        kept_[buffer.size_class].size() < max_kept) {
+    if (buffer.bytes && buffer.size_class < classes && kept_[buffer.size_class].size() < max_kept) {
         kept_[buffer.size_class].push_back(std::move(buffer.bytes));
     }
 }

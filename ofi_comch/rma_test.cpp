@@ -36,18 +36,24 @@ TEST_P(Rma, WritesAndReadsOfEveryLength) {
     int n = 0;
     for (const std::size_t length : lengths) {
         const auto data = pattern(length, 1);
-        post([&] { return fi_write(pair_.a.ep, data.data(), length, nullptr, pair_.to_b, at(16),
-                                   key(), &n); },
-             pair_.cqs);
+        post(
+            [&] {
+                return fi_write(pair_.a.ep, data.data(), length, nullptr, pair_.to_b, at(16), key(),
+                                &n);
+            },
+            pair_.cqs);
         Event event = done();
         ASSERT_EQ(event.error, 0);
         EXPECT_EQ(event.entry.op_context, &n);
         EXPECT_EQ(event.entry.flags, FI_RMA | FI_WRITE);
         EXPECT_TRUE(std::equal(data.begin(), data.end(), memory_.begin() + 16)) << length;
         std::vector<char> back(length);
-        post([&] { return fi_read(pair_.a.ep, back.data(), length, nullptr, pair_.to_b, at(16),
-                                  key(), nullptr); },
-             pair_.cqs);
+        post(
+            [&] {
+                return fi_read(pair_.a.ep, back.data(), length, nullptr, pair_.to_b, at(16), key(),
+                               nullptr);
+            },
+            pair_.cqs);
         event = done();
         ASSERT_EQ(event.error, 0);
         EXPECT_EQ(event.entry.flags, FI_RMA | FI_READ);
@@ -82,8 +88,9 @@ TEST_P(Rma, VectorsAndRemoteData) {
         EXPECT_TRUE(std::equal(data.begin(), data.end(), memory_.begin()));
         std::vector<char> back(length);
         const iovec to[] = {{back.data(), length - 3}, {back.data() + length - 3, 3}};
-        post([&] { return fi_readv(pair_.a.ep, to, nullptr, 2, pair_.to_b, at(0), key(), nullptr); },
-             pair_.cqs);
+        post(
+            [&] { return fi_readv(pair_.a.ep, to, nullptr, 2, pair_.to_b, at(0), key(), nullptr); },
+            pair_.cqs);
         EXPECT_EQ(done().error, 0);
         EXPECT_EQ(back, data);
     }
@@ -98,20 +105,28 @@ TEST_P(Rma, WhatIsNotExposedIsRefusedAndHarmsNothing) {
     };
     const std::size_t size = memory_.size();
     for (const std::size_t length : {std::size_t{1}, large.size()}) {
-        EXPECT_EQ(refused([&] { return fi_write(pair_.a.ep, large.data(), length, nullptr,
-                                                pair_.to_b, at(size), key(), nullptr); }),
+        EXPECT_EQ(refused([&] {
+                      return fi_write(pair_.a.ep, large.data(), length, nullptr, pair_.to_b,
+                                      at(size), key(), nullptr);
+                  }),
                   FI_EACCES);
-        EXPECT_EQ(refused([&] { return fi_read(pair_.a.ep, large.data(), length, nullptr,
-                                               pair_.to_b, at(0), key() + 1, nullptr); }),
+        EXPECT_EQ(refused([&] {
+                      return fi_read(pair_.a.ep, large.data(), length, nullptr, pair_.to_b, at(0),
+                                     key() + 1, nullptr);
+                  }),
                   FI_EACCES);
-        EXPECT_EQ(refused([&] { return fi_read(pair_.a.ep, large.data(), length, nullptr,
-                                               pair_.to_b, at(0) - 8, key(), nullptr); }),
+        EXPECT_EQ(refused([&] {
+                      return fi_read(pair_.a.ep, large.data(), length, nullptr, pair_.to_b,
+                                     at(0) - 8, key(), nullptr);
+                  }),
                   FI_EACCES);
     }
     fid_mr* const read_only = pair_.b.expose(&byte, 1, 43, FI_REMOTE_READ);
     const std::uint64_t address = virtual_ ? reinterpret_cast<std::uint64_t>(&byte) : 0;
-    EXPECT_EQ(refused([&] { return fi_write(pair_.a.ep, "y", 1, nullptr, pair_.to_b, address,
-                                            fi_mr_key(read_only), nullptr); }),
+    EXPECT_EQ(refused([&] {
+                  return fi_write(pair_.a.ep, "y", 1, nullptr, pair_.to_b, address,
+                                  fi_mr_key(read_only), nullptr);
+              }),
               FI_EACCES);
     EXPECT_EQ(byte, 'x');
     EXPECT_EQ(fi_cntr_readerr(pair_.a.counters[3]), 3u);
@@ -131,9 +146,11 @@ TEST_P(Rma, WritesAndReadsAreAppliedInOrder) {
     for (std::uint64_t i = 0; i < 200; ++i) {
         post([&] { return fi_inject_write(pair_.a.ep, &i, 8, pair_.to_b, at(0), key()); },
              pair_.cqs);
-        post([&] { return fi_read(pair_.a.ep, &seen[i], 8, nullptr, pair_.to_b, at(0), key(),
-                                  nullptr); },
-             pair_.cqs);
+        post(
+            [&] {
+                return fi_read(pair_.a.ep, &seen[i], 8, nullptr, pair_.to_b, at(0), key(), nullptr);
+            },
+            pair_.cqs);
     }
     for (std::uint64_t i = 0; i < 200; ++i) {
         EXPECT_EQ(done().error, 0);
@@ -166,38 +183,60 @@ TEST_P(Rma, AnEventCounterOfTheMemoryCounts) {
 
 template <class T> T expected(int op, T old, T operand, T compare) {
     switch (op) {
-    case FI_MIN: return operand < old ? operand : old;
-    case FI_MAX: return operand > old ? operand : old;
-    case FI_SUM: return static_cast<T>(old + operand);
-    case FI_PROD: return static_cast<T>(old * operand);
-    case FI_LOR: return static_cast<T>(old != T{} || operand != T{});
-    case FI_LAND: return static_cast<T>(old != T{} && operand != T{});
-    case FI_LXOR: return static_cast<T>((old != T{}) != (operand != T{}));
-    case FI_ATOMIC_WRITE: return operand;
-    case FI_ATOMIC_READ: return old;
-    case FI_CSWAP: return compare == old ? operand : old;
-    case FI_CSWAP_NE: return compare != old ? operand : old;
-    case FI_CSWAP_LE: return compare <= old ? operand : old;
-    case FI_CSWAP_LT: return compare < old ? operand : old;
-    case FI_CSWAP_GE: return compare >= old ? operand : old;
-    case FI_CSWAP_GT: return compare > old ? operand : old;
-    default: break;
+    case FI_MIN:
+        return operand < old ? operand : old;
+    case FI_MAX:
+        return operand > old ? operand : old;
+    case FI_SUM:
+        return static_cast<T>(old + operand);
+    case FI_PROD:
+        return static_cast<T>(old * operand);
+    case FI_LOR:
+        return static_cast<T>(old != T{} || operand != T{});
+    case FI_LAND:
+        return static_cast<T>(old != T{} && operand != T{});
+    case FI_LXOR:
+        return static_cast<T>((old != T{}) != (operand != T{}));
+    case FI_ATOMIC_WRITE:
+        return operand;
+    case FI_ATOMIC_READ:
+        return old;
+    case FI_CSWAP:
+        return compare == old ? operand : old;
+    case FI_CSWAP_NE:
+        return compare != old ? operand : old;
+    case FI_CSWAP_LE:
+        return compare <= old ? operand : old;
+    case FI_CSWAP_LT:
+        return compare < old ? operand : old;
+    case FI_CSWAP_GE:
+        return compare >= old ? operand : old;
+    case FI_CSWAP_GT:
+        return compare > old ? operand : old;
+    default:
+        break;
     }
     if constexpr (std::is_integral_v<T>) {
         switch (op) {
-        case FI_BOR: return static_cast<T>(old | operand);
-        case FI_BAND: return static_cast<T>(old & operand);
-        case FI_BXOR: return static_cast<T>(old ^ operand);
-        case FI_MSWAP: return static_cast<T>((operand & compare) | (old & ~compare));
-        default: break;
+        case FI_BOR:
+            return static_cast<T>(old | operand);
+        case FI_BAND:
+            return static_cast<T>(old & operand);
+        case FI_BXOR:
+            return static_cast<T>(old ^ operand);
+        case FI_MSWAP:
+            return static_cast<T>((operand & compare) | (old & ~compare));
+        default:
+            break;
         }
     }
     ADD_FAILURE() << "operation " << op;
     return old;
 }
 
-template <class T> void all_operations(Pair& pair, fi_datatype datatype, std::vector<char>& memory,
-                                       std::uint64_t address, std::uint64_t key) {
+template <class T>
+void all_operations(Pair& pair, fi_datatype datatype, std::vector<char>& memory,
+                    std::uint64_t address, std::uint64_t key) {
     const T values[] = {T{0}, T{1}, T{3}, T{12}, std::numeric_limits<T>::max() / T{4}};
     auto* const word = reinterpret_cast<T*>(memory.data());
     for (int op = FI_MIN; op <= FI_MSWAP; ++op) {
@@ -219,15 +258,17 @@ template <class T> void all_operations(Pair& pair, fi_datatype datatype, std::ve
                 const T operands[2] = {operand, T{1}};
                 const T compare[2] = {T{3}, T{3}};
                 T fetched[2] = {};
-                post([&] {
-                    return compares
-                               ? fi_compare_atomic(pair.a.ep, operands, 2, nullptr, compare, nullptr,
-                                                   fetched, nullptr, pair.to_b, address, key,
-                                                   datatype, operation, nullptr)
-                               : fi_fetch_atomic(pair.a.ep, operands, 2, nullptr, fetched, nullptr,
-                                                 pair.to_b, address, key, datatype, operation,
-                                                 nullptr);
-                }, pair.cqs);
+                post(
+                    [&] {
+                        return compares
+                                   ? fi_compare_atomic(pair.a.ep, operands, 2, nullptr, compare,
+                                                       nullptr, fetched, nullptr, pair.to_b,
+                                                       address, key, datatype, operation, nullptr)
+                                   : fi_fetch_atomic(pair.a.ep, operands, 2, nullptr, fetched,
+                                                     nullptr, pair.to_b, address, key, datatype,
+                                                     operation, nullptr);
+                    },
+                    pair.cqs);
                 const Event event = await(pair.a.tx, pair.cqs);
                 ASSERT_EQ(event.error, 0);
                 EXPECT_EQ(event.entry.flags, FI_ATOMIC | FI_READ);
@@ -239,9 +280,12 @@ template <class T> void all_operations(Pair& pair, fi_datatype datatype, std::ve
                     continue;
                 }
                 word[0] = old;
-                post([&] { return fi_atomic(pair.a.ep, operands, 1, nullptr, pair.to_b, address, key,
-                                            datatype, operation, nullptr); },
-                     pair.cqs);
+                post(
+                    [&] {
+                        return fi_atomic(pair.a.ep, operands, 1, nullptr, pair.to_b, address, key,
+                                         datatype, operation, nullptr);
+                    },
+                    pair.cqs);
                 ASSERT_EQ(await(pair.a.tx, pair.cqs).error, 0);
                 EXPECT_EQ(word[0], expected(op, old, operand, T{})) << op;
             }
@@ -264,20 +308,29 @@ TEST_P(Rma, EveryAtomicOnEveryDatatype) {
 
 TEST_P(Rma, AtomicsThatCannotBeAreRefused) {
     std::uint64_t value = 1;
-    EXPECT_EQ(fi_atomic(pair_.a.ep, &value, 1, nullptr, pair_.to_b, at(0), key(),
-                        FI_LONG_DOUBLE, FI_SUM, nullptr),
+    EXPECT_EQ(fi_atomic(pair_.a.ep, &value, 1, nullptr, pair_.to_b, at(0), key(), FI_LONG_DOUBLE,
+                        FI_SUM, nullptr),
               -FI_EOPNOTSUPP);
-    post([&] { return fi_atomic(pair_.a.ep, &value, 1, nullptr, pair_.to_b, at(4), key(), FI_UINT64,
-                                FI_SUM, nullptr); },
-         pair_.cqs);
+    post(
+        [&] {
+            return fi_atomic(pair_.a.ep, &value, 1, nullptr, pair_.to_b, at(4), key(), FI_UINT64,
+                             FI_SUM, nullptr);
+        },
+        pair_.cqs);
     EXPECT_EQ(done().error, FI_EINVAL); // not aligned
-    post([&] { return fi_atomic(pair_.a.ep, &value, 1, nullptr, pair_.to_b, at(0), key() + 1,
-                                FI_UINT64, FI_SUM, nullptr); },
-         pair_.cqs);
+    post(
+        [&] {
+            return fi_atomic(pair_.a.ep, &value, 1, nullptr, pair_.to_b, at(0), key() + 1,
+                             FI_UINT64, FI_SUM, nullptr);
+        },
+        pair_.cqs);
     EXPECT_EQ(done().error, FI_EACCES);
-    post([&] { return fi_inject_atomic(pair_.a.ep, &value, 1, pair_.to_b, at(8), key(), FI_UINT64,
-                                       FI_SUM); },
-         pair_.cqs);
+    post(
+        [&] {
+            return fi_inject_atomic(pair_.a.ep, &value, 1, pair_.to_b, at(8), key(), FI_UINT64,
+                                    FI_SUM);
+        },
+        pair_.cqs);
     while (fi_cntr_read(pair_.b.counters[5]) == 0) {
     }
     EXPECT_EQ(memory_[8], 1);

@@ -18,11 +18,14 @@ int close(fid* fid) {
     return 0;
 }
 
-int bind(fid*, struct fid*, std::uint64_t) { return -FI_ENOSYS; }
+int control(fid*, int command, void*) {
+    return command == FI_ENABLE ? 0 : -FI_ENOSYS;
+}
 
-int control(fid*, int command, void*) { return command == FI_ENABLE ? 0 : -FI_ENOSYS; }
-
-fi_ops fid_ops = {sizeof(fi_ops), close, bind, control,
+fi_ops fid_ops = {sizeof(fi_ops),
+                  close,
+                  unsupported<decltype(fi_ops::bind)>,
+                  control,
                   unsupported<decltype(fi_ops::ops_open)>,
                   unsupported<decltype(fi_ops::tostr)>,
                   unsupported<decltype(fi_ops::ops_set)>};

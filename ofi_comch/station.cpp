@@ -141,13 +141,12 @@ unsigned Station::push_busy() {
         while (conn.link != nullptr && !conn.outbox.empty()) {
             Outgoing& out = conn.outbox.front();
             const auto size = static_cast<std::uint32_t>(out.bytes.size());
-            const bool sent =
-                size <= link::soft::tuning::max_inline
-                    ? conn.link->send(out.id, out.bytes) == Errc::ok
-                    : conn.link->send_packed(out.id, size, [&](std::byte* to) {
-                          std::memcpy(to, out.bytes.data(), size);
-                          return size;
-                      }) >= 0;
+            const bool sent = size <= link::soft::tuning::max_inline
+                                  ? conn.link->send(out.id, out.bytes) == Errc::ok
+                                  : conn.link->send_packed(out.id, size, [&](std::byte* to) {
+                                        std::memcpy(to, out.bytes.data(), size);
+                                        return size;
+                                    }) >= 0;
             if (!sent) {
                 break;
             }
@@ -191,7 +190,9 @@ void Station::add_sleeper(Waiter& waiter) {
     }
 }
 
-void Station::remove_sleeper(Waiter& waiter) { std::erase(sleepers_, &waiter); }
+void Station::remove_sleeper(Waiter& waiter) {
+    std::erase(sleepers_, &waiter);
+}
 
 Conn* Station::add_conn() {
     conns_.push_back(std::make_unique<Conn>());

@@ -43,9 +43,9 @@ struct Conn {
     ConnectionRequest* request = nullptr; ///< passive side, until accepted or rejected
     Peer* peer = nullptr;                 ///< reliable datagrams: who is at the other end
     bool established = false;
-    bool busy = false;                    ///< in the station's list
+    bool busy = false; ///< in the station's list
     std::deque<Outgoing> outbox;
-    std::deque<Transfer*> waiting;        ///< transfers that the link had no room for
+    std::deque<Transfer*> waiting; ///< transfers that the link had no room for
 
     /// Sends `header`, then `payload`, now or as soon as there is room.
     void send_own(std::uint8_t id, const void* header, std::size_t header_size,

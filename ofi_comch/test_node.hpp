@@ -279,8 +279,8 @@ inline std::vector<char> pattern(std::size_t length, unsigned seed) {
 /// Two endpoints of one process that know each other.
 struct Pair {
     explicit Pair(const NodeOptions& options = {})
-        : a(options), b(options), to_b(a.add(b.name())), to_a(b.add(a.name())),
-          cqs{a.tx, a.rx, b.tx, b.rx} {}
+        : a(options), b(options), to_b(a.add(b.name())),
+          to_a(b.add(a.name())), cqs{a.tx, a.rx, b.tx, b.rx} {}
     Node a;
     Node b;
     fi_addr_t to_b;

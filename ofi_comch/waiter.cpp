@@ -9,7 +9,9 @@
 
 namespace comch::ofi {
 
-Waiter::~Waiter() { disarm(); }
+Waiter::~Waiter() {
+    disarm();
+}
 
 void Waiter::add(const std::shared_ptr<Station>& station) {
     for (Source& source : sources_) {
@@ -49,13 +51,12 @@ int Waiter::fd() {
     UniqueFd event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     epoll_event interest{};
     interest.events = EPOLLIN;
-    if (!epoll || !event ||
-        ::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, event.get(), &interest) != 0) {
+    if (!epoll || !event || ::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, event.get(), &interest) != 0) {
         return -1;
     }
     for (const Source& source : sources_) {
-        if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, source.station->port().event_fd(),
-                        &interest) != 0) {
+        if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, source.station->port().event_fd(), &interest) !=
+            0) {
             return -1;
         }
     }

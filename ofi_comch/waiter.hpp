@@ -75,8 +75,8 @@ private:
 /// 0 or a negative error: the kinds of wait object that there are.
 [[nodiscard]] int check_wait_object(fi_wait_obj kind);
 
-/// Calls `done`, with the lock held, until it answers true; progresses and sleeps in between. False:
-/// the time is over or somebody called wake().
+/// Calls `done`, with the lock held, until it answers true; progresses and sleeps in between.
+/// False: the time is over or somebody called wake().
 template <class Done> bool wait_until(Waiter& waiter, int timeout_ms, Done&& done) {
     using Clock = std::chrono::steady_clock;
     const Clock::time_point end = Clock::now() + std::chrono::milliseconds(timeout_ms);
