@@ -203,17 +203,15 @@ void Endpoint::complete_receive(Receive& receive, const Arrival& arrival, std::b
         if (rx_cq != nullptr) {
             const int error = truncated ? FI_ETRUNC : to_fi(status);
             Failure failure;
-            failure.entry = {receive.context,
-                             flags,
-                             std::min<std::size_t>(arrival.length, room),
-                             buffer,
-                             arrival.data,
-                             arrival.tag,
-                             truncated ? arrival.length - room : 0,
-                             error,
-                             error,
-                             nullptr,
-                             0};
+            failure.entry.op_context = receive.context;
+            failure.entry.flags = flags;
+            failure.entry.len = std::min<std::size_t>(arrival.length, room);
+            failure.entry.buf = buffer;
+            failure.entry.data = arrival.data;
+            failure.entry.tag = arrival.tag;
+            failure.entry.olen = truncated ? arrival.length - room : 0;
+            failure.entry.err = error;
+            failure.entry.prov_errno = error;
             failure.source = address_of(arrival.peer);
             rx_cq->add_failure(failure);
         }

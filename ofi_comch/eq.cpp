@@ -104,7 +104,15 @@ void Eq::forget(const struct fid* about) {
         if (!event.failed && event.bytes.size() >= sizeof(subject)) {
             std::memcpy(&subject, event.bytes.data(), sizeof(subject));
         }
-        return subject == about;
+        if (subject != about) {
+            return false;
+        }
+        if (event.event == FI_CONNREQ && !event.failed) { // nobody will free what it offers
+            fi_eq_cm_entry entry{};
+            std::memcpy(&entry, event.bytes.data(), sizeof(entry));
+            fi_freeinfo(entry.info);
+        }
+        return true;
     });
 }
 
