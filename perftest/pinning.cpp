@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <memory>
+#include <stdexcept>
 
 #include <sched.h>
 
@@ -52,9 +53,19 @@ Result<void> pin_to(std::uint32_t cpu) {
     CpuSet set;
     set.add(cpu);
     if (::sched_setaffinity(0, CpuSet::size(), set.get()) != 0) {
-        return fail_errno(Errc::invalid_argument, fmt::format("cannot run on CPU {}", cpu), errno);
+        return fail_errno(Errc::invalid_argument,
+                          fmt::format("cannot run on CPU {} (see nproc, taskset)", cpu), errno);
     }
     return {};
+}
+
+void pin_or_throw(int cpu) {
+    if (cpu < 0) {
+        return;
+    }
+    if (const auto pinned = pin_to(static_cast<std::uint32_t>(cpu)); !pinned) {
+        throw std::runtime_error(pinned.error().message);
+    }
 }
 
 Result<void> check_cpus(const std::vector<std::uint32_t>& cpus) {

@@ -11,6 +11,10 @@ namespace comch::perftest {
 /// Puts the calling thread on a CPU.
 [[nodiscard]] Result<void> pin_to(std::uint32_t cpu);
 
+/// The same for programs that end at the first error, with its text in a runtime_error. Negative:
+/// stays where it is.
+void pin_or_throw(int cpu);
+
 /// Whether this process may run on all of them.
 [[nodiscard]] Result<void> check_cpus(const std::vector<std::uint32_t>& cpus);
 

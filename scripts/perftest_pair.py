@@ -25,25 +25,28 @@ class PairError(Exception):
 @dataclasses.dataclass(frozen=True)
 class Transport:
     """What to set so that ucx_perftest uses certain transports."""
-    tls: str                      # the value of UCX_TLS
-    library: pathlib.Path = None  # comch's module, for transports that are not UCX's own
+    tls: str                     # the value of UCX_TLS
+    module: pathlib.Path = None  # comch's UCT module, for transports that are not UCX's own
+    allocation: str = ""         # UCX_ALLOC_PRIO: where the buffers come from
 
     def environment(self, side):
         # The caller's UCX_* settings would make this another measurement.
         env = {k: v for k, v in os.environ.items() if not k.startswith("UCX_")}
         env["UCX_TLS"] = self.tls
         env["UCX_WARN_UNUSED_ENV_VARS"] = "n"
-        if self.library:
-            env["LD_PRELOAD"] = str(self.library)
+        if self.module:
+            env["LD_PRELOAD"] = str(self.module)
             env["COMCH_SIDE"] = side
+        if self.allocation:
+            env["UCX_ALLOC_PRIO"] = self.allocation
         return env
 
 
-def comch_transport(build_dir):
-    library = pathlib.Path(build_dir) / "lib/ucx/libuct_comch.so"
-    if not library.is_file():
-        raise PairError(f"{library} does not exist: build first, or give --build-dir")
-    return Transport("comch", library.resolve())
+def comch_transport(build_dir, allocation=""):
+    module = pathlib.Path(build_dir) / "lib/ucx/libuct_comch.so"
+    if not module.is_file():
+        raise PairError(f"{module} does not exist: build first, or give --build-dir")
+    return Transport("comch", module.resolve(), allocation)
 
 
 def enter_private_network():

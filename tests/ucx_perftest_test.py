@@ -24,13 +24,10 @@ MIB = 1 << 20
 @dataclasses.dataclass(frozen=True)
 class Settings(perftest_pair.Transport):
     domain: str = ""
-    alloc: str = ""
 
     def environment(self, side):
         env = super().environment(side)
         env["COMCH_DOMAIN"] = self.domain
-        if self.alloc:
-            env["UCX_ALLOC_PRIO"] = self.alloc
         return env
 
 
@@ -179,7 +176,7 @@ def run_group(library, directory, name, alloc, tests, options):
     batch = pathlib.Path(directory) / "batch"
     batch.write_text("".join(f"{number} {test}\n" for number, test in names.items()))
     domain = os.path.join(directory, "domain")
-    settings = Settings("comch", library, domain=domain, alloc=alloc)
+    settings = Settings("comch", library, alloc, domain)
     start = time.monotonic()
     for attempts_left in (2, 1, 0):
         try:

@@ -243,19 +243,16 @@ public:
         }
         remote->posted = note.posted;
         remote->room = note.room;
-        // Producers that were told `again` may be asleep.
-        for (const std::unique_ptr<Attachment>& attachment : attachments_) {
-            if (!attachment->is_consumer) {
-                attachment->notifier->notify();
-            }
-        }
+        notify_producers();
         return true;
     }
     [[nodiscard]] bool remove_remote(const wire::ConsumerNote& note) {
         const std::lock_guard lock(mutex_);
-        return std::erase_if(remotes_, [&](const RemoteConsumer& remote) {
-                   return remote.id == note.consumer;
-               }) == 1;
+        const bool known = std::erase_if(remotes_, [&](const RemoteConsumer& remote) {
+                               return remote.id == note.consumer;
+                           }) == 1;
+        notify_producers();
+        return known;
     }
 
     /// The other side's producer opened a channel to a consumer of ours. One that is gone by now is
@@ -416,6 +413,14 @@ private:
         std::vector<std::byte> bytes;
     };
 
+    /// Those that were told `again`, and may be asleep, get another answer now.
+    void notify_producers() { // under the lock
+        for (const std::unique_ptr<Attachment>& attachment : attachments_) {
+            if (!attachment->is_consumer) {
+                attachment->notifier->notify();
+            }
+        }
+    }
     void post_mail(Mail mail) { // under the lock
         mail_.push_back(mail);
         owner_->notify();

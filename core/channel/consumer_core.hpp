@@ -14,6 +14,7 @@
 
 #include <comch/consumer.hpp>
 
+#include "core/base/stream_copy.hpp"
 #include "core/channel/connection_core.hpp"
 #include "core/channel/idle_check.hpp"
 #include "core/channel/notifier.hpp"
@@ -277,7 +278,7 @@ private:
 
     void append(Lane& lane, std::span<const std::byte> data) {
         if (!lane.skipping && !data.empty()) {
-            std::memcpy(lane.buffer.tail + lane.received, data.data(), data.size());
+            copy_part(lane.buffer.tail + lane.received, data.data(), data.size(), lane.length);
         }
         lane.received += data.size();
         if (lane.received == lane.length) {

@@ -202,6 +202,41 @@ TEST_P(FastPath, ProgressSaysWhenToTryAgain) {
     EXPECT_EQ(producer.send(id, bytes_of("m")), Errc::ok);
 }
 
+TEST_P(FastPath, ProgressSaysWhenToTryAConsumerAgainThatHadPostedNothing) {
+    const auto engine = make_engine(); // the producer's alone; it outlives the producer
+    ConsumerProgram consumer;
+    ProducerProgram producer;
+    ASSERT_TRUE(start(consumer));
+    ASSERT_EQ(producer.open(*engine, dpu()), Errc::ok);
+    const std::uint32_t id = consumer.consumer->id();
+    ASSERT_EQ(producer.send(id, bytes_of("m")), Errc::again);
+    settle(server, client, *engine);
+    ASSERT_EQ(engine->arm(), Errc::ok);
+    std::vector<std::byte> buffer(10);
+    ASSERT_EQ(consumer.post(buffer), Errc::ok);
+    // The owner's thread hears of it between the producer's failed send and its progress call.
+    settle(server, client);
+    EXPECT_TRUE(sleep_on(engine->event_fd()));
+    EXPECT_NE(engine->progress(), 0u) << "or it would sleep although it could send";
+    EXPECT_EQ(producer.send(id, bytes_of("m")), Errc::ok);
+}
+
+TEST_P(FastPath, ProgressSaysWhenAConsumerIsGoneThatHadPostedNothing) {
+    const auto engine = make_engine();
+    ConsumerProgram consumer;
+    ProducerProgram producer;
+    ASSERT_TRUE(start(consumer));
+    ASSERT_EQ(producer.open(*engine, dpu()), Errc::ok);
+    const std::uint32_t id = consumer.consumer->id();
+    ASSERT_EQ(producer.send(id, bytes_of("m")), Errc::again);
+    settle(server, client, *engine);
+    ASSERT_TRUE(consumer.consumer->stop().has_value());
+    ASSERT_TRUE(until([&] { return !server.removed.empty(); }, server, client));
+    EXPECT_TRUE(sleep_on(engine->event_fd()));
+    EXPECT_NE(engine->progress(), 0u);
+    EXPECT_EQ(producer.send(id, bytes_of("m")), Errc::not_found);
+}
+
 TEST_P(FastPath, AConsumerWithoutBuffersSleepsAlthoughAMessageWaits) {
     const auto engine = make_engine(); // the consumer's alone
     ConsumerProgram consumer;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include <comch/producer.hpp>
@@ -454,7 +455,7 @@ private:
             return Errc::not_found;
         }
         if (remote->posted == 0) {
-            ++stalls_without_route_[consumer];
+            ++early_stalls_;
             return Errc::again;
         }
         auto channel = connection_->open_channel(id_, consumer);
@@ -470,9 +471,7 @@ private:
         // Until the consumer itself says more.
         made->credit.free = remote->posted;
         made->credit.room = remote->room;
-        if (const auto stalls = stalls_without_route_.extract(consumer)) {
-            made->channel.buffer_stalls().add(stalls.mapped());
-        }
+        made->channel.buffer_stalls().add(std::exchange(early_stalls_, 0));
         route = made.get();
         routes_.push_back(std::move(made));
         by_consumer_.emplace(consumer, route);
@@ -496,9 +495,11 @@ private:
             state_ = State::stopping;
             end_status_ = news.status;
             report();
-            return 1;
         }
-        return 0;
+        // Something even if nothing has to be done: a consumer has posted its first buffer, or is
+        // gone, so a send that was told `again` gets another answer now. Were it nothing, the
+        // program would go to sleep on news that nobody will bring a second time.
+        return 1;
     }
 
     unsigned check_routes() {
@@ -610,8 +611,8 @@ private:
     std::uint32_t in_flight_ = 0;
     std::vector<std::unique_ptr<Route>> routes_;
     std::unordered_map<std::uint32_t, Route*> by_consumer_;
-    /// To consumers that had posted nothing at all: counted when there is a route to count on.
-    std::unordered_map<std::uint32_t, std::uint64_t> stalls_without_route_;
+    /// Sends to consumers that had posted nothing at all: counted on the next route.
+    std::uint64_t early_stalls_ = 0;
     Route* last_route_ = nullptr; ///< where the last send went: usually where the next goes
     IdleCheck idle_check_;
     State state_ = State::idle;

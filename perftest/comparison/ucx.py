@@ -1,6 +1,4 @@
 """comch and UCX's own shared-memory transports, through ucx_perftest."""
-import dataclasses
-import os
 import pathlib
 import sys
 
@@ -13,24 +11,12 @@ from .rows import iterations  # noqa: E402
 PEERS = {"posix": "posix,self", "sysv": "sysv,self", "posix+cma": "posix,cma,self"}
 
 
-@dataclasses.dataclass(frozen=True)
-class Transport(perftest_pair.Transport):
-    allocation: str = ""
-
-    def environment(self, side):
-        env = super().environment(side)
-        if self.allocation:
-            env["UCX_ALLOC_PRIO"] = self.allocation
-        return env
-
-
 def transport_of(name, row, build_dir):
     allocation = "md:comch" if row.memory == "own" and name == "comch" else (
         "heap" if row.memory else "")
     if name == "comch":
-        plain = perftest_pair.comch_transport(build_dir)
-        return Transport(plain.tls, plain.library, allocation)
-    return Transport(PEERS[name], None, allocation)
+        return perftest_pair.comch_transport(build_dir, allocation)
+    return perftest_pair.Transport(PEERS[name], allocation=allocation)
 
 
 def can(name, row):
@@ -62,8 +48,3 @@ def cpus():
     if pair[0] is None:
         sys.exit("error: there is one CPU only; a comparison takes two (see nproc, taskset)")
     return pair
-
-
-def enter_private_network():
-    perftest_pair.enter_private_network()
-    os.environ.pop("UCX_TLS", None)

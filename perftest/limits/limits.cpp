@@ -155,7 +155,7 @@ double line_rate(const Cpus& cpus, double duration) {
 }
 
 double memcpy_rate(int cpu, std::size_t size, double duration) {
-    pin(cpu);
+    pin_or_throw(cpu);
     const SharedPages to(size);
     std::vector<std::byte> from(size, std::byte{1});
     const double time =
@@ -217,7 +217,7 @@ double stream_rate(const Cpus& cpus, std::size_t size, double duration) {
 }
 
 double process_vm_rate(int cpu, std::size_t size, double duration) {
-    pin(cpu);
+    pin_or_throw(cpu);
     // The child has private memory of its own at this address once it has written to it.
     std::vector<std::byte> buffer(size, std::byte{1});
     const SharedPages flag(4096);

@@ -11,8 +11,7 @@
 #include <thread>
 #include <utility>
 
-#include <pthread.h>
-#include <sched.h>
+#include "perftest/pinning.hpp"
 
 namespace comch::limits {
 
@@ -21,18 +20,7 @@ struct Cpus {
     int second = -1;
 };
 
-inline void pin(int cpu) {
-    if (cpu < 0) {
-        return;
-    }
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    CPU_SET(static_cast<unsigned>(cpu), &set);
-    if (::pthread_setaffinity_np(::pthread_self(), sizeof(set), &set) != 0) {
-        throw std::runtime_error("cannot run on CPU " + std::to_string(cpu) +
-                                 ": choose one of those that this process may use (see nproc, taskset)");
-    }
-}
+using perftest::pin_or_throw;
 
 inline double seconds() {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
@@ -54,7 +42,7 @@ template <class First, class Second> void run_two(const Cpus& cpus, First first,
     std::exception_ptr failed;
     std::thread other([&] {
         try {
-            pin(cpus.second);
+            pin_or_throw(cpus.second);
             there.fetch_add(1);
             second();
         } catch (...) {
@@ -66,7 +54,7 @@ template <class First, class Second> void run_two(const Cpus& cpus, First first,
         std::this_thread::yield();
     }
     if (there.load() == 1) {
-        pin(cpus.first);
+        pin_or_throw(cpus.first);
         first();
     }
     other.join();

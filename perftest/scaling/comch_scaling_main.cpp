@@ -12,7 +12,6 @@
 #include <string>
 #include <vector>
 
-#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,6 +21,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/link/soft/port.hpp"
+#include "perftest/pinning.hpp"
 
 namespace {
 
@@ -98,18 +98,6 @@ struct End {
     }
 };
 
-void pin(int cpu) {
-    if (cpu < 0) {
-        return;
-    }
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    CPU_SET(static_cast<unsigned>(cpu), &set);
-    if (::sched_setaffinity(0, sizeof(set), &set) != 0) {
-        throw std::runtime_error(fmt::format("cannot run on CPU {}: choose another with --cpus", cpu));
-    }
-}
-
 /// The server: a process of its own, that ends with this one.
 class Server {
 public:
@@ -123,7 +111,7 @@ public:
             ::close(ends[0]);
             ::prctl(PR_SET_PDEATHSIG, SIGKILL);
             try {
-                pin(cpu);
+                perftest::pin_or_throw(cpu);
                 End end(Domain::open({.directory = directory, .description_file = {}}).value(),
                         Side::dpu);
                 end.sink.echoes = echoes;
@@ -270,7 +258,7 @@ std::size_t resident() {
 
 nlohmann::ordered_json run(const Options& options, const std::string& directory) {
     const Server server(directory, options.cpus[1], options.what == "quiet" || options.what == "memory");
-    pin(options.cpus[0]);
+    perftest::pin_or_throw(options.cpus[0]);
     End end(Domain::open({.directory = directory, .description_file = {}}).value(), Side::host);
     if (options.what == "quiet") {
         return {{"value", quiet(end, server, options)}, {"unit", "ns"}};

@@ -41,6 +41,9 @@ public:
     /// The same as last read.
     [[nodiscard]] std::uint64_t last_consumed() const noexcept { return consumed_; }
 
+    /// Where the next payload goes, as an ever growing position.
+    [[nodiscard]] std::uint64_t head() const noexcept { return head_; }
+
     [[nodiscard]] BulkRef commit(std::uint32_t length) noexcept {
         const BulkRef ref{static_cast<std::uint32_t>(start_) & (size_ - 1), length};
         head_ = start_ + ((std::uint64_t{length} + line_size - 1) & ~std::uint64_t{line_size - 1});

@@ -131,6 +131,7 @@ Errc Channel::check() {
     }
     const Errc life = life_->state();
     if (!peer_gone_ && life == Errc::ok) {
+        pipe_->look_at_bulk(monotonic_ns());
         return Errc::ok;
     }
     const bool orderly =

@@ -51,7 +51,8 @@ struct SegmentHeader {
 inline constexpr std::uint64_t segment_magic = 0x3147455348434d43; // "CMCHSEG1"
 
 /// Control lines of one direction. Each field has one writer, except the two requests for a doorbell
-/// (`armed`, `wants_credit`), which whoever rings the bell takes back. 128 apart, because adjacent-line prefetchers move lines in pairs.
+/// (`armed`, `wants_credit`), which whoever rings the bell takes back. 128 apart, because
+/// adjacent-line prefetchers move lines in pairs.
 struct Direction {
     /// Written by the ring's reader, read by its writer only when it runs out of credit.
     struct alignas(128) Consumer {

@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include <linux/membarrier.h>
+#include <sys/single_threaded.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -10,6 +11,14 @@ namespace comch::link::soft {
 namespace {
 
 long membarrier(int command) noexcept { return ::syscall(SYS_membarrier, command, 0, 0); }
+
+/// When comch is loaded: later, with threads in the process, the kernel takes some ten milliseconds
+/// to register it, and a program's start would take twice as long.
+[[gnu::constructor]] void register_early() noexcept {
+    if (__libc_single_threaded) {
+        (void)membarrier_register();
+    }
+}
 
 } // namespace
 

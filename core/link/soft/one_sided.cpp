@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cstring>
 
+#include "core/base/stream_copy.hpp"
+
 namespace comch::link::soft {
 namespace {
 
@@ -97,7 +99,7 @@ Errc OneSidedEngine::get(std::byte* to, std::size_t length, std::uint64_t region
         forget(name);
         return result;
     }
-    direct_after_ = last_position_ = pipe_.tx().head();
+    direct_after_ = pipe_.tx().head();
     return Errc::in_progress;
 }
 
@@ -105,8 +107,9 @@ Errc OneSidedEngine::atomic(const AtomicRequest& request, std::uint64_t region,
                             std::uint64_t address, void* token) {
     const bool fetches = request.result != nullptr;
     std::uint64_t name = 0;
-    if (hold_ || puts_waiting_ != 0 || (fetches && start(token, static_cast<std::byte*>(request.result), request.size,
-                                   true, name) == nullptr)) {
+    auto* const result_at = static_cast<std::byte*>(request.result);
+    if (hold_ || puts_waiting_ != 0 ||
+        (fetches && start(token, result_at, request.size, true, name) == nullptr)) {
         pipe_.note_refusal(Pipe::Short::neither);
         return pipe_.broken() != Errc::ok ? pipe_.broken() : Errc::again;
     }
@@ -124,7 +127,7 @@ Errc OneSidedEngine::atomic(const AtomicRequest& request, std::uint64_t region,
         }
         return result;
     }
-    direct_after_ = last_position_ = pipe_.tx().head();
+    direct_after_ = pipe_.tx().head();
     return fetches ? Errc::in_progress : Errc::ok;
 }
 
@@ -149,7 +152,6 @@ Errc OneSidedEngine::fence() {
         hold_ = true;
         pipe_.hold(Pipe::hold_fence);
     }
-    direct_after_ = last_position_;
     return Errc::ok;
 }
 
@@ -165,7 +167,6 @@ bool OneSidedEngine::caught_up() {
 void OneSidedEngine::release_if_out() {
     if (hold_ && active_ == canceled_ && puts_waiting_ == 0) {
         hold_ = false;
-        direct_after_ = last_position_;
         pipe_.release(Pipe::hold_fence);
         pipe_.encourage();
     }
@@ -222,7 +223,7 @@ bool OneSidedEngine::push_put_chunk(Job& job) {
     job.from += chunk;
     job.address += chunk;
     job.remaining -= chunk;
-    direct_after_ = last_position_ = pipe_.tx().head();
+    direct_after_ = pipe_.tx().head();
     return true;
 }
 
@@ -421,7 +422,7 @@ bool OneSidedEngine::accept_reply(const Reply& reply, const std::byte* data, std
         return false;
     }
     if (length != 0 && !operation->canceled) {
-        std::memcpy(operation->local + reply.offset, data, length);
+        copy_part(operation->local + reply.offset, data, length, operation->length);
     }
     operation->received += length;
     pipe_.slot()->rx.bytes.add(length);

@@ -235,9 +235,8 @@ private:
     std::uint32_t canceled_ = 0; ///< whose answer is still to come
     std::uint32_t puts_waiting_ = 0;
     std::uint32_t replies_waiting_ = 0;
-    std::uint64_t last_position_ = 0;  ///< behind our last one-sided record
-    /// Not 0: direct access waits for what travels, up to here in our ring. (The memory may have
-    /// been mapped here since, or an operation on other memory travels.)
+    /// Behind our last one-sided record in the ring, or 0 when all have been done: direct access
+    /// waits for them. (The memory may have been mapped here since, or they are about other memory.)
     std::uint64_t direct_after_ = 0;
     bool hold_ = false; ///< after a fence: nothing new until what was before it is out
 };

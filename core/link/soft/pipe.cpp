@@ -121,6 +121,7 @@ bool Pipe::accept_bulk(int memfd, std::uint64_t size) noexcept {
         return false;
     }
     bulk_rx_ = std::move(*mapping);
+    rx_.set_bulk_size(static_cast<std::uint32_t>(size));
     return true;
 }
 
@@ -145,23 +146,23 @@ Errc Pipe::attach_bulk() noexcept {
         return no_room(Short::lines);
     }
     if (!bulk_tx_memory_) {
-        auto memory = create_shared_memory("comch-bulk", tuning::bulk_size);
-        if (!memory) {
+        auto made = BulkMemory::create();
+        if (!made) {
             return Errc::no_memory;
         }
         const wire::Packet packet{static_cast<std::uint32_t>(wire::Type::bulk), 0,
-                                  tuning::bulk_size, 0};
-        const int fd = memory->fd.get();
-        const auto sent = send_packet(socket_, std::as_bytes(std::span(&packet, 1)),
-                                      std::span(&fd, 1));
+                                  made->memory.size(), 0};
+        const int fd = made->fd.get();
+        const auto sent =
+            send_packet(socket_, std::as_bytes(std::span(&packet, 1)), std::span(&fd, 1));
         socket_was_full_ = sent == SocketStatus::again;
         if (sent != SocketStatus::ok) {
             return no_room(Short::neither);
         }
-        bulk_tx_memory_ = std::move(memory->mapping);
+        bulk_tx_memory_ = std::move(made->memory);
     }
     (void)put_record(Kind::bulk_attach, 0, 0, [](std::byte*) {});
-    bulk_tx_ = BulkWriter(tx_.control(), bulk_tx_memory_.data(), tuning::bulk_size);
+    bulk_tx_ = BulkWriter(tx_.control(), bulk_tx_memory_.data(), bulk_tx_memory_.size());
     return Errc::ok;
 }
 

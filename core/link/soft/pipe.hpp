@@ -13,6 +13,7 @@
 #include <comch/error.hpp>
 
 #include "core/base/unique_fd.hpp"
+#include "core/link/soft/bulk_memory.hpp"
 #include "core/link/soft/bulk_writer.hpp"
 #include "core/link/soft/layout.hpp"
 #include "core/link/soft/ring_reader.hpp"
@@ -139,6 +140,14 @@ public:
             std::memcpy(to + head.size(), &ref, sizeof(ref));
         });
         slot_->tx.bulk_ring_bytes.add(length);
+    }
+
+    /// To be called every now and then: gives the bulk ring's pages back when it idles.
+    void look_at_bulk(std::uint64_t now_ns) noexcept {
+        if (bulk_tx_.attached()) {
+            const bool empty = bulk_tx_.consumed() == bulk_tx_.head();
+            bulk_tx_memory_.look(bulk_tx_.head(), empty, now_ns);
+        }
     }
 
     void count_sent(std::uint32_t length) noexcept {
@@ -380,7 +389,7 @@ private:
     std::uint64_t bulk_at_refusal_ = 0;
     std::uint64_t confirmed_seen_ = 0; ///< what confirmed() answered last
     Mapping bulk_rx_;
-    Mapping bulk_tx_memory_;
+    BulkMemory bulk_tx_memory_;
     Mapping segment_;
     std::uint64_t number_ = 0;
 };

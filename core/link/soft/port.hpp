@@ -330,12 +330,13 @@ private:
         }
         unsigned count = 0;
         for (unsigned batches = 64; batches != 0; --batches) {
+            const std::size_t met = strangers_.size();
             const int events = wait_events();
             for (int i = 0; i < events; ++i) {
                 count += handle_event(*event(i), sink);
             }
             // Who has just been accepted has mostly said hello already.
-            if (events < event_batch && (events == 0 || strangers_waiting_ == 0)) {
+            if (events < event_batch && strangers_.size() <= met) {
                 break;
             }
         }
@@ -357,6 +358,7 @@ private:
         unsigned count = 0;
         for (std::size_t i = 0; i < connections_.size(); ++i) {
             Connection& c = *connections_[i];
+            c.pipe_.look_at_bulk(last_slow_poll_ns_);
             if (c.peer_gone_) [[unlikely]] {
                 report_if_drained(c, sink);
             } else if (c.pipe_.corrupt() && c.state_ < Connection::State::ended) [[unlikely]] {

@@ -1,4 +1,5 @@
-// Every number of the soft link that trades speed for memory or fairness, with its reason.
+// Every number of the soft link that trades speed for memory or fairness, with its reason. (One more
+// is for all links: from which size on data is copied past the caches, core/base/stream_copy.hpp.)
 #pragma once
 
 #include <cstdint>
@@ -12,11 +13,21 @@ inline constexpr std::uint32_t ring_lines = 256;
 /// Longest inline record: a quarter of the ring, so that four can be under way.
 inline constexpr std::uint32_t max_inline = ring_lines / 4 * 64 - 8;
 
-/// Bulk ring: small enough to stay in a 1 MiB L2 with room to spare, large enough that both CPUs
-/// copy at the same time.
-inline constexpr std::uint32_t bulk_size = 512 * 1024;
+/// Bulk ring: so large that by the time a line is written again it has left the reader's private
+/// cache, where the writer would have to take it back from: 16 KiB messages take 0.6 of the time
+/// that they take with 512 KiB.
+inline constexpr std::uint32_t bulk_size = 4 * 1024 * 1024;
 
-/// Longest message (and bulk chunk): 1/16 of the bulk ring.
+/// Only so many rings of a process are that large; further ones have what both CPUs need for copying
+/// at the same time. A process with a thousand peers then writes to half a gigabyte, not four.
+inline constexpr unsigned large_bulk_rings = 8;
+inline constexpr std::uint32_t bulk_size_of_many = 512 * 1024;
+
+/// A bulk ring that nothing has gone through for so long gives its pages back: getting new ones
+/// costs a third of a microsecond per KiB, once.
+inline constexpr std::uint64_t bulk_keep_ns = 1'000'000'000;
+
+/// Longest message (and bulk chunk): 1/16 of the smallest bulk ring.
 inline constexpr std::uint32_t max_message = 32 * 1024;
 
 /// A message packed in place that turns out this short travels inline after all: one record instead
@@ -27,8 +38,8 @@ inline constexpr std::uint32_t inline_after_pack = 248;
 /// empty: the credit line moves once per quarter lap, not once per message.
 inline constexpr std::uint32_t credit_batch_lines = ring_lines / 4;
 
-/// The same for the bulk ring, so that the writer fills one part while the reader empties another.
-inline constexpr std::uint32_t credit_batch_bulk = bulk_size / 8;
+/// The same for a bulk ring, as its part: the writer fills one while the reader empties another.
+inline constexpr std::uint32_t credit_parts_bulk = 8;
 
 /// Records handled on one ring before the next ring gets its turn.
 inline constexpr unsigned poll_budget = 16;
@@ -40,9 +51,9 @@ inline constexpr std::uint32_t max_one_sided = 128;
 /// Fetching atomics on mapped memory that are answered at once without a progress call in between.
 inline constexpr unsigned fetches_without_progress = 64;
 
-/// A spinning caller looks at the CPU's counter every so many calls, and at sockets and process descriptors
-/// (a system call, about 130 ns) when the interval is over: 0.3 % of its time. A caller that turns
-/// out to be slow is given the look at every call.
+/// A spinning caller looks at the CPU's counter every so many calls, and at sockets and process
+/// descriptors (a system call, about 130 ns) when the interval is over: 0.3 % of its time. A caller
+/// that turns out to be slow is given the look at every call.
 inline constexpr unsigned clock_check_calls = 16;
 inline constexpr std::uint64_t slow_poll_interval_ns = 50'000;
 
