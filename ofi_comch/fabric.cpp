@@ -43,10 +43,9 @@ int try_wait(fid_fabric*, fid** fids, int count) {
             return -FI_EINVAL;
         }
         const Guard guard(waiter->lock());
-        waiter->disarm();
         const bool moved = waiter->progress() != 0;
         (void)waiter_of(fids[i], ready);
-        if (ready || moved || !waiter->arm()) {
+        if (ready || moved || !waiter->arm_for_poll()) {
             return -FI_EAGAIN;
         }
     }

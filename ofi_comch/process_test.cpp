@@ -161,6 +161,31 @@ TEST(TwoSides, AThreadSleepsWhileAnotherPolls) {
     sleeper.join();
 }
 
+TEST(TwoSides, TwoThreadsSleepOnOneQueue) {
+    Pair pair(sleeping());
+    constexpr int count = 300;
+    std::vector<char> buffers(2 * count);
+    for (int i = 0; i < 2 * count; ++i) {
+        COMCH_FI(fi_recv(pair.b.ep, &buffers[static_cast<std::size_t>(i)], 1, nullptr,
+                         FI_ADDR_UNSPEC, nullptr));
+    }
+    const auto take = [&] {
+        for (int i = 0; i < count; ++i) {
+            EXPECT_EQ(sleep_for(pair.b.rx).error, 0);
+        }
+    };
+    std::thread first(take);
+    std::thread second(take);
+    for (int i = 0; i < 2 * count; ++i) {
+        post([&] { return fi_inject(pair.a.ep, "x", 1, pair.to_b); }, {pair.a.tx});
+        if (i % 10 == 0) {
+            std::this_thread::yield();
+        }
+    }
+    first.join();
+    second.join();
+}
+
 /// A peer that is killed: whatever was outstanding towards it fails, and nothing else.
 TEST(Death, EverythingOutstandingFails) {
     (void)environment();

@@ -10,7 +10,9 @@
 namespace comch::ofi {
 
 Waiter::~Waiter() {
-    disarm();
+    for (const Source& source : sources_) {
+        source.station->remove_sleeper(*this);
+    }
 }
 
 void Waiter::add(const std::shared_ptr<Station>& station) {
@@ -72,28 +74,46 @@ void Waiter::wake() {
     }
 }
 
-bool Waiter::arm() {
+bool Waiter::arm_stations() {
     if (fd() < 0) {
         return false;
     }
+    // Whoever was woken by this has been, or finds nothing: callers look before they sleep.
     std::uint64_t value = 0;
     (void)!::read(event_.get(), &value, sizeof(value));
-    armed_ = true;
     for (const Source& source : sources_) {
         source.station->add_sleeper(*this);
         if (source.station->arm() != Errc::ok) {
-            disarm();
             return false;
         }
     }
     return true;
 }
 
+bool Waiter::arm() {
+    ++sleepers_;
+    const bool armed = arm_stations();
+    if (!armed) {
+        disarm();
+    }
+    return armed;
+}
+
 void Waiter::disarm() {
-    if (!armed_) {
+    --sleepers_;
+    leave();
+}
+
+bool Waiter::arm_for_poll() {
+    polled_ = arm_stations();
+    leave();
+    return polled_;
+}
+
+void Waiter::leave() {
+    if (sleepers_ != 0 || polled_) {
         return;
     }
-    armed_ = false;
     for (const Source& source : sources_) {
         source.station->remove_sleeper(*this);
     }

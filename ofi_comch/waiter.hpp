@@ -27,6 +27,10 @@ public:
     void remove(const Station& station);
 
     unsigned progress() {
+        if (polled_) [[unlikely]] { // the program has come back from its poll()
+            polled_ = false;
+            leave();
+        }
         unsigned count = 0;
         for (const Source& source : sources_) {
             count += source.station->progress();
@@ -36,7 +40,7 @@ public:
 
     /// Something that readers wait for is there: ends a sleep.
     void notify() {
-        if (armed_) [[unlikely]] {
+        if (sleepers_ != 0 || polled_) [[unlikely]] {
             wake();
         }
     }
@@ -49,15 +53,23 @@ public:
     }
     [[nodiscard]] bool take_signal() noexcept { return std::exchange(signalled_, false); }
 
-    /// A descriptor that is readable when it is worth looking, after arm() answered true.
+    /// A descriptor that is readable when it is worth looking, after arm() or arm_for_poll()
+    /// answered true.
     [[nodiscard]] int fd();
-    /// False: progress first, there may be something.
+    /// False: progress first, there may be something. True: disarm() after the sleep. Several
+    /// threads may sleep at once.
     [[nodiscard]] bool arm();
     void disarm();
+    /// For a program that sleeps by itself: armed until the next progress.
+    [[nodiscard]] bool arm_for_poll();
     /// Without the lock. Until the descriptor is readable, or so many ms (-1: for ever).
     void sleep(int timeout_ms);
 
 private:
+    [[nodiscard]] bool arm_stations();
+    /// The stations' list of sleepers is left when nobody sleeps any more.
+    void leave();
+
     struct Source {
         std::shared_ptr<Station> station;
         unsigned uses;
@@ -66,7 +78,8 @@ private:
     std::vector<Source> sources_;
     UniqueFd epoll_;
     UniqueFd event_;
-    bool armed_ = false;
+    unsigned sleepers_ = 0;
+    bool polled_ = false;
     bool signalled_ = false;
 };
 
