@@ -134,8 +134,9 @@ def parse_arguments():
                         default=pathlib.Path(os.environ.get("COMCH_BUILD_DIR", ROOT / "build")),
                         help="the build folder (default: $COMCH_BUILD_DIR, else build)")
     parser.add_argument("--transport", default="comch",
-                        help="comch (default), or transports of UCX's own for comparison, such as "
-                        "posix; with those comch's counters are not looked at")
+                        help="comch (default); comch-ofi: comch by way of libfabric, OpenMPI only; or "
+                        "transports of UCX's own for comparison, such as posix; with those comch's "
+                        "counters are not looked at")
     parser.add_argument("--domain", type=pathlib.Path,
                         help="domain directory (default: a fresh one, removed at the end)")
     parser.add_argument("--timeout", type=float, default=180,
@@ -175,15 +176,32 @@ class Result:
     log: pathlib.Path
 
 
+# Ways to comch: what is loaded for it, and OpenMPI's settings.
+LIBRARIES = {"comch": "ucx/libuct_comch.so", "comch-ofi": "libfabric/libcomch-fi.so"}
+TUNING = {"comch": "openmpi-comch.conf", "comch-ofi": "openmpi-comch-ofi.conf"}
+
+
+def over_comch(options):
+    return options.transport in LIBRARIES
+
+
+def library(options):
+    return options.build / "lib" / LIBRARIES[options.transport]
+
+
 def transport_settings(options):
-    """The environment that makes UCX use the transport, and nothing else."""
-    if options.transport != "comch":
+    """The environment that makes the job use the transport, and nothing else."""
+    if not over_comch(options):
         return {"UCX_TLS": f"{options.transport},self"}
-    return {
-        "UCX_TLS": "comch",
+    settings = {
         "COMCH_MPI_REQUIRE_COUNTERS": "1",
         "COMCH_DOMAIN": str(options.domain),
     }
+    if options.transport == "comch-ofi":
+        settings["FI_PROVIDER_PATH"] = str(library(options).parent)
+    else:
+        settings["UCX_TLS"] = "comch"
+    return settings
 
 
 def command_and_environment(options, job, mark):
@@ -192,13 +210,14 @@ def command_and_environment(options, job, mark):
     environment[MARK] = mark
     preload = []
     if options.transport == "comch":
-        preload.append(str(options.build / "lib" / "ucx" / "libuct_comch.so"))
+        preload.append(str(library(options)))
     crowded = job.ranks >= len(os.sched_getaffinity(0))
     if job.mpi == "openmpi":
         if os.geteuid() == 0:
             environment["OMPI_ALLOW_RUN_AS_ROOT"] = "1"
             environment["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
-        launcher = ["mpirun.openmpi", "--tune", str(ROOT / "config" / "openmpi-comch.conf"),
+        launcher = ["mpirun.openmpi", "--tune",
+                    str(ROOT / "config" / TUNING.get(options.transport, TUNING["comch"])),
                     "--oversubscribe", "--bind-to", "none", "-np", str(job.ranks)]
         if crowded:
             launcher += ["--mca", "mpi_yield_when_idle", "1"]
@@ -265,7 +284,7 @@ def kill_job(process, mark):
 
 
 def left_in_domain(options):
-    if options.transport != "comch" or not options.domain.is_dir():
+    if not over_comch(options) or not options.domain.is_dir():
         return []
     return sorted(e.name for e in options.domain.iterdir() if e.name not in DOMAIN_KEEPS)
 
@@ -328,8 +347,10 @@ def check_prerequisites(options, jobs):
     """The first reason why the jobs cannot run, or None."""
     needed = [options.build / "mpi_tests" / job.mpi / job.case.program for job in jobs]
     needed.append(options.build / "mpi_tests" / "libyield_when_idle.so")
-    if options.transport == "comch":
-        needed.append(options.build / "lib" / "ucx" / "libuct_comch.so")
+    if options.transport == "comch-ofi" and "mpich" in options.mpi:
+        return "comch-ofi is for OpenMPI: Debian's MPICH is built for UCX only"
+    if over_comch(options):
+        needed.append(library(options))
     for path in needed:
         if not path.exists():
             return f"{path} is not there: build first (cmake --build {options.build}), or name " \
@@ -396,7 +417,7 @@ def main():
     options.logs.mkdir(parents=True, exist_ok=True)
     # A domain of its own: nobody else's processes in it, so what is left there is ours.
     fresh = None
-    if options.domain is None and options.transport == "comch":
+    if options.domain is None and over_comch(options):
         shm = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
         fresh = options.domain = pathlib.Path(tempfile.mkdtemp(prefix="comch-mpi-", dir=shm))
     # A polite end must end the jobs too.

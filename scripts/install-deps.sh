@@ -25,6 +25,8 @@ packages=(
     libibverbs-dev librdmacm-dev
     # UCX's internal headers: fetch its source package, unpack and configure it as Debian did
     dpkg-dev xz-utils patch autoconf automake libtool make libnuma-dev
+    # the libfabric provider; fi_info and fi_pingpong
+    libfabric-dev libfabric-bin
     # MPI jobs under both of Debian's implementations
     openmpi-bin libopenmpi-dev mpich libmpich-dev
     # scripts and multi-process tests: unshare, nsenter, taskset; ip; ps

@@ -1,0 +1,264 @@
+#include "av.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "endpoint.hpp"
+#include "eq.hpp"
+
+namespace comch::ofi {
+namespace {
+
+Av& av_of(fid_av* fid) {
+    return *object_of<Av>(fid);
+}
+
+const comch::Domain& core_domain(const Av& av) {
+    return *av.domain->fabric->device.domain();
+}
+
+/// Inserts what `address(i)` gives, and reports as the vector was asked to.
+template <class AddressAt>
+int insert_all(Av& av, std::size_t count, fi_addr_t* out, std::uint64_t flags, void* context,
+               AddressAt&& address) {
+    if ((flags & ~(std::uint64_t{FI_MORE} | FI_SYNC_ERR)) != 0) {
+        return -FI_EBADFLAGS;
+    }
+    if (av.asynchronous && av.eq == nullptr) {
+        return -FI_ENOEQ;
+    }
+    int inserted = 0;
+    std::vector<std::uint64_t> failed;
+    {
+        const Guard guard(*av.domain->lock);
+        auto* const errors = (flags & FI_SYNC_ERR) != 0 ? static_cast<int*>(context) : nullptr;
+        for (std::size_t i = 0; i < count; ++i) {
+            const std::optional<Address> parsed = address(i);
+            const fi_addr_t at = parsed ? av.insert(*parsed) : FI_ADDR_NOTAVAIL;
+            if (out != nullptr) {
+                out[i] = at;
+            }
+            if (errors != nullptr) {
+                errors[i] = parsed ? 0 : FI_EINVAL;
+            }
+            if (parsed) {
+                ++inserted;
+            } else {
+                failed.push_back(i);
+            }
+        }
+    }
+    if (!av.asynchronous) {
+        return inserted;
+    }
+    const Guard guard(av.eq->waiter.lock());
+    for (const std::uint64_t index : failed) {
+        fi_eq_err_entry failure{};
+        failure.fid = &av.fid.fid;
+        failure.context = context;
+        failure.data = index;
+        failure.err = FI_EINVAL;
+        failure.prov_errno = static_cast<int>(Errc::invalid_argument);
+        av.eq->add_failure(failure);
+    }
+    av.eq->add(FI_AV_COMPLETE,
+               fi_eq_entry{&av.fid.fid, context, static_cast<std::uint64_t>(inserted)});
+    return 0;
+}
+
+int insert(fid_av* fid, const void* addresses, std::size_t count, fi_addr_t* out,
+           std::uint64_t flags, void* context) {
+    Av& av = av_of(fid);
+    const auto* bytes = static_cast<const std::byte*>(addresses);
+    return insert_all(av, count, out, flags, context, [&](std::size_t) {
+        const auto address = parse_address(core_domain(av), bytes, sizeof(Address));
+        bytes += address ? size_of(*address) : port_address_size;
+        return address;
+    });
+}
+
+int insert_service(fid_av* fid, const char* node, const char* service, fi_addr_t* out,
+                   std::uint64_t flags, void* context) {
+    Av& av = av_of(fid);
+    if (service == nullptr) {
+        return -FI_EINVAL;
+    }
+    return insert_all(av, 1, out, flags, context, [&](std::size_t) -> std::optional<Address> {
+        const auto function =
+            function_of_node(av.domain->fabric->device, node != nullptr ? node : "");
+        return function ? named_address(core_domain(av), *function, service) : std::nullopt;
+    });
+}
+
+/// Services are numbered: `service` and what follows it, as many as were asked for. There is one
+/// node, so nodecnt is 1.
+int insert_symmetric(fid_av* fid, const char* node, std::size_t nodes, const char* service,
+                     std::size_t services, fi_addr_t* out, std::uint64_t flags, void* context) {
+    Av& av = av_of(fid);
+    if (service == nullptr || nodes != 1) {
+        return -FI_EINVAL;
+    }
+    char* end = nullptr;
+    const unsigned long first = std::strtoul(service, &end, 10);
+    if (end == service || *end != '\0') {
+        return -FI_EINVAL;
+    }
+    const auto function = function_of_node(av.domain->fabric->device, node != nullptr ? node : "");
+    return insert_all(
+        av, services, out, flags, context, [&](std::size_t i) -> std::optional<Address> {
+            return function
+                       ? named_address(core_domain(av), *function, fmt::format("{}", first + i))
+                       : std::nullopt;
+        });
+}
+
+int remove(fid_av* fid, fi_addr_t* addresses, std::size_t count, std::uint64_t) {
+    Av& av = av_of(fid);
+    const Guard guard(*av.domain->lock);
+    bool all = true;
+    for (std::size_t i = 0; i < count; ++i) {
+        all = av.remove(addresses[i]) && all;
+    }
+    return all ? 0 : -FI_EINVAL;
+}
+
+int lookup(fid_av* fid, fi_addr_t at, void* to, std::size_t* length) {
+    Av& av = av_of(fid);
+    const Guard guard(*av.domain->lock);
+    const Address* const address = av.find(at);
+    if (address == nullptr) {
+        return -FI_EINVAL;
+    }
+    (void)copy_address(*address, to, length); // one that is too long is cut off, which is no error
+    return 0;
+}
+
+const char* to_text(fid_av* fid, const void* bytes, char* to, std::size_t* length) {
+    const auto address = parse_address(core_domain(av_of(fid)), bytes, sizeof(Address));
+    const std::string text = address ? to_string(*address) : "comch://?";
+    if (to != nullptr && *length != 0) {
+        const std::size_t size = std::min(text.size(), *length - 1);
+        std::memcpy(to, text.data(), size);
+        to[size] = '\0';
+    }
+    *length = text.size() + 1;
+    return to;
+}
+
+int close(fid* fid) {
+    Av* const av = object_of<Av>(fid);
+    if (av->references != 0) {
+        return -FI_EBUSY;
+    }
+    if (av->eq != nullptr) {
+        --av->eq->references;
+    }
+    --av->domain->references;
+    delete av;
+    return 0;
+}
+
+int bind(fid* fid, struct fid* other, std::uint64_t) {
+    Av& av = *object_of<Av>(fid);
+    if (other->fclass != FI_CLASS_EQ || av.eq != nullptr) {
+        return -FI_EINVAL;
+    }
+    av.eq = object_of<Eq>(other);
+    ++av.eq->references;
+    return 0;
+}
+
+fi_ops fid_ops = {sizeof(fi_ops),
+                  close,
+                  bind,
+                  unsupported<decltype(fi_ops::control)>,
+                  unsupported<decltype(fi_ops::ops_open)>,
+                  unsupported<decltype(fi_ops::tostr)>,
+                  unsupported<decltype(fi_ops::ops_set)>};
+fi_ops_av av_ops = {sizeof(fi_ops_av),
+                    insert,
+                    insert_service,
+                    insert_symmetric,
+                    remove,
+                    lookup,
+                    to_text,
+                    unsupported<decltype(fi_ops_av::av_set)>};
+
+} // namespace
+
+fi_addr_t Av::insert(const Address& address) {
+    const bool named = address.named != 0;
+    const std::string name = named
+                                 ? fmt::format("{}/{}", address.function,
+                                               std::string_view(address.name, address.name_length))
+                                 : std::string();
+    fi_addr_t known = FI_ADDR_NOTAVAIL;
+    if (named) {
+        const auto found = by_name_.find(name);
+        known = found == by_name_.end() ? FI_ADDR_NOTAVAIL : found->second;
+    } else {
+        known = lookup(port_of(address));
+    }
+    if (known != FI_ADDR_NOTAVAIL) {
+        ++entries_[known].uses;
+        return known;
+    }
+    ++version_;
+    fi_addr_t at = entries_.size();
+    if (!free_.empty()) {
+        at = free_.back();
+        free_.pop_back();
+        entries_[at] = {address, 1};
+    } else {
+        entries_.push_back({address, 1});
+    }
+    if (named) {
+        by_name_.emplace(name, at);
+    } else {
+        by_port_.emplace(port_of(address), at);
+    }
+    return at;
+}
+
+bool Av::remove(fi_addr_t at) {
+    if (find(at) == nullptr) {
+        return false;
+    }
+    if (--entries_[at].uses != 0) {
+        return true;
+    }
+    ++version_;
+    std::erase_if(by_port_, [&](const auto& entry) { return entry.second == at; });
+    std::erase_if(by_name_, [&](const auto& entry) { return entry.second == at; });
+    free_.push_back(at);
+    for (Endpoint* const endpoint : endpoints) {
+        endpoint->forget_address(at);
+    }
+    return true;
+}
+
+int open_av(fid_domain* fid, fi_av_attr* attr, fid_av** out, void* context) {
+    Domain& domain = *object_of<Domain>(fid);
+    const fi_av_attr given = attr != nullptr ? *attr : fi_av_attr{};
+    if (given.name != nullptr || given.map_addr != nullptr || given.rx_ctx_bits != 0) {
+        return -FI_ENOSYS;
+    }
+    if ((given.flags & ~(std::uint64_t{FI_EVENT} | FI_SYMMETRIC)) != 0) {
+        return -FI_EBADFLAGS;
+    }
+    auto av = std::make_unique<Av>();
+    av->fid.fid = {FI_CLASS_AV, context, &fid_ops};
+    av->fid.ops = &av_ops;
+    av->domain = &domain;
+    av->asynchronous = (given.flags & FI_EVENT) != 0;
+    ++domain.references;
+    if (attr != nullptr && attr->type == FI_AV_UNSPEC) {
+        attr->type = FI_AV_TABLE;
+    }
+    *out = &av.release()->fid;
+    return 0;
+}
+
+} // namespace comch::ofi

@@ -1,0 +1,112 @@
+#include "cntr.hpp"
+
+#include "domain.hpp"
+
+namespace comch::ofi {
+namespace {
+
+std::uint64_t read(fid_cntr* fid) {
+    Cntr& cntr = *object_of<Cntr>(fid);
+    const Guard guard(cntr.waiter.lock());
+    (void)cntr.waiter.progress();
+    return cntr.value;
+}
+
+std::uint64_t read_errors(fid_cntr* fid) {
+    Cntr& cntr = *object_of<Cntr>(fid);
+    const Guard guard(cntr.waiter.lock());
+    (void)cntr.waiter.progress();
+    return cntr.errors;
+}
+
+template <class Change> int change(fid_cntr* fid, Change&& apply) {
+    Cntr& cntr = *object_of<Cntr>(fid);
+    const Guard guard(cntr.waiter.lock());
+    apply(cntr);
+    cntr.waiter.notify();
+    return 0;
+}
+
+int add(fid_cntr* fid, std::uint64_t value) {
+    return change(fid, [&](Cntr& cntr) { cntr.value += value; });
+}
+int set(fid_cntr* fid, std::uint64_t value) {
+    return change(fid, [&](Cntr& cntr) { cntr.value = value; });
+}
+int add_errors(fid_cntr* fid, std::uint64_t value) {
+    return change(fid, [&](Cntr& cntr) { cntr.errors += value; });
+}
+int set_errors(fid_cntr* fid, std::uint64_t value) {
+    return change(fid, [&](Cntr& cntr) { cntr.errors = value; });
+}
+
+int wait(fid_cntr* fid, std::uint64_t threshold, int timeout) {
+    Cntr& cntr = *object_of<Cntr>(fid);
+    std::uint64_t errors = 0;
+    {
+        const Guard guard(cntr.waiter.lock());
+        errors = cntr.errors;
+    }
+    int result = -FI_ETIMEDOUT;
+    while (!wait_until(cntr.waiter, timeout, [&] {
+        if (cntr.value >= threshold) {
+            result = 0;
+        } else if (cntr.errors != errors) {
+            result = -FI_EAVAIL;
+        }
+        return result != -FI_ETIMEDOUT;
+    })) {
+        if (timeout >= 0) {
+            break;
+        }
+    }
+    return result;
+}
+
+int close(fid* fid) {
+    Cntr* const cntr = object_of<Cntr>(fid);
+    if (cntr->references != 0) {
+        return -FI_EBUSY;
+    }
+    --cntr->domain->references;
+    delete cntr;
+    return 0;
+}
+
+int control(fid* fid, int command, void* argument) {
+    Cntr& cntr = *object_of<Cntr>(fid);
+    return control_wait(cntr.waiter, cntr.wait_object, command, argument);
+}
+
+fi_ops fid_ops = {sizeof(fi_ops),
+                  close,
+                  unsupported<decltype(fi_ops::bind)>,
+                  control,
+                  unsupported<decltype(fi_ops::ops_open)>,
+                  unsupported<decltype(fi_ops::tostr)>,
+                  unsupported<decltype(fi_ops::ops_set)>};
+fi_ops_cntr cntr_ops = {sizeof(fi_ops_cntr), read,      read_errors, add, set, wait,
+                        add_errors,          set_errors};
+
+} // namespace
+
+int open_cntr(fid_domain* fid, fi_cntr_attr* attr, fid_cntr** out, void* context) {
+    Domain& domain = *object_of<Domain>(fid);
+    const fi_cntr_attr given = attr != nullptr ? *attr : fi_cntr_attr{};
+    if (given.events != FI_CNTR_EVENTS_COMP) {
+        return -FI_ENOSYS;
+    }
+    if (const int error = check_wait_object(given.wait_obj); error != 0) {
+        return error;
+    }
+    auto cntr = std::make_unique<Cntr>(domain.lock);
+    cntr->fid.fid = {FI_CLASS_CNTR, context, &fid_ops};
+    cntr->fid.ops = &cntr_ops;
+    cntr->domain = &domain;
+    cntr->wait_object = given.wait_obj;
+    ++domain.references;
+    *out = &cntr.release()->fid;
+    return 0;
+}
+
+} // namespace comch::ofi

@@ -1,0 +1,203 @@
+// Connected endpoints: how connections begin and end, and what travels between.
+#include "test_node.hpp"
+
+namespace comch::ofi::test {
+namespace {
+
+struct CmEvent {
+    int error = 0;
+    std::uint32_t event = 0;
+    fid* subject = nullptr;
+    fi_info* info = nullptr;
+    std::string data;
+};
+
+/// The next event of `eq`, while `others` are progressed.
+CmEvent next_event(fid_eq* eq, const std::vector<fid_eq*>& others = {}) {
+    const auto end = Clock::now() + std::chrono::seconds(60);
+    alignas(fi_eq_cm_entry) char buffer[sizeof(fi_eq_cm_entry) + 256];
+    CmEvent event;
+    std::uint32_t ignored = 0;
+    while (Clock::now() < end) {
+        const ssize_t length = fi_eq_read(eq, &event.event, buffer, sizeof(buffer), 0);
+        if (length > 0) {
+            const auto* entry = reinterpret_cast<const fi_eq_cm_entry*>(buffer);
+            event.subject = entry->fid;
+            event.info = entry->info;
+            event.data.assign(buffer + sizeof(fi_eq_cm_entry),
+                              static_cast<std::size_t>(length) - sizeof(fi_eq_cm_entry));
+            return event;
+        }
+        if (length == -FI_EAVAIL) {
+            fi_eq_err_entry failure{};
+            (void)fi_eq_readerr(eq, &failure, 0);
+            event.error = failure.err;
+            event.subject = failure.fid;
+            event.data.assign(static_cast<const char*>(failure.err_data), failure.err_data_size);
+            return event;
+        }
+        for (fid_eq* other : others) {
+            char peeked[512];
+            (void)fi_eq_read(other, &ignored, peeked, sizeof(peeked), FI_PEEK);
+        }
+    }
+    throw std::runtime_error("no event came");
+}
+
+/// A passive endpoint under a name.
+struct Listener {
+    explicit Listener(const char* service) {
+        InfoHints hints;
+        hints->ep_attr->type = FI_EP_MSG;
+        hints->caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC;
+        info = query(hints.value, service, FI_SOURCE);
+        if (info == nullptr) {
+            throw std::runtime_error("no connected endpoints are offered");
+        }
+        COMCH_FI(fi_fabric(info->fabric_attr, &fabric, nullptr));
+        fi_eq_attr attr{};
+        attr.wait_obj = FI_WAIT_FD;
+        COMCH_FI(fi_eq_open(fabric, &attr, &eq, nullptr));
+        COMCH_FI(fi_passive_ep(fabric, info, &pep, nullptr));
+        COMCH_FI(fi_pep_bind(pep, &eq->fid, 0));
+        COMCH_FI(fi_listen(pep));
+    }
+    ~Listener() {
+        EXPECT_EQ(fi_close(&pep->fid), 0);
+        EXPECT_EQ(fi_close(&eq->fid), 0);
+        EXPECT_EQ(fi_close(&fabric->fid), 0);
+        fi_freeinfo(info);
+    }
+    fi_info* info = nullptr;
+    fid_fabric* fabric = nullptr;
+    fid_eq* eq = nullptr;
+    fid_pep* pep = nullptr;
+};
+
+NodeOptions connected() {
+    NodeOptions options;
+    options.type = FI_EP_MSG;
+    options.caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC;
+    options.counters = true;
+    return options;
+}
+
+struct Client {
+    explicit Client(const char* service, const char* data = "") : node(connected()) {
+        InfoHints hints;
+        hints->ep_attr->type = FI_EP_MSG;
+        fi_info* const found = query(hints.value, service);
+        result = fi_connect(node.ep, found->dest_addr, data, std::strlen(data));
+        fi_freeinfo(found);
+    }
+    Node node;
+    int result = 0;
+};
+
+TEST(Connected, DataTravelsWithRequestAndAnswer) {
+    Listener listener("kitchen");
+    Client client("kitchen", "two eggs");
+    ASSERT_EQ(client.result, 0);
+    const CmEvent request = next_event(listener.eq, {client.node.eq});
+    ASSERT_EQ(request.event, static_cast<std::uint32_t>(FI_CONNREQ));
+    EXPECT_EQ(request.subject, &listener.pep->fid);
+    EXPECT_EQ(request.data, "two eggs");
+    EXPECT_EQ(fi_send(client.node.ep, "x", 1, nullptr, 0, nullptr) == 0, true); // an error follows
+    EXPECT_EQ(await(client.node.tx).error, FI_ENOTCONN);
+    {
+        Node server(connected(), request.info, listener.fabric);
+        EXPECT_EQ(fi_accept(server.ep, "fried", 5), 0);
+        EXPECT_EQ(next_event(server.eq).event, static_cast<std::uint32_t>(FI_CONNECTED));
+        const CmEvent answer = next_event(client.node.eq, {listener.eq});
+        EXPECT_EQ(answer.event, static_cast<std::uint32_t>(FI_CONNECTED));
+        EXPECT_EQ(answer.subject, &client.node.ep->fid);
+        EXPECT_EQ(answer.data, "fried");
+
+        const std::vector<fid_cq*> cqs = {server.tx, server.rx, client.node.tx, client.node.rx};
+        for (const std::size_t length : {std::size_t{5}, std::size_t{5000}, std::size_t{500000}}) {
+            const auto data = pattern(length, 1);
+            std::vector<char> buffer(length);
+            COMCH_FI(fi_recv(server.ep, buffer.data(), length, nullptr, 0, nullptr));
+            post([&] { return fi_send(client.node.ep, data.data(), length, nullptr, 0, nullptr); },
+                 cqs);
+            EXPECT_EQ(await(server.rx, cqs).entry.len, length);
+            EXPECT_EQ(await(client.node.tx, cqs).error, 0);
+            EXPECT_EQ(buffer, data);
+            COMCH_FI(fi_trecv(client.node.ep, buffer.data(), length, nullptr, 0, 4, 0, nullptr));
+            post([&] { return fi_tsend(server.ep, data.data(), length, nullptr, 0, 4, nullptr); },
+                 cqs);
+            EXPECT_EQ(await(client.node.rx, cqs).entry.tag, 4u);
+            EXPECT_EQ(await(server.tx, cqs).error, 0);
+            server.expose(buffer.data(), length, length);
+            std::vector<char> back(length);
+            post(
+                [&] {
+                    return fi_read(client.node.ep, back.data(), length, nullptr, 0, 0, length,
+                                   nullptr);
+                },
+                cqs);
+            EXPECT_EQ(await(client.node.tx, cqs).error, 0);
+            EXPECT_EQ(back, data);
+        }
+        // What waits on either side when one of them ends it.
+        char byte = 0;
+        COMCH_FI(fi_recv(server.ep, &byte, 1, nullptr, 0, &byte));
+        EXPECT_EQ(fi_shutdown(client.node.ep, 0), 0);
+        EXPECT_EQ(next_event(server.eq).event, static_cast<std::uint32_t>(FI_SHUTDOWN));
+        EXPECT_EQ(await(server.rx).error, FI_ECANCELED);
+        EXPECT_EQ(fi_send(server.ep, "x", 1, nullptr, 0, nullptr), 0);
+        EXPECT_EQ(await(server.tx).error, FI_ESHUTDOWN);
+    }
+    fi_freeinfo(request.info);
+}
+
+TEST(Connected, ARefusalCarriesData) {
+    Listener listener("kitchen");
+    Client client("kitchen");
+    const CmEvent request = next_event(listener.eq, {client.node.eq});
+    EXPECT_EQ(fi_reject(listener.pep, request.info->handle, "closed", 6), 0);
+    const CmEvent answer = next_event(client.node.eq, {listener.eq});
+    EXPECT_EQ(answer.error, FI_ECONNREFUSED);
+    EXPECT_EQ(answer.data, "closed");
+    fi_freeinfo(request.info);
+}
+
+TEST(Connected, NobodyUnderThatNameRefuses) {
+    Client client("nobody");
+    EXPECT_EQ(client.result, 0);
+    EXPECT_EQ(next_event(client.node.eq).error, FI_ECONNREFUSED);
+}
+
+TEST(Connected, ANameIsTakenOnce) {
+    Listener listener("kitchen");
+    InfoHints hints;
+    hints->ep_attr->type = FI_EP_MSG;
+    fid_pep* second = nullptr;
+    COMCH_FI(fi_passive_ep(listener.fabric, listener.info, &second, nullptr));
+    COMCH_FI(fi_pep_bind(second, &listener.eq->fid, 0));
+    EXPECT_EQ(fi_listen(second), -FI_EADDRINUSE);
+    EXPECT_EQ(fi_close(&second->fid), 0);
+}
+
+TEST(Connected, AClientThatGivesUpLeavesNothing) {
+    Listener listener("kitchen");
+    CmEvent request;
+    {
+        Client client("kitchen");
+        request = next_event(listener.eq, {client.node.eq});
+    }
+    for (int i = 0; i < 100000; ++i) {
+        std::uint32_t event = 0;
+        char buffer[512];
+        (void)fi_eq_read(listener.eq, &event, buffer, sizeof(buffer), FI_PEEK);
+    }
+    Node server(connected(), request.info, listener.fabric);
+    if (fi_accept(server.ep, nullptr, 0) == 0) { // it may not have heard yet
+        EXPECT_EQ(next_event(server.eq).event, static_cast<std::uint32_t>(FI_CONNECTED));
+        EXPECT_EQ(next_event(server.eq).event, static_cast<std::uint32_t>(FI_SHUTDOWN));
+    }
+    fi_freeinfo(request.info);
+}
+
+} // namespace
+} // namespace comch::ofi::test

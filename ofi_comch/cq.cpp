@@ -1,0 +1,207 @@
+#include "cq.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "domain.hpp"
+#include "status.hpp"
+
+namespace comch::ofi {
+namespace {
+
+std::size_t entry_size(fi_cq_format format) {
+    switch (format) {
+    case FI_CQ_FORMAT_MSG:
+        return sizeof(fi_cq_msg_entry);
+    case FI_CQ_FORMAT_DATA:
+        return sizeof(fi_cq_data_entry);
+    case FI_CQ_FORMAT_TAGGED:
+        return sizeof(fi_cq_tagged_entry);
+    default:
+        return sizeof(fi_cq_entry);
+    }
+}
+
+// Each format is the beginning of the next longer one, so a completion is copied up to its length.
+static_assert(offsetof(fi_cq_tagged_entry, len) == offsetof(fi_cq_msg_entry, len) &&
+              offsetof(fi_cq_tagged_entry, buf) == offsetof(fi_cq_data_entry, buf) &&
+              offsetof(fi_cq_tagged_entry, data) == offsetof(fi_cq_data_entry, data) &&
+              offsetof(fi_cq_tagged_entry, flags) == offsetof(fi_cq_msg_entry, flags));
+
+ssize_t read_from(fid_cq* fid, void* to, std::size_t count, fi_addr_t* sources) {
+    Cq& cq = *object_of<Cq>(fid);
+    const Guard guard(cq.waiter.lock());
+    if (cq.size() < count || count == 0) {
+        (void)cq.waiter.progress();
+    }
+    return cq.take(to, count, sources);
+}
+
+ssize_t read(fid_cq* fid, void* to, std::size_t count) {
+    return read_from(fid, to, count, nullptr);
+}
+
+ssize_t read_error(fid_cq* fid, fi_cq_err_entry* entry, std::uint64_t) {
+    Cq& cq = *object_of<Cq>(fid);
+    const Guard guard(cq.waiter.lock());
+    return cq.take_failure(entry);
+}
+
+ssize_t sleep_and_read_from(fid_cq* fid, void* to, std::size_t count, fi_addr_t* sources,
+                            const void* condition, int timeout) {
+    Cq& cq = *object_of<Cq>(fid);
+    if (cq.wait_object == FI_WAIT_NONE) {
+        return -FI_ENOSYS;
+    }
+    std::size_t threshold = 1;
+    if (cq.wait_condition == FI_CQ_COND_THRESHOLD && condition != nullptr) {
+        threshold = std::clamp<std::size_t>(reinterpret_cast<std::size_t>(condition), 1,
+                                            std::max<std::size_t>(count, 1));
+    }
+    ssize_t result = -FI_EAGAIN;
+    (void)wait_until(cq.waiter, timeout, [&] {
+        if (cq.size() < threshold && !cq.has_failure()) {
+            return false;
+        }
+        result = cq.take(to, count, sources);
+        return result != -FI_EAGAIN;
+    });
+    if (result == -FI_EAGAIN && threshold > 1) {
+        const Guard guard(cq.waiter.lock());
+        result = cq.take(to, count, sources);
+    }
+    return result;
+}
+
+ssize_t sleep_and_read(fid_cq* fid, void* to, std::size_t count, const void* condition,
+                       int timeout) {
+    return sleep_and_read_from(fid, to, count, nullptr, condition, timeout);
+}
+
+int signal(fid_cq* fid) {
+    Cq& cq = *object_of<Cq>(fid);
+    const Guard guard(cq.waiter.lock());
+    cq.waiter.signal();
+    return 0;
+}
+
+const char* describe(fid_cq*, int provider_errno, const void*, char* to, std::size_t length) {
+    const char* const text = error_text(provider_errno);
+    if (to != nullptr && length != 0) {
+        std::strncpy(to, text, length - 1);
+        to[length - 1] = '\0';
+    }
+    return text;
+}
+
+int close(fid* fid) {
+    Cq* const cq = object_of<Cq>(fid);
+    if (cq->references != 0) {
+        return -FI_EBUSY;
+    }
+    --cq->domain->references;
+    delete cq;
+    return 0;
+}
+
+int control(fid* fid, int command, void* argument) {
+    Cq& cq = *object_of<Cq>(fid);
+    return control_wait(cq.waiter, cq.wait_object, command, argument);
+}
+
+fi_ops fid_ops = {sizeof(fi_ops),
+                  close,
+                  unsupported<decltype(fi_ops::bind)>,
+                  control,
+                  unsupported<decltype(fi_ops::ops_open)>,
+                  unsupported<decltype(fi_ops::tostr)>,
+                  unsupported<decltype(fi_ops::ops_set)>};
+fi_ops_cq cq_ops = {sizeof(fi_ops_cq),   read,   read_from, read_error, sleep_and_read,
+                    sleep_and_read_from, signal, describe};
+
+} // namespace
+
+void Cq::grow() {
+    reserve(ring_.size() * 2);
+}
+
+void Cq::reserve(std::size_t size) {
+    std::vector<Entry> larger(std::bit_ceil(std::max<std::size_t>(size, ring_.size())));
+    for (std::size_t i = 0; i < count_; ++i) {
+        larger[i] = ring_[(head_ + i) & (ring_.size() - 1)];
+    }
+    ring_ = std::move(larger);
+    head_ = 0;
+}
+
+void Cq::add_failure(const Failure& failure) {
+    failures_.push_back(failure);
+    add({}, failure.source);
+    ring_[(head_ + count_ - 1) & (ring_.size() - 1)].failed = true;
+}
+
+ssize_t Cq::take(void* to, std::size_t count, fi_addr_t* sources) {
+    if (count_ == 0) {
+        return -FI_EAGAIN;
+    }
+    if (ring_[head_].failed) {
+        return -FI_EAVAIL;
+    }
+    const std::size_t size = entry_size(format);
+    auto* out = static_cast<std::byte*>(to);
+    std::size_t taken = 0;
+    while (taken < count && count_ != 0 && !ring_[head_].failed) {
+        std::memcpy(out, &ring_[head_].completion, size);
+        out += size;
+        if (sources != nullptr) {
+            sources[taken] = ring_[head_].source;
+        }
+        head_ = (head_ + 1) & (ring_.size() - 1);
+        --count_;
+        ++taken;
+    }
+    return static_cast<ssize_t>(taken);
+}
+
+ssize_t Cq::take_failure(fi_cq_err_entry* to) {
+    if (count_ == 0 || !ring_[head_].failed) {
+        return -FI_EAGAIN;
+    }
+    fi_cq_err_entry entry = failures_.front().entry;
+    // A program of the time before err_data_size gives no room for error data; there is none.
+    entry.err_data = to->err_data;
+    entry.err_data_size = 0;
+    *to = entry;
+    failures_.pop_front();
+    head_ = (head_ + 1) & (ring_.size() - 1);
+    --count_;
+    return 1;
+}
+
+int open_cq(fid_domain* fid, fi_cq_attr* attr, fid_cq** out, void* context) {
+    Domain& domain = *object_of<Domain>(fid);
+    const fi_cq_attr given = attr != nullptr ? *attr : fi_cq_attr{};
+    if (const int error = check_wait_object(given.wait_obj); error != 0) {
+        return error;
+    }
+    if (given.format > FI_CQ_FORMAT_TAGGED) {
+        return -FI_ENOSYS;
+    }
+    auto cq = std::make_unique<Cq>(domain.lock);
+    cq->fid.fid = {FI_CLASS_CQ, context, &fid_ops};
+    cq->fid.ops = &cq_ops;
+    cq->domain = &domain;
+    cq->format = given.format == FI_CQ_FORMAT_UNSPEC ? FI_CQ_FORMAT_TAGGED : given.format;
+    cq->wait_object = given.wait_obj;
+    cq->wait_condition = given.wait_cond;
+    cq->reserve(std::min<std::size_t>(given.size, 65536));
+    ++domain.references;
+    if (attr != nullptr) {
+        attr->format = cq->format;
+    }
+    *out = &cq.release()->fid;
+    return 0;
+}
+
+} // namespace comch::ofi

@@ -1,0 +1,118 @@
+#include "domain.hpp"
+
+#include <memory>
+
+#include "atomic_ops.hpp"
+#include "av.hpp"
+#include "cntr.hpp"
+#include "cq.hpp"
+#include "endpoint.hpp"
+#include "poll_set.hpp"
+#include "srx.hpp"
+
+namespace comch::ofi {
+namespace {
+
+int close(fid* fid) {
+    Domain* const domain = object_of<Domain>(fid);
+    if (domain->references != 0) {
+        return -FI_EBUSY;
+    }
+    --domain->fabric->references;
+    delete domain;
+    return 0;
+}
+
+/// A raw key is the key itself.
+int control(fid* fid, int command, void* argument) {
+    if (fid->fclass != FI_CLASS_DOMAIN) {
+        return -FI_EINVAL;
+    }
+    switch (command) {
+    case FI_MAP_RAW_MR: {
+        auto& raw = *static_cast<struct fi_mr_map_raw*>(argument);
+        if (raw.key_size != sizeof(*raw.key)) {
+            return -FI_EINVAL;
+        }
+        std::copy_n(raw.raw_key, sizeof(*raw.key), reinterpret_cast<std::uint8_t*>(raw.key));
+        return 0;
+    }
+    case FI_UNMAP_KEY:
+        return 0;
+    default:
+        return -FI_ENOSYS;
+    }
+}
+
+int open_endpoint_with_flags(fid_domain* domain, fi_info* info, fid_ep** endpoint,
+                             std::uint64_t flags, void* context) {
+    return flags == 0 ? open_endpoint(domain, info, endpoint, context) : -FI_EBADFLAGS;
+}
+
+int query_atomic(fid_domain*, fi_datatype datatype, fi_op op, fi_atomic_attr* attr,
+                 std::uint64_t flags) {
+    const AtomicCall call = (flags & FI_FETCH_ATOMIC) != 0     ? AtomicCall::fetch
+                            : (flags & FI_COMPARE_ATOMIC) != 0 ? AtomicCall::compare
+                                                               : AtomicCall::plain;
+    if ((flags & FI_TAGGED) != 0) {
+        return -FI_EOPNOTSUPP;
+    }
+    if (!atomic_is_valid(datatype, op, call)) {
+        return -FI_EOPNOTSUPP;
+    }
+    attr->size = datatype_size(datatype);
+    attr->count = max_atomic_bytes / attr->size;
+    return 0;
+}
+
+fi_ops fid_ops = {sizeof(fi_ops),
+                  close,
+                  unsupported<decltype(fi_ops::bind)>,
+                  control,
+                  unsupported<decltype(fi_ops::ops_open)>,
+                  unsupported<decltype(fi_ops::tostr)>,
+                  unsupported<decltype(fi_ops::ops_set)>};
+
+fi_ops_domain domain_ops = {sizeof(fi_ops_domain),
+                            open_av,
+                            open_cq,
+                            open_endpoint,
+                            unsupported<decltype(fi_ops_domain::scalable_ep)>,
+                            open_cntr,
+                            open_poll_set,
+                            unsupported<decltype(fi_ops_domain::stx_ctx)>,
+                            open_srx,
+                            query_atomic,
+                            unsupported<decltype(fi_ops_domain::query_collective)>,
+                            open_endpoint_with_flags};
+
+} // namespace
+
+int open_domain(fid_fabric* fabric_fid, fi_info* info, fid_domain** out, void* context) {
+    Fabric& fabric = *object_of<Fabric>(fabric_fid);
+    if (info == nullptr || info->domain_attr == nullptr || info->ep_attr == nullptr) {
+        return -FI_EINVAL;
+    }
+    auto domain = std::make_unique<Domain>();
+    domain->fid.fid = {FI_CLASS_DOMAIN, context, &fid_ops};
+    domain->fid.ops = &domain_ops;
+    domain->fid.mr = &mr_ops;
+    domain->fabric = &fabric;
+    const int mode = info->domain_attr->mr_mode;
+    domain->virtual_addresses = mode == FI_MR_BASIC || (mode & FI_MR_VIRT_ADDR) != 0;
+    domain->own_keys = mode == FI_MR_BASIC || (mode & FI_MR_PROV_KEY) != 0;
+    // Connections are made, and accepted ones progressed, on the fabric's objects as well, so
+    // connected endpoints share its lock.
+    domain->lock = fabric.lock;
+    if (info->ep_attr->type == FI_EP_RDM) {
+        domain->lock = std::make_shared<Lock>();
+        if (info->domain_attr->threading == FI_THREAD_DOMAIN) {
+            domain->lock->leave_out();
+        }
+    }
+    ++fabric.references;
+    *out = &domain.release()->fid;
+    return 0;
+}
+
+} // namespace comch::ofi

@@ -1,0 +1,68 @@
+// A domain: the scope of endpoints, queues and registered memory.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+
+#include "fabric.hpp"
+#include "libfabric.hpp"
+#include "lock.hpp"
+#include "station.hpp"
+
+namespace comch::ofi {
+
+struct Cntr;
+struct Domain;
+
+/// Registered memory.
+struct Mr {
+    fid_mr fid{};
+    Domain* domain = nullptr;
+    std::byte* base = nullptr;
+    std::uint64_t length = 0;
+    std::uint64_t access = 0;
+    unsigned users = 0;           ///< transfers of peers that are touching it
+    Cntr* remote_write = nullptr; ///< bound for FI_RMA_EVENT
+    Cntr* remote_read = nullptr;
+    std::uint64_t flags = 0;
+};
+
+struct Domain {
+    fid_domain fid{};
+    Fabric* fabric = nullptr;
+    std::shared_ptr<Lock> lock;
+    std::atomic<unsigned> references{0};
+    bool virtual_addresses = false; ///< peers name memory by its address, not by an offset
+    bool own_keys = false;          ///< keys are ours to choose
+    std::uint64_t next_key = 1;
+    std::unordered_map<std::uint64_t, Mr*> regions;
+    /// Of the connecting endpoints; while there are any.
+    std::weak_ptr<Station> station;
+
+    /// The memory that a peer names, if it may do `access` to it.
+    [[nodiscard]] std::byte* find(std::uint64_t key, std::uint64_t address, std::uint64_t length,
+                                  std::uint64_t access, Mr*& mr) noexcept {
+        const auto found = regions.find(key);
+        if (found == regions.end()) {
+            return nullptr;
+        }
+        mr = found->second;
+        const std::uint64_t base =
+            virtual_addresses ? reinterpret_cast<std::uint64_t>(mr->base) : 0;
+        if ((mr->access & access) != access || address < base || address - base > mr->length ||
+            length > mr->length - (address - base)) {
+            return nullptr;
+        }
+        return mr->base + (address - base);
+    }
+};
+
+[[nodiscard]] int open_domain(fid_fabric* fabric, fi_info* info, fid_domain** domain,
+                              void* context);
+
+/// Entries of the domain's table of operations on memory.
+extern fi_ops_mr mr_ops;
+
+} // namespace comch::ofi

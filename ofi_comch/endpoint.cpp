@@ -1,0 +1,392 @@
+// Endpoints come and go: creation, binding, options.
+#include "endpoint.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "core/memory/region_table.hpp"
+#include "eq.hpp"
+#include "passive_endpoint.hpp"
+#include "provider.hpp"
+#include "srx.hpp"
+#include "status.hpp"
+
+namespace comch::ofi {
+namespace {
+
+Endpoint& endpoint_of(void* fid) {
+    return *object_of<Endpoint>(fid);
+}
+
+int close(fid* fid) {
+    Endpoint* const endpoint = object_of<Endpoint>(fid);
+    Domain& domain = *endpoint->domain;
+    const std::shared_ptr<Lock> lock = domain.lock;
+    const Guard guard(*lock);
+    delete endpoint;
+    --domain.references;
+    return 0;
+}
+
+int bind_cq(Endpoint& endpoint, Cq& cq, std::uint64_t flags) {
+    const bool selective = (flags & FI_SELECTIVE_COMPLETION) != 0;
+    if ((flags & (FI_TRANSMIT | FI_RECV)) == 0 ||
+        ((flags & FI_TRANSMIT) != 0 && endpoint.tx_cq != nullptr) ||
+        ((flags & FI_RECV) != 0 && endpoint.rx_cq != nullptr)) {
+        return -FI_EINVAL;
+    }
+    if ((flags & FI_TRANSMIT) != 0) {
+        endpoint.tx_cq = &cq;
+        endpoint.tx_selective = selective;
+        ++cq.references;
+        cq.waiter.add(endpoint.station);
+    }
+    if ((flags & FI_RECV) != 0) {
+        endpoint.rx_cq = &cq;
+        endpoint.rx_selective = selective;
+        ++cq.references;
+        cq.waiter.add(endpoint.station);
+    }
+    return 0;
+}
+
+int bind_cntr(Endpoint& endpoint, Cntr& cntr, std::uint64_t flags) {
+    constexpr std::uint64_t events[Endpoint::kinds] = {FI_SEND,  FI_RECV,        FI_READ,
+                                                       FI_WRITE, FI_REMOTE_READ, FI_REMOTE_WRITE};
+    for (unsigned i = 0; i < Endpoint::kinds; ++i) {
+        if ((flags & events[i]) == 0) {
+            continue;
+        }
+        if (endpoint.counters[i] != nullptr) {
+            return -FI_EINVAL;
+        }
+        endpoint.counters[i] = &cntr;
+        ++cntr.references;
+        cntr.waiter.add(endpoint.station);
+    }
+    return 0;
+}
+
+int bind(fid* fid, struct fid* other, std::uint64_t flags) {
+    Endpoint& endpoint = endpoint_of(fid);
+    const Guard guard(*endpoint.domain->lock);
+    switch (other->fclass) {
+    case FI_CLASS_CQ:
+        return bind_cq(endpoint, *object_of<Cq>(other), flags);
+    case FI_CLASS_CNTR:
+        return bind_cntr(endpoint, *object_of<Cntr>(other), flags);
+    case FI_CLASS_AV:
+        if (endpoint.type != FI_EP_RDM || endpoint.av != nullptr) {
+            return -FI_EINVAL;
+        }
+        endpoint.av = object_of<Av>(other);
+        ++endpoint.av->references;
+        endpoint.av->endpoints.push_back(&endpoint);
+        return 0;
+    case FI_CLASS_EQ:
+        if (endpoint.eq != nullptr) {
+            return -FI_EINVAL;
+        }
+        endpoint.eq = object_of<Eq>(other);
+        ++endpoint.eq->references;
+        if (endpoint.type == FI_EP_MSG) { // others' ends are no events
+            endpoint.eq->waiter.add(endpoint.station);
+        }
+        return 0;
+    case FI_CLASS_SRX_CTX:
+        if (endpoint.srx != nullptr || endpoint.enabled) {
+            return -FI_EINVAL;
+        }
+        endpoint.srx = object_of<Srx>(other);
+        endpoint.queue = &endpoint.srx->queue;
+        endpoint.srx->endpoints.push_back(&endpoint);
+        return 0;
+    default:
+        return -FI_EINVAL;
+    }
+}
+
+int enable(Endpoint& endpoint) {
+    if (endpoint.type == FI_EP_RDM && endpoint.av == nullptr) {
+        return -FI_ENOAV;
+    }
+    const bool sends = (endpoint.caps & (FI_SEND | FI_READ | FI_WRITE)) != 0;
+    const bool receives = (endpoint.caps & FI_RECV) != 0;
+    if (sends && endpoint.tx_cq == nullptr && endpoint.counters[Endpoint::sends] == nullptr &&
+        endpoint.counters[Endpoint::writes] == nullptr &&
+        endpoint.counters[Endpoint::reads] == nullptr) {
+        return -FI_ENOCQ;
+    }
+    if (receives && endpoint.rx_cq == nullptr && endpoint.counters[Endpoint::receives] == nullptr) {
+        return -FI_ENOCQ;
+    }
+    if (endpoint.type == FI_EP_RDM && !endpoint.enabled) {
+        if (endpoint.local_address->named != 0) {
+            const auto result =
+                endpoint.station->port().listen(service_of(*endpoint.local_address));
+            if (!result) {
+                FI_WARN(&provider, FI_LOG_EP_CTRL, "%s\n", result.error().message.c_str());
+                return -to_fi(result.error().code);
+            }
+        }
+        endpoint.station->datagram_endpoint = &endpoint;
+    }
+    endpoint.enabled = true;
+    return 0;
+}
+
+int control(fid* fid, int command, void* argument) {
+    Endpoint& endpoint = endpoint_of(fid);
+    const Guard guard(*endpoint.domain->lock);
+    switch (command) {
+    case FI_ENABLE:
+        return enable(endpoint);
+    case FI_GETOPSFLAG: {
+        auto& flags = *static_cast<std::uint64_t*>(argument);
+        if ((flags & FI_TRANSMIT) != 0 && (flags & FI_RECV) != 0) {
+            return -FI_EINVAL;
+        }
+        flags = (flags & FI_TRANSMIT) != 0 ? endpoint.tx_op_flags : endpoint.rx_op_flags;
+        return 0;
+    }
+    case FI_SETOPSFLAG: {
+        const std::uint64_t flags = *static_cast<const std::uint64_t*>(argument);
+        if ((flags & FI_TRANSMIT) != 0 && (flags & FI_RECV) != 0) {
+            return -FI_EINVAL;
+        }
+        ((flags & FI_TRANSMIT) != 0 ? endpoint.tx_op_flags : endpoint.rx_op_flags) =
+            flags & ~(std::uint64_t{FI_TRANSMIT} | FI_RECV);
+        return 0;
+    }
+    default:
+        return -FI_ENOSYS;
+    }
+}
+
+ssize_t cancel_in(Endpoint& endpoint, RecvQueue& queue, void* context) {
+    for (List<Receive>& list : queue.posted) {
+        for (Receive* receive = list.first(); receive != nullptr; receive = receive->next) {
+            if (receive->context != context) {
+                continue;
+            }
+            list.remove(*receive);
+            endpoint.fail_receive(*receive, Errc::canceled);
+            receive->retired = true;
+            if (receive->users == 0) {
+                queue.receives.give_back(*receive);
+            }
+            return 0;
+        }
+    }
+    return -FI_ENOENT;
+}
+
+ssize_t cancel(fid* fid, void* context) {
+    if (fid->fclass == FI_CLASS_SRX_CTX) {
+        Srx& srx = *object_of<Srx>(fid);
+        const Guard guard(*srx.domain->lock);
+        return srx.endpoints.empty() ? -FI_ENOENT
+                                     : cancel_in(*srx.endpoints.front(), srx.queue, context);
+    }
+    Endpoint& endpoint = endpoint_of(fid);
+    const Guard guard(*endpoint.domain->lock);
+    return cancel_in(endpoint, *endpoint.queue, context);
+}
+
+std::size_t* multi_recv_option(fid* fid) {
+    return fid->fclass == FI_CLASS_SRX_CTX ? &object_of<Srx>(fid)->min_multi_recv
+                                           : &endpoint_of(fid).min_multi_recv;
+}
+
+int get_option(fid* fid, int level, int name, void* value, std::size_t* length) {
+    if (level != FI_OPT_ENDPOINT ||
+        (name != FI_OPT_MIN_MULTI_RECV && name != FI_OPT_CM_DATA_SIZE)) {
+        return -FI_ENOPROTOOPT;
+    }
+    if (*length < sizeof(std::size_t)) {
+        return -FI_ETOOSMALL;
+    }
+    *length = sizeof(std::size_t);
+    *static_cast<std::size_t*>(value) =
+        name == FI_OPT_CM_DATA_SIZE ? wire::max_connection_data : *multi_recv_option(fid);
+    return 0;
+}
+
+int set_option(fid* fid, int level, int name, const void* value, std::size_t length) {
+    if (level != FI_OPT_ENDPOINT || name != FI_OPT_MIN_MULTI_RECV) {
+        return -FI_ENOPROTOOPT;
+    }
+    if (length != sizeof(std::size_t)) {
+        return -FI_EINVAL;
+    }
+    std::memcpy(multi_recv_option(fid), value, length);
+    return 0;
+}
+
+fi_ops fid_ops = {sizeof(fi_ops),
+                  close,
+                  bind,
+                  control,
+                  unsupported<decltype(fi_ops::ops_open)>,
+                  unsupported<decltype(fi_ops::tostr)>,
+                  unsupported<decltype(fi_ops::ops_set)>};
+
+/// The station that the endpoint will live on.
+Result<std::shared_ptr<Station>> station_for(Domain& domain, fi_ep_type type, fid* handle) {
+    const Device& device = domain.fabric->device;
+    if (type == FI_EP_RDM) {
+        return Station::open(device, domain.lock);
+    }
+    if (handle != nullptr && handle->fclass == FI_CLASS_CONNREQ) {
+        return reinterpret_cast<ConnectionRequest*>(handle)->station;
+    }
+    if (auto shared = domain.station.lock()) {
+        return shared;
+    }
+    auto opened = Station::open(device, domain.lock);
+    if (opened) {
+        domain.station = *opened;
+    }
+    return opened;
+}
+
+/// A connection that was asked for becomes the endpoint's, to be accepted.
+void take_over(Endpoint& endpoint, ConnectionRequest& request) {
+    endpoint.conn = request.conn;
+    endpoint.state = Endpoint::State::ended;
+    if (request.conn != nullptr) {
+        endpoint.state = Endpoint::State::connecting;
+        request.conn->endpoint = &endpoint;
+        request.conn->request = nullptr;
+    }
+    request.passive->drop(&request);
+}
+
+} // namespace
+
+Endpoint::~Endpoint() {
+    if (type == FI_EP_MSG) {
+        shut_down();
+    } else if (station) {
+        drain();
+    }
+    for (const auto& operation : operations_) {
+        if (operation->region != 0) {
+            RegionTable::instance().remove(operation->region);
+        }
+    }
+    for (std::size_t i = 0; i < transfers_.all().size(); ++i) {
+        Transfer& transfer = *transfers_.all()[i];
+        if (transfer.active && transfer.mr != nullptr) {
+            --transfer.mr->users;
+        }
+    }
+    for (Cq* const cq : {tx_cq, rx_cq}) {
+        if (cq != nullptr) {
+            cq->waiter.remove(*station);
+            --cq->references;
+        }
+    }
+    for (Cntr* const cntr : counters) {
+        if (cntr != nullptr) {
+            cntr->waiter.remove(*station);
+            --cntr->references;
+        }
+    }
+    if (av != nullptr) {
+        std::erase(av->endpoints, this);
+        --av->references;
+    }
+    if (eq != nullptr) {
+        if (type == FI_EP_MSG) {
+            eq->forget(&fid.fid);
+            eq->waiter.remove(*station);
+        }
+        --eq->references;
+    }
+    if (srx != nullptr) {
+        std::erase(srx->endpoints, this);
+        for (List<Unexpected>* list :
+             {&srx->queue.unexpected[0], &srx->queue.unexpected[1], &srx->queue.claimed}) {
+            for (Unexpected* message = list->first(); message != nullptr;) {
+                Unexpected* const next = message->next;
+                if (message->endpoint == this) {
+                    list->remove(*message);
+                    srx->queue.free(*message);
+                }
+                message = next;
+            }
+        }
+    }
+}
+
+void Endpoint::drain() {
+    // What we owe others goes out as long as they take it; a program that closes its endpoint right
+    // after its last receive must not leave its peers without their answers.
+    using Clock = std::chrono::steady_clock;
+    const auto end = Clock::now() + std::chrono::milliseconds(200);
+    while (station->owes() && Clock::now() < end) {
+        (void)station->progress();
+    }
+    station->datagram_endpoint = nullptr;
+}
+
+fi_ops_ep endpoint_ops = {sizeof(fi_ops_ep),
+                          cancel,
+                          get_option,
+                          set_option,
+                          unsupported<decltype(fi_ops_ep::tx_ctx)>,
+                          unsupported<decltype(fi_ops_ep::rx_ctx)>,
+                          unsupported<decltype(fi_ops_ep::rx_size_left)>,
+                          unsupported<decltype(fi_ops_ep::tx_size_left)>};
+
+int open_endpoint(fid_domain* domain_fid, fi_info* info, fid_ep** out, void* context) {
+    Domain& domain = *object_of<Domain>(domain_fid);
+    if (info == nullptr || info->ep_attr == nullptr ||
+        (info->ep_attr->type != FI_EP_RDM && info->ep_attr->type != FI_EP_MSG)) {
+        return -FI_EINVAL;
+    }
+    const fi_ep_type type = info->ep_attr->type;
+    const comch::Domain& core_domain = *domain.fabric->device.domain();
+    const std::shared_ptr<Lock> lock = domain.lock;
+    const Guard guard(*lock);
+    auto station = station_for(domain, type, info->handle);
+    if (!station) {
+        FI_WARN(&provider, FI_LOG_EP_CTRL, "%s\n", station.error().message.c_str());
+        return -to_fi(station.error().code);
+    }
+    auto endpoint = std::make_unique<Endpoint>(domain);
+    endpoint->station = std::move(*station);
+    endpoint->fid.fid = {FI_CLASS_EP, context, &fid_ops};
+    endpoint->fid.ops = &endpoint_ops;
+    endpoint->fid.cm = &endpoint_cm_ops;
+    endpoint->fid.msg = &endpoint_msg_ops;
+    endpoint->fid.tagged = &endpoint_tagged_ops;
+    endpoint->fid.rma = &endpoint_rma_ops;
+    endpoint->fid.atomic = &endpoint_atomic_ops;
+    endpoint->type = type;
+    endpoint->caps = info->caps;
+    endpoint->tx_op_flags = info->tx_attr != nullptr ? info->tx_attr->op_flags : 0;
+    endpoint->rx_op_flags = info->rx_attr != nullptr ? info->rx_attr->op_flags : 0;
+    endpoint->own_queue = std::make_unique<RecvQueue>();
+    endpoint->queue = endpoint->own_queue.get();
+    endpoint->local_address = port_address(core_domain, endpoint->station->port().address());
+    if (info->src_addr != nullptr && type == FI_EP_RDM) {
+        endpoint->local_address = parse_address(core_domain, info->src_addr, info->src_addrlen);
+        if (!endpoint->local_address || endpoint->local_address->named == 0) {
+            return -FI_EINVAL; // only names can be chosen
+        }
+    }
+    if (info->dest_addr != nullptr) {
+        endpoint->remote_address = parse_address(core_domain, info->dest_addr, info->dest_addrlen);
+    }
+    if (info->handle != nullptr && info->handle->fclass == FI_CLASS_CONNREQ) {
+        take_over(*endpoint, *reinterpret_cast<ConnectionRequest*>(info->handle));
+    }
+    ++domain.references;
+    *out = &endpoint.release()->fid;
+    return 0;
+}
+
+} // namespace comch::ofi

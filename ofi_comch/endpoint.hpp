@@ -1,0 +1,295 @@
+// Endpoints: reliable datagrams and connected. What they send, what they receive, and what became
+// of it. All member functions are called with the domain's lock held.
+//
+// Reliable datagrams: an endpoint has one connection that it sends on for each peer: the first that
+// either of the two has made. (Both may connect at once; then there are two, and each end stays
+// with what it chose, so messages of one direction stay in order.) The first send to a peer
+// connects and answers -FI_EAGAIN until that is through.
+//
+// Order: everything a peer gets from us goes through one ring, in the order of the calls. Long
+// messages, writes and reads are announced there, in order; their data comes later, by the core's
+// one-sided operations.
+//
+// Room: what the program sends is refused with -FI_EAGAIN when the ring is full; what we owe a peer
+// (answers) waits in Conn::outbox.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "address.hpp"
+#include "av.hpp"
+#include "cntr.hpp"
+#include "cq.hpp"
+#include "domain.hpp"
+#include "libfabric.hpp"
+#include "recv_queue.hpp"
+#include "station.hpp"
+#include "wire.hpp"
+
+namespace comch::ofi {
+
+struct Eq;
+struct Srx;
+
+/// The process's endpoint at the other end of some connections.
+struct Peer {
+    fi_addr_t address = FI_ADDR_NOTAVAIL;
+    std::uint64_t av_version = 0; ///< the vector had no address for it then
+    link::PortAddress port{};
+    Conn* route = nullptr;      ///< what we send on
+    Conn* connecting = nullptr; ///< ours, not established yet
+    unsigned conns = 0;
+    Errc failure = Errc::ok; ///< why there is no route
+    bool dead = false;       ///< and never will be
+};
+
+/// Something of ours that the peer has yet to say `done` to, or to answer.
+struct Operation {
+    enum class Kind : std::uint8_t { send, write, read, atomic, fetch };
+    Conn* conn = nullptr;
+    void* context = nullptr;
+    std::uint64_t flags = 0;  ///< for its completion
+    std::uint64_t region = 0; ///< our memory that is registered for it; 0: none
+    std::uint64_t length = 0;
+    std::unique_ptr<std::byte[]> staging; ///< where `iov` has several parts and the data is long
+    iovec iov[max_iov] = {};              ///< where the result goes
+    std::size_t count = 0;
+    std::uint32_t generation = 0;
+    std::uint32_t index = 0; ///< its own
+    Kind kind = Kind::send;
+    bool active = false;
+    bool report = false;
+};
+
+/// Data of a peer's operation that we move with the core's one-sided operations.
+struct Transfer {
+    enum class Kind : std::uint8_t { receive, write, read };
+    Kind kind = Kind::receive;
+    bool active = false;
+    bool waiting = false; ///< in Conn::waiting
+    Conn* conn = nullptr;
+    Receive* receive = nullptr;  ///< null: a message that is not wanted
+    std::byte* memory = nullptr; ///< where to or from
+    std::size_t offset = 0;      ///< of `memory` in a multi-receive's buffer
+    std::uint64_t length = 0;
+    std::unique_ptr<std::byte[]> staging; ///< for a receive into several parts
+    Mr* mr = nullptr;
+    Arrival arrival;
+};
+
+/// What a program asks to be sent.
+struct SendCall {
+    fi_addr_t to = FI_ADDR_UNSPEC;
+    const iovec* iov = nullptr;
+    std::size_t count = 0;
+    std::uint64_t tag = 0;
+    std::uint64_t data = 0;
+    std::uint64_t flags = 0; ///< FI_TAGGED or FI_MSG; FI_REMOTE_CQ_DATA, FI_DELIVERY_COMPLETE, ...
+    void* context = nullptr;
+    bool report = false; ///< completes in the queue
+    bool inject = false; ///< and never does
+};
+
+/// A read or write that a program asks for.
+struct RmaCall {
+    fi_addr_t to = FI_ADDR_UNSPEC;
+    const iovec* iov = nullptr;
+    std::size_t count = 0;
+    std::uint64_t address = 0;
+    std::uint64_t key = 0;
+    std::uint64_t data = 0;
+    std::uint64_t flags = 0;
+    void* context = nullptr;
+    bool report = false;
+    bool inject = false;
+};
+
+struct AtomicRequest {
+    fi_addr_t to = FI_ADDR_UNSPEC;
+    const fi_ioc* operands = nullptr;
+    std::size_t operand_count = 0;
+    const fi_ioc* compares = nullptr;
+    std::size_t compare_count = 0;
+    const fi_ioc* results = nullptr;
+    std::size_t result_count = 0;
+    std::uint64_t address = 0;
+    std::uint64_t key = 0;
+    int datatype = 0;
+    int op = 0;
+    std::uint64_t flags = 0;
+    void* context = nullptr;
+    bool report = false;
+    bool inject = false;
+};
+
+class Endpoint {
+public:
+    /// Index of a counter by what it counts.
+    enum Count : unsigned { sends, receives, reads, writes, remote_reads, remote_writes, kinds };
+    enum class State : std::uint8_t { idle, connecting, connected, ended };
+
+    explicit Endpoint(Domain& of) : domain(&of) {}
+    ~Endpoint();
+    Endpoint(const Endpoint&) = delete;
+    Endpoint& operator=(const Endpoint&) = delete;
+
+    // ---- what a program does (endpoint_*.cpp) --------------------------------------------------
+
+    [[nodiscard]] ssize_t send(const SendCall& call);
+    [[nodiscard]] ssize_t rma_write(const RmaCall& call);
+    [[nodiscard]] ssize_t rma_read(const RmaCall& call);
+    [[nodiscard]] ssize_t atomic(const AtomicRequest& call);
+
+    // ---- what the port reports (station.cpp) ---------------------------------------------------
+
+    [[nodiscard]] link::ConnectDecision on_connect_request(Connection& link,
+                                                           const link::ConnectRequest& request);
+    void on_connected(Conn& conn, std::span<const std::byte> reply);
+    void on_message(Conn& conn, std::uint8_t id, const std::byte* data, std::uint32_t length);
+    void on_transfer(Transfer& transfer, Errc status);
+    void on_disconnected(Conn& conn, link::Reason reason, std::span<const std::byte> reply);
+
+    /// True: started or done; false: there was no room, it is at the end of Conn::waiting.
+    [[nodiscard]] bool start(Transfer& transfer);
+
+    // ---- receiving (endpoint_receive.cpp) -------------------------------------------------------
+
+    /// A message for a receive of this endpoint.
+    void deliver(Receive& receive, const Arrival& arrival);
+    /// Nobody wants it: its sender is told that it is done with.
+    void discard(const Arrival& arrival);
+    void complete_receive(Receive& receive, const Arrival& arrival, std::byte* where,
+                          std::size_t room, Errc status);
+    void fail_receive(const Receive& receive, Errc status);
+    [[nodiscard]] fi_addr_t address_of(Peer* peer);
+    /// Removes what a program does not use any more.
+    void forget_address(fi_addr_t address);
+
+    // ---- connected endpoints (endpoint_cm.cpp) --------------------------------------------------
+
+    [[nodiscard]] int connect_to(const Address& address, std::span<const std::byte> data);
+    [[nodiscard]] int accept(std::span<const std::byte> data);
+    /// Closes the connection and fails what was outstanding on it.
+    void shut_down();
+
+    // In the order of use.
+    fid_ep fid{};
+    Domain* domain;
+    std::shared_ptr<Station> station;
+    fi_ep_type type = FI_EP_RDM;
+    bool enabled = false;
+    bool tx_selective = false;
+    bool rx_selective = false;
+    std::uint64_t caps = 0;
+    std::uint64_t tx_op_flags = 0;
+    std::uint64_t rx_op_flags = 0;
+    std::size_t min_multi_recv = 64;
+    Cq* tx_cq = nullptr;
+    Cq* rx_cq = nullptr;
+    Cntr* counters[kinds] = {};
+    RecvQueue* queue = nullptr; ///< own_queue, or the shared context's
+    Srx* srx = nullptr;
+    std::unique_ptr<RecvQueue> own_queue;
+    Av* av = nullptr;
+    Eq* eq = nullptr;
+
+    // Connected endpoints.
+    State state = State::idle;
+    Conn* conn = nullptr;
+    std::optional<Address> remote_address;
+    std::optional<Address> local_address;
+
+private:
+    [[nodiscard]] Conn* route(fi_addr_t to, ssize_t& error) {
+        if (to < routes_.size() && routes_[to] != nullptr) [[likely]] {
+            return routes_[to];
+        }
+        return find_route(to, error);
+    }
+    void drain();
+    [[nodiscard]] Conn* find_route(fi_addr_t to, ssize_t& error);
+    [[nodiscard]] Errc connect(Peer& peer, const Address& address);
+    [[nodiscard]] Peer& peer_at(fi_addr_t to, const Address& address);
+    [[nodiscard]] Peer& peer_of(const link::PortAddress& port);
+    /// Fails what was outstanding on a connection.
+    void lose(Conn& conn, link::Reason reason);
+    /// Fails the receives that only this peer could have served.
+    void fail_directed(Peer& peer, Errc status);
+    /// Tells a connected endpoint's program that its connection has ended.
+    void end_connection(Errc status);
+    /// The peer sent what no correct one sends.
+    void break_off(Conn& conn);
+
+    [[nodiscard]] ssize_t send_long(Conn& conn, const SendCall& call, std::size_t length);
+    [[nodiscard]] Operation& begin(Operation::Kind kind, Conn& conn, std::uint64_t flags,
+                                   void* context, bool report, std::uint64_t& name);
+    [[nodiscard]] Operation* find(std::uint64_t name, const Conn& conn);
+    /// FI_FENCE: something before this operation is not done yet at the peer.
+    [[nodiscard]] bool must_wait(std::uint64_t flags, const Conn& to) const {
+        return (flags & FI_FENCE) != 0 && has_outstanding(to);
+    }
+    [[nodiscard]] bool has_outstanding(const Conn& conn) const;
+    void finish(Operation& operation, Errc status);
+    void forget(Operation& operation);
+    /// Makes our memory reachable for the time of an operation; false: no memory.
+    [[nodiscard]] bool expose(Operation& operation, const iovec* iov, std::size_t count,
+                              std::size_t length, std::uint32_t access, bool gather,
+                              wire::Source& source);
+    /// For an operation that cannot begin: the error to answer, or 0 and an error completion.
+    [[nodiscard]] ssize_t fail_call(bool inject, std::uint64_t flags, void* context, ssize_t error,
+                                    Count count);
+    void add_failure(std::uint64_t flags, void* context, int error, Count count);
+
+    void complete(Cq* cq, bool report, void* context, std::uint64_t flags, std::size_t length,
+                  Count count) {
+        if (counters[count] != nullptr) [[unlikely]] {
+            counters[count]->count();
+        }
+        if (report && cq != nullptr) [[likely]] {
+            cq->add({context, flags, length, nullptr, 0, 0}, FI_ADDR_NOTAVAIL);
+        }
+    }
+
+    class Parser;
+    [[nodiscard]] bool handle(Conn& conn, std::uint8_t id, Parser& parser);
+    [[nodiscard]] bool take_message(Conn& conn, std::uint8_t id, Parser& parser);
+    [[nodiscard]] bool take_done(Conn& conn, Parser& parser);
+    [[nodiscard]] bool take_write(Conn& conn, std::uint8_t id, Parser& parser, bool is_long);
+    [[nodiscard]] bool take_read(Conn& conn, Parser& parser, bool is_long);
+    [[nodiscard]] bool take_reply(Conn& conn, Parser& parser);
+    [[nodiscard]] bool take_atomic(Conn& conn, std::uint8_t id, Parser& parser);
+    [[nodiscard]] bool take_decision(Conn& conn, Parser& parser, bool accepted);
+    void report_remote_write(Conn& conn, Mr& mr, bool has_data, std::uint64_t data,
+                             std::uint64_t length, std::uint64_t kind);
+    void arrive(const Arrival& arrival);
+    [[nodiscard]] Transfer& take_transfer(Transfer::Kind kind, Conn& conn);
+    void free_transfer(Transfer& transfer);
+
+    std::vector<Conn*> routes_; ///< by fi_addr_t; null: not known to be usable
+    std::vector<Peer*> peers_by_address_;
+    std::unordered_map<link::PortAddress, Peer*, PortHash> peers_by_port_;
+    std::vector<std::unique_ptr<Peer>> peers_;
+    std::vector<std::unique_ptr<Operation>> operations_;
+    std::vector<std::uint32_t> free_operations_;
+    Pool<Transfer> transfers_;
+    wire::HelloReply hello_reply_{};
+    std::vector<std::byte> refusal_; ///< what came with a refusal
+};
+
+[[nodiscard]] int open_endpoint(fid_domain* domain, fi_info* info, fid_ep** endpoint,
+                                void* context);
+
+// Operation tables.
+extern fi_ops_ep endpoint_ops;
+extern fi_ops_cm endpoint_cm_ops;
+extern fi_ops_msg endpoint_msg_ops;
+extern fi_ops_tagged endpoint_tagged_ops;
+extern fi_ops_rma endpoint_rma_ops;
+extern fi_ops_atomic endpoint_atomic_ops;
+extern fi_ops_msg srx_msg_ops;
+extern fi_ops_tagged srx_tagged_ops;
+
+} // namespace comch::ofi

@@ -1,0 +1,207 @@
+// Connected endpoints: how their connections begin and end.
+#include <algorithm>
+#include <cstring>
+
+#include "endpoint.hpp"
+#include "endpoint_parser.hpp"
+#include "eq.hpp"
+#include "passive_endpoint.hpp"
+#include "provider.hpp"
+#include "srx.hpp"
+#include "status.hpp"
+
+namespace comch::ofi {
+namespace {
+
+struct CmEntry {
+    ::fid* fid;
+    fi_info* info;
+};
+static_assert(sizeof(CmEntry) == sizeof(fi_eq_cm_entry));
+
+Endpoint& endpoint_of(void* fid) {
+    return *object_of<Endpoint>(fid);
+}
+
+int get_name(fid* fid, void* to, std::size_t* length) {
+    Endpoint& endpoint = endpoint_of(fid);
+    const Guard guard(*endpoint.domain->lock);
+    // Also one that was given a name is known to its peers by its port.
+    return copy_address(
+        port_address(*endpoint.station->device().domain(), endpoint.station->port().address()), to,
+        length);
+}
+
+int get_peer(fid_ep* fid, void* to, std::size_t* length) {
+    Endpoint& endpoint = endpoint_of(fid);
+    const Guard guard(*endpoint.domain->lock);
+    return endpoint.remote_address ? copy_address(*endpoint.remote_address, to, length)
+                                   : -FI_ENOTCONN;
+}
+
+int connect(fid_ep* fid, const void* to, const void* data, std::size_t length) {
+    Endpoint& endpoint = endpoint_of(fid);
+    if (endpoint.type != FI_EP_MSG || length > wire::max_connection_data) {
+        return -FI_EINVAL;
+    }
+    const Guard guard(*endpoint.domain->lock);
+    if (!endpoint.enabled || endpoint.state != Endpoint::State::idle) {
+        return -FI_EOPBADSTATE;
+    }
+    const auto address = parse_address(*endpoint.station->device().domain(), to, sizeof(Address));
+    if (!address) {
+        return -FI_EINVAL;
+    }
+    return endpoint.connect_to(*address, {static_cast<const std::byte*>(data), length});
+}
+
+int accept(fid_ep* fid, const void* data, std::size_t length) {
+    Endpoint& endpoint = endpoint_of(fid);
+    if (endpoint.type != FI_EP_MSG || length > wire::max_connection_data) {
+        return -FI_EINVAL;
+    }
+    const Guard guard(*endpoint.domain->lock);
+    return endpoint.accept({static_cast<const std::byte*>(data), length});
+}
+
+int shut_down(fid_ep* fid, std::uint64_t flags) {
+    Endpoint& endpoint = endpoint_of(fid);
+    if (flags != 0) {
+        return -FI_EBADFLAGS;
+    }
+    const Guard guard(*endpoint.domain->lock);
+    if (endpoint.type != FI_EP_MSG || endpoint.conn == nullptr) {
+        return -FI_ENOTCONN;
+    }
+    endpoint.shut_down();
+    return 0;
+}
+
+} // namespace
+
+int Endpoint::connect_to(const Address& address, std::span<const std::byte> data) {
+    std::byte bytes[sizeof(wire::Hello) + wire::max_connection_data];
+    static_assert(sizeof(bytes) <= link::max_private_data);
+    wire::Hello hello{};
+    hello.magic = wire::hello_magic;
+    hello.version = wire::version;
+    hello.endpoint_type = FI_EP_MSG;
+    hello.data_length = static_cast<std::uint32_t>(data.size());
+    const link::PortAddress own = station->port().address();
+    std::memcpy(hello.port, own.bytes.data(), sizeof(hello.port));
+    std::memcpy(bytes, &hello, sizeof(hello));
+    if (!data.empty()) {
+        std::memcpy(bytes + sizeof(hello), data.data(), data.size());
+    }
+    Conn* const made = station->add_conn();
+    made->endpoint = this;
+    const std::span<const std::byte> request{bytes, sizeof(hello) + data.size()};
+    auto link = address.named != 0 ? station->port().connect(service_of(address), request, made)
+                                   : station->port().connect(port_of(address), request, made);
+    remote_address = address;
+    if (!link) {
+        FI_INFO(&provider, FI_LOG_EP_CTRL, "%s\n", link.error().message.c_str());
+        station->remove_conn(made);
+        if (link.error().code != Errc::not_found) {
+            return -to_fi(link.error().code);
+        }
+        // How an attempt went is an event, also when it is known at once.
+        state = State::connecting;
+        end_connection(Errc::rejected);
+        return 0;
+    }
+    made->link = *link;
+    conn = made;
+    state = State::connecting;
+    return 0;
+}
+
+int Endpoint::accept(std::span<const std::byte> data) {
+    if (!enabled || state != State::connecting || conn == nullptr) {
+        return state == State::ended ? -FI_ECONNABORTED : -FI_EOPBADSTATE;
+    }
+    const Errc result = conn->link->send(static_cast<std::uint8_t>(wire::Kind::accept), data);
+    if (result != Errc::ok) {
+        return -to_fi(result);
+    }
+    state = State::connected;
+    if (eq != nullptr) {
+        eq->add(FI_CONNECTED, CmEntry{&fid.fid, nullptr});
+    }
+    return 0;
+}
+
+bool Endpoint::take_decision(Conn& from, Parser& parser, bool accepted) {
+    if (type != FI_EP_MSG || &from != conn || state != State::connecting ||
+        parser.left() > wire::max_connection_data) {
+        return false;
+    }
+    std::vector<std::byte> data(parser.rest(), parser.rest() + parser.left());
+    if (accepted) {
+        state = State::connected;
+        if (eq != nullptr) {
+            eq->add(FI_CONNECTED, CmEntry{&fid.fid, nullptr}, data);
+        }
+        return true;
+    }
+    refusal_ = std::move(data); // its end follows
+    return true;
+}
+
+void Endpoint::end_connection(Errc status) {
+    const State was = state;
+    state = State::ended;
+    conn = nullptr;
+    if (srx == nullptr) {
+        for (List<Receive>& list : queue->posted) {
+            while (Receive* const receive = list.first()) {
+                list.remove(*receive);
+                fail_receive(*receive, status == Errc::connection_reset ? status : Errc::canceled);
+                queue->receives.give_back(*receive);
+            }
+        }
+    }
+    if (eq == nullptr || was == State::ended) {
+        return;
+    }
+    if (was == State::connected) {
+        eq->add(FI_SHUTDOWN, CmEntry{&fid.fid, nullptr});
+        return;
+    }
+    // Refused by the program, by nobody being there, or by the link.
+    const Errc why =
+        status == Errc::not_connected || status == Errc::not_found ? Errc::rejected : status;
+    fi_eq_err_entry failure{};
+    failure.fid = &fid.fid;
+    failure.context = fid.fid.context;
+    failure.err = to_fi(why);
+    failure.prov_errno = to_fi(why);
+    eq->add_failure(failure, refusal_);
+}
+
+void Endpoint::shut_down() {
+    if (conn == nullptr) {
+        return;
+    }
+    Conn& with = *conn;
+    Connection* const link = with.link;
+    Station& at = *with.station;
+    lose(with, link::Reason::closed);
+    state = State::ended; // its own program knows
+    end_connection(Errc::not_connected);
+    at.port().close(link);
+    at.remove_conn(&with);
+}
+
+fi_ops_cm endpoint_cm_ops = {sizeof(fi_ops_cm),
+                             unsupported<decltype(fi_ops_cm::setname)>,
+                             get_name,
+                             get_peer,
+                             connect,
+                             unsupported<decltype(fi_ops_cm::listen)>,
+                             accept,
+                             unsupported<decltype(fi_ops_cm::reject)>,
+                             shut_down,
+                             unsupported<decltype(fi_ops_cm::join)>};
+
+} // namespace comch::ofi

@@ -1,0 +1,301 @@
+// Who is where: routes to peers, connections that come and end.
+#include <algorithm>
+#include <cstring>
+
+#include "core/memory/region_table.hpp"
+#include "endpoint.hpp"
+#include "endpoint_parser.hpp"
+#include "eq.hpp"
+#include "provider.hpp"
+#include "status.hpp"
+
+namespace comch::ofi {
+
+using link::ConnectDecision;
+using link::ConnectRequest;
+using link::Reason;
+
+Conn* Endpoint::find_route(fi_addr_t to, ssize_t& error) {
+    if (!enabled) {
+        error = -FI_EOPBADSTATE;
+        return nullptr;
+    }
+    if (type == FI_EP_MSG) {
+        // (Its one route is routes_[0], but programs may pass any address.)
+        if (state == State::connected && conn != nullptr) {
+            return conn;
+        }
+        error = state == State::ended ? -FI_ESHUTDOWN : -FI_ENOTCONN;
+        return nullptr;
+    }
+    for (int attempt = 0; attempt < 2; ++attempt) {
+        const Address* const address = av != nullptr ? av->find(to) : nullptr;
+        if (address == nullptr) {
+            error = -FI_EINVAL;
+            return nullptr;
+        }
+        Peer& peer = peer_at(to, *address);
+        if (peer.route != nullptr) {
+            if (to >= routes_.size()) {
+                routes_.resize(to + 1);
+            }
+            routes_[to] = peer.route;
+            return peer.route;
+        }
+        if (peer.failure != Errc::ok) {
+            error = -to_fi(peer.failure);
+            if (!peer.dead) {
+                peer.failure = Errc::ok; // the next attempt connects anew
+            }
+            return nullptr;
+        }
+        if (peer.connecting == nullptr) {
+            const Errc result = connect(peer, *address);
+            if (result != Errc::ok) {
+                error = -to_fi(result);
+                return nullptr;
+            }
+        }
+        // A program that retries without progressing must get on as well.
+        (void)station->progress();
+    }
+    error = -FI_EAGAIN;
+    return nullptr;
+}
+
+Peer& Endpoint::peer_of(const link::PortAddress& port) {
+    Peer*& known = peers_by_port_[port];
+    if (known == nullptr) {
+        peers_.push_back(std::make_unique<Peer>());
+        known = peers_.back().get();
+        known->port = port;
+    }
+    return *known;
+}
+
+Peer& Endpoint::peer_at(fi_addr_t to, const Address& address) {
+    if (to >= peers_by_address_.size()) {
+        peers_by_address_.resize(to + 1);
+    }
+    Peer*& peer = peers_by_address_[to];
+    if (peer == nullptr) {
+        if (address.named != 0) {
+            peers_.push_back(std::make_unique<Peer>());
+            peer = peers_.back().get();
+        } else {
+            peer = &peer_of(port_of(address));
+        }
+        peer->address = to;
+    }
+    return *peer;
+}
+
+Errc Endpoint::connect(Peer& peer, const Address& address) {
+    wire::Hello hello{};
+    hello.magic = wire::hello_magic;
+    hello.version = wire::version;
+    hello.endpoint_type = FI_EP_RDM;
+    const link::PortAddress own = station->port().address();
+    std::memcpy(hello.port, own.bytes.data(), sizeof(hello.port));
+    Conn* const made = station->add_conn();
+    made->endpoint = this;
+    made->peer = &peer;
+    const auto data = std::as_bytes(std::span(&hello, 1));
+    auto link = address.named != 0 ? station->port().connect(service_of(address), data, made)
+                                   : station->port().connect(port_of(address), data, made);
+    if (!link) {
+        FI_INFO(&provider, FI_LOG_EP_CTRL, "%s\n", link.error().message.c_str());
+        station->remove_conn(made);
+        return link.error().code;
+    }
+    made->link = *link;
+    peer.connecting = made;
+    ++peer.conns;
+    return Errc::ok;
+}
+
+ConnectDecision Endpoint::on_connect_request(Connection& link, const ConnectRequest& request) {
+    wire::Hello hello{};
+    if (request.private_data.size() != sizeof(hello)) {
+        return {Errc::rejected, nullptr, {}};
+    }
+    std::memcpy(&hello, request.private_data.data(), sizeof(hello));
+    if (hello.magic != wire::hello_magic || hello.endpoint_type != FI_EP_RDM) {
+        return {Errc::rejected, nullptr, {}};
+    }
+    if (hello.version != wire::version) {
+        return {Errc::version_mismatch, nullptr, {}};
+    }
+    if (settings().host_dpu_only && request.peer.side == station->device().side()) {
+        return {Errc::not_permitted, nullptr, {}};
+    }
+    if (!request.service.empty() && request.peer.side == Side::host &&
+        request.peer.function != request.service_function) {
+        return {Errc::not_permitted, nullptr, {}}; // the name is another function's
+    }
+    link::PortAddress port;
+    std::memcpy(port.bytes.data(), hello.port, sizeof(hello.port));
+    Peer& peer = peer_of(port);
+    Conn* const made = station->add_conn();
+    made->endpoint = this;
+    made->peer = &peer;
+    made->link = &link;
+    made->established = true;
+    ++peer.conns;
+    if (peer.route == nullptr) {
+        peer.route = made;
+        peer.failure = Errc::ok;
+    }
+    const link::PortAddress own = station->port().address();
+    hello_reply_.magic = wire::hello_magic;
+    hello_reply_.version = wire::version;
+    std::memcpy(hello_reply_.port, own.bytes.data(), sizeof(hello_reply_.port));
+    return {Errc::ok, made, std::as_bytes(std::span(&hello_reply_, 1))};
+}
+
+void Endpoint::on_connected(Conn& with, std::span<const std::byte> reply) {
+    with.established = true;
+    if (type == FI_EP_MSG) {
+        return; // the program at the other end has yet to accept
+    }
+    wire::HelloReply hello{};
+    if (reply.size() == sizeof(hello)) {
+        std::memcpy(&hello, reply.data(), sizeof(hello));
+    }
+    if (hello.magic != wire::hello_magic || hello.version != wire::version) {
+        break_off(with);
+        return;
+    }
+    link::PortAddress port;
+    std::memcpy(port.bytes.data(), hello.port, sizeof(hello.port));
+    Peer* peer = with.peer;
+    Peer*& known = peers_by_port_[port];
+    if (known == nullptr) {
+        known = peer; // it was found by name
+        peer->port = port;
+    } else if (known != peer) {
+        // Found by name, and it has connected to us: one and the same.
+        for (Peer*& entry : peers_by_address_) {
+            entry = entry == peer ? known : entry;
+        }
+        if (known->address == FI_ADDR_NOTAVAIL) {
+            known->address = peer->address;
+        }
+        peer->connecting = nullptr;
+        --peer->conns;
+        ++known->conns;
+        with.peer = peer = known;
+    }
+    peer->connecting = peer->connecting == &with ? nullptr : peer->connecting;
+    if (peer->route == nullptr) {
+        peer->route = &with;
+    }
+}
+
+void Endpoint::forget_address(fi_addr_t address) {
+    if (address < routes_.size()) {
+        routes_[address] = nullptr;
+    }
+    if (address < peers_by_address_.size()) {
+        peers_by_address_[address] = nullptr;
+    }
+    for (const auto& peer : peers_) {
+        if (peer->address == address) {
+            peer->address = FI_ADDR_NOTAVAIL;
+        }
+    }
+}
+
+void Endpoint::break_off(Conn& with) {
+    FI_WARN(&provider, FI_LOG_EP_DATA, "a peer sent what no correct peer sends\n");
+    Connection* const link = with.link;
+    Station& at = *with.station;
+    on_disconnected(with, Reason::protocol_error, {});
+    link->set_user(nullptr);
+    at.port().close(link);
+    at.remove_conn(&with);
+}
+
+void Endpoint::on_disconnected(Conn& with, Reason reason, std::span<const std::byte>) {
+    const std::string& detail = with.link->error_text();
+    if (reason != Reason::closed) {
+        FI_INFO(&provider, FI_LOG_EP_CTRL, "a connection ended: %s%s%s\n",
+                std::string(link::to_string(reason)).c_str(), detail.empty() ? "" : "; ",
+                detail.c_str());
+    }
+    lose(with, reason);
+    if (type == FI_EP_MSG) {
+        end_connection(to_errc(reason));
+    }
+}
+
+void Endpoint::lose(Conn& with, Reason reason) {
+    Errc status = to_errc(reason);
+    // Who waits for something has not got it, however orderly the end was.
+    const Errc pending = status == Errc::not_connected ? Errc::connection_reset : status;
+    for (const auto& operation : operations_) {
+        if (operation->active && operation->conn == &with) {
+            finish(*operation, pending);
+        }
+    }
+    with.waiting.clear();
+    for (std::size_t i = 0; i < transfers_.all().size(); ++i) {
+        Transfer& transfer = *transfers_.all()[i];
+        if (transfer.active && transfer.conn == &with) {
+            on_transfer(transfer, pending);
+        }
+    }
+    for (List<Unexpected>* list : {&queue->unexpected[0], &queue->unexpected[1], &queue->claimed}) {
+        for (Unexpected* message = list->first(); message != nullptr;) {
+            Unexpected* const next = message->next;
+            if (message->arrival.conn == &with) {
+                message->arrival.conn = nullptr;
+                if (message->arrival.is_long && list != &queue->claimed) {
+                    list->remove(*message);
+                    queue->free(*message);
+                }
+            }
+            message = next;
+        }
+    }
+    Peer* const peer = with.peer;
+    if (peer == nullptr) {
+        return;
+    }
+    --peer->conns;
+    peer->connecting = peer->connecting == &with ? nullptr : peer->connecting;
+    if (peer->route == &with) {
+        peer->route = nullptr;
+        std::replace(routes_.begin(), routes_.end(), &with, static_cast<Conn*>(nullptr));
+    }
+    if (reason == Reason::closed && with.established) {
+        return; // the next send asks whether it is still there
+    }
+    if (peer->route == nullptr && peer->conns == 0) {
+        peer->failure = pending;
+        peer->dead = reason == Reason::peer_died && with.established;
+    }
+    if (with.established && peer->conns == 0) {
+        fail_directed(*peer, pending);
+    }
+}
+
+void Endpoint::fail_directed(Peer& peer, Errc status) {
+    const fi_addr_t address = address_of(&peer);
+    if (srx != nullptr || address == FI_ADDR_NOTAVAIL) {
+        return;
+    }
+    for (List<Receive>& list : queue->posted) {
+        for (Receive* receive = list.first(); receive != nullptr;) {
+            Receive* const next = receive->next;
+            if (receive->from == address) {
+                list.remove(*receive);
+                fail_receive(*receive, status);
+                queue->receives.give_back(*receive);
+            }
+            receive = next;
+        }
+    }
+}
+
+} // namespace comch::ofi

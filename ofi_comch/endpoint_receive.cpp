@@ -1,0 +1,330 @@
+// Receiving messages.
+#include <algorithm>
+#include <cstring>
+
+#include "core/memory/region_key.hpp"
+#include "core/memory/remote_region.hpp"
+#include "endpoint.hpp"
+#include "endpoint_parser.hpp"
+#include "iov.hpp"
+#include "status.hpp"
+
+namespace comch::ofi {
+
+void Endpoint::on_message(Conn& from, std::uint8_t id, const std::byte* data,
+                          std::uint32_t length) {
+    Parser parser(data, length);
+    const bool fine = (id & wire::kind_mask) == static_cast<std::uint8_t>(wire::Kind::message)
+                          ? take_message(from, id, parser)
+                          : handle(from, id, parser);
+    if (!fine) [[unlikely]] {
+        break_off(from);
+    }
+}
+
+bool Endpoint::handle(Conn& from, std::uint8_t id, Parser& parser) {
+    switch (static_cast<wire::Kind>(id & wire::kind_mask)) {
+    case wire::Kind::message:
+    case wire::Kind::long_message:
+        return take_message(from, id, parser);
+    case wire::Kind::done:
+        return take_done(from, parser);
+    case wire::Kind::write:
+        return take_write(from, id, parser, false);
+    case wire::Kind::long_write:
+        return take_write(from, id, parser, true);
+    case wire::Kind::read:
+        return take_read(from, parser, false);
+    case wire::Kind::long_read:
+        return take_read(from, parser, true);
+    case wire::Kind::read_reply:
+        return take_reply(from, parser);
+    case wire::Kind::atomic:
+        return take_atomic(from, id, parser);
+    case wire::Kind::accept:
+        return take_decision(from, parser, true);
+    case wire::Kind::reject:
+        return take_decision(from, parser, false);
+    }
+    return false;
+}
+
+bool Endpoint::take_message(Conn& from, std::uint8_t id, Parser& parser) {
+    Arrival arrival;
+    arrival.conn = &from;
+    arrival.peer = from.peer;
+    arrival.flags = FI_RECV;
+    if ((id & wire::kind_mask) == static_cast<std::uint8_t>(wire::Kind::long_message)) {
+        wire::LongMessage announcement{};
+        if (!parser.take(announcement)) {
+            return false;
+        }
+        arrival.is_long = true;
+        arrival.operation = announcement.operation;
+        arrival.length = announcement.length;
+        arrival.region = announcement.region;
+        arrival.address = announcement.address;
+    }
+    if ((id & wire::has_tag) != 0) {
+        arrival.flags |= FI_TAGGED;
+        if (!parser.take(arrival.tag)) {
+            return false;
+        }
+    } else {
+        arrival.flags |= FI_MSG;
+    }
+    if ((id & wire::has_data) != 0) {
+        arrival.flags |= FI_REMOTE_CQ_DATA;
+        if (!parser.take(arrival.data)) {
+            return false;
+        }
+    }
+    if ((id & wire::wants_done) != 0 && (arrival.is_long || !parser.take(arrival.operation))) {
+        return false;
+    }
+    if (!arrival.is_long) {
+        arrival.payload = parser.rest();
+        arrival.length = parser.left();
+    }
+    arrive(arrival);
+    return true;
+}
+
+void Endpoint::arrive(const Arrival& arrival) {
+    const bool tagged = arrival.tagged();
+    fi_addr_t from = FI_ADDR_NOTAVAIL;
+    bool looked = false;
+    for (Receive* receive = queue->posted[tagged].first(); receive != nullptr;
+         receive = receive->next) {
+        if (tagged && !RecvQueue::matches(*receive, arrival.tag)) {
+            continue;
+        }
+        if (receive->from != FI_ADDR_UNSPEC) {
+            if (!looked) {
+                looked = true;
+                from = address_of(arrival.peer);
+            }
+            if (receive->from != from) {
+                continue;
+            }
+        }
+        deliver(*receive, arrival);
+        return;
+    }
+    queue->keep(*this, arrival);
+}
+
+fi_addr_t Endpoint::address_of(Peer* peer) {
+    if (peer == nullptr) {
+        return FI_ADDR_NOTAVAIL;
+    }
+    if (peer->address == FI_ADDR_NOTAVAIL && av != nullptr && peer->av_version != av->version()) {
+        peer->av_version = av->version();
+        peer->address = av->lookup(peer->port);
+    }
+    return peer->address;
+}
+
+void Endpoint::deliver(Receive& receive, const Arrival& arrival) {
+    std::byte* where = nullptr;
+    std::size_t room = receive.length;
+    if ((receive.flags & FI_MULTI_RECV) != 0) {
+        where = static_cast<std::byte*>(receive.iov[0].iov_base) + receive.used;
+        room -= receive.used;
+        receive.used += std::min<std::size_t>(arrival.length, room);
+        if (receive.length - receive.used < min_multi_recv) {
+            queue->posted[arrival.tagged()].remove(receive);
+            receive.retired = true;
+        }
+        ++receive.users;
+    } else {
+        queue->posted[arrival.tagged()].remove(receive);
+        where = receive.count != 0 ? static_cast<std::byte*>(receive.iov[0].iov_base) : nullptr;
+    }
+    const std::size_t length = std::min<std::size_t>(arrival.length, room);
+    if (!arrival.is_long) [[likely]] {
+        if (receive.count == 1) [[likely]] {
+            if (length != 0) {
+                std::memcpy(where, arrival.payload, length);
+            }
+        } else {
+            scatter(receive.iov, receive.count, arrival.payload, length);
+        }
+        if (arrival.operation != 0 && arrival.conn != nullptr) [[unlikely]] {
+            arrival.conn->send_done(arrival.operation, Errc::ok);
+        }
+        complete_receive(receive, arrival, where, room, Errc::ok);
+        return;
+    }
+    Transfer& transfer = take_transfer(Transfer::Kind::receive, *arrival.conn);
+    transfer.receive = &receive;
+    transfer.arrival = arrival;
+    transfer.memory = where;
+    transfer.offset = room;
+    transfer.length = length;
+    if (receive.count > 1) {
+        transfer.staging.reset(new std::byte[length]);
+        transfer.memory = transfer.staging.get();
+    }
+    (void)start(transfer);
+}
+
+void Endpoint::discard(const Arrival& arrival) {
+    if (arrival.operation != 0 && arrival.conn != nullptr) {
+        arrival.conn->send_done(arrival.operation, Errc::ok);
+    }
+}
+
+void Endpoint::complete_receive(Receive& receive, const Arrival& arrival, std::byte* where,
+                                std::size_t room, Errc status) {
+    const bool multi = (receive.flags & FI_MULTI_RECV) != 0;
+    bool last = !multi;
+    std::uint64_t flags = arrival.flags;
+    if (multi) {
+        --receive.users;
+        last = receive.retired && receive.users == 0;
+        flags |= last ? FI_MULTI_RECV : 0;
+    }
+    const bool truncated = status == Errc::ok && arrival.length > room;
+    void* const buffer = multi ? where : nullptr;
+    if (status == Errc::ok && !truncated) [[likely]] {
+        if (counters[receives] != nullptr) [[unlikely]] {
+            counters[receives]->count();
+        }
+        if (((receive.flags & FI_COMPLETION) != 0 || (flags & FI_MULTI_RECV) != 0) &&
+            rx_cq != nullptr) [[likely]] {
+            rx_cq->add({receive.context, flags, arrival.length, buffer, arrival.data, arrival.tag},
+                       (caps & FI_SOURCE) != 0 ? address_of(arrival.peer) : FI_ADDR_NOTAVAIL);
+        }
+    } else {
+        if (counters[receives] != nullptr) {
+            counters[receives]->count_error();
+        }
+        if (rx_cq != nullptr) {
+            const int error = truncated ? FI_ETRUNC : to_fi(status);
+            Failure failure;
+            failure.entry.op_context = receive.context;
+            failure.entry.flags = flags;
+            failure.entry.len = std::min<std::size_t>(arrival.length, room);
+            failure.entry.buf = buffer;
+            failure.entry.data = arrival.data;
+            failure.entry.tag = arrival.tag;
+            failure.entry.olen = truncated ? arrival.length - room : 0;
+            failure.entry.err = error;
+            failure.entry.prov_errno = error;
+            failure.source = address_of(arrival.peer);
+            rx_cq->add_failure(failure);
+        }
+    }
+    if (last) {
+        queue->receives.give_back(receive);
+    }
+}
+
+void Endpoint::fail_receive(const Receive& receive, Errc status) {
+    if (counters[receives] != nullptr) {
+        counters[receives]->count_error();
+    }
+    if (rx_cq == nullptr) {
+        return;
+    }
+    Failure failure;
+    failure.entry.op_context = receive.context;
+    failure.entry.flags = FI_RECV | (receive.flags & (FI_TAGGED | FI_MSG | FI_MULTI_RECV));
+    failure.entry.tag = receive.tag;
+    failure.entry.err = to_fi(status);
+    failure.entry.prov_errno = to_fi(status);
+    rx_cq->add_failure(failure);
+}
+
+// ---- data that we move --------------------------------------------------------------------------
+
+Transfer& Endpoint::take_transfer(Transfer::Kind kind, Conn& with) {
+    Transfer& transfer = transfers_.take();
+    transfer.kind = kind;
+    transfer.active = true;
+    transfer.waiting = false;
+    transfer.conn = &with;
+    transfer.receive = nullptr;
+    transfer.mr = nullptr;
+    transfer.offset = 0;
+    transfer.arrival = {};
+    return transfer;
+}
+
+void Endpoint::free_transfer(Transfer& transfer) {
+    transfer.active = false;
+    transfer.staging.reset();
+    transfers_.give_back(transfer);
+}
+
+bool Endpoint::start(Transfer& transfer) {
+    Conn& with = *transfer.conn;
+    const Arrival& arrival = transfer.arrival;
+    RegionKey key;
+    key.process_id = with.link->peer().process_id;
+    key.region = arrival.region;
+    key.base = arrival.address;
+    key.length = transfer.length;
+    key.access = access_remote_all;
+    RemoteRegion region(key);
+    const Errc result =
+        transfer.kind == Transfer::Kind::read
+            ? with.link->put(transfer.memory, transfer.length, region, arrival.address, &transfer)
+            : with.link->get(transfer.memory, transfer.length, region, arrival.address, &transfer);
+    transfer.waiting = result == Errc::again;
+    if (transfer.waiting) {
+        with.waiting.push_back(&transfer);
+        with.mark_busy();
+        return false;
+    }
+    if (result != Errc::in_progress) {
+        on_transfer(transfer, result);
+    }
+    return true;
+}
+
+void Endpoint::on_transfer(Transfer& transfer, Errc status) {
+    const Arrival arrival = transfer.arrival;
+    Conn& with = *transfer.conn;
+    if (transfer.mr != nullptr) {
+        --transfer.mr->users;
+    }
+    switch (transfer.kind) {
+    case Transfer::Kind::receive: {
+        Receive& receive = *transfer.receive;
+        if (transfer.staging && status == Errc::ok) {
+            scatter(receive.iov, receive.count, transfer.staging.get(), transfer.length);
+        }
+        std::byte* const where = transfer.memory;
+        const std::size_t room = transfer.offset;
+        free_transfer(transfer);
+        complete_receive(receive, arrival, where, room, status);
+        break;
+    }
+    case Transfer::Kind::write: {
+        Mr& mr = *transfer.mr;
+        const std::uint64_t length = transfer.length;
+        free_transfer(transfer);
+        if (status == Errc::ok) {
+            report_remote_write(with, mr, (arrival.flags & FI_REMOTE_CQ_DATA) != 0, arrival.data,
+                                length, FI_RMA);
+        }
+        break;
+    }
+    case Transfer::Kind::read: {
+        Mr& mr = *transfer.mr;
+        free_transfer(transfer);
+        if (counters[remote_reads] != nullptr) {
+            counters[remote_reads]->count();
+        }
+        if (mr.remote_read != nullptr) {
+            mr.remote_read->count();
+        }
+        break;
+    }
+    }
+    with.send_done(arrival.operation, status);
+}
+
+} // namespace comch::ofi

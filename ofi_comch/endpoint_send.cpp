@@ -1,0 +1,249 @@
+// Sending messages: the hot path, and what begins and ends an operation.
+#include <algorithm>
+#include <cstring>
+
+#include "core/memory/region_table.hpp"
+#include "endpoint.hpp"
+#include "iov.hpp"
+#include "status.hpp"
+
+namespace comch::ofi {
+namespace {
+
+/// Longest message that is copied straight into the ring of short messages; longer ones go through
+/// the bulk ring, where both CPUs copy at once.
+constexpr std::size_t max_short = 2048;
+constexpr std::size_t max_packed = link::soft::tuning::max_message;
+static_assert(max_short <= link::soft::tuning::max_inline);
+
+inline std::byte* put_word(std::byte* to, std::uint64_t word) noexcept {
+    std::memcpy(to, &word, sizeof(word));
+    return to + sizeof(word);
+}
+
+} // namespace
+
+ssize_t Endpoint::send(const SendCall& call) {
+    ssize_t error = 0;
+    Conn* const to = route(call.to, error);
+    if (to == nullptr) [[unlikely]] {
+        return fail_call(call.inject, call.flags, call.context, error, sends);
+    }
+    if (must_wait(call.flags, *to)) [[unlikely]] {
+        return -FI_EAGAIN;
+    }
+    const std::size_t length =
+        call.count == 1 ? call.iov->iov_len : total_length(call.iov, call.count);
+    const bool tagged = (call.flags & FI_TAGGED) != 0;
+    const bool data = (call.flags & FI_REMOTE_CQ_DATA) != 0;
+    const bool confirm = (call.flags & FI_DELIVERY_COMPLETE) != 0;
+    const std::size_t head = 8 * (std::size_t{tagged} + data + confirm);
+    const std::size_t total = head + length;
+    if (total > max_packed) {
+        return send_long(*to, call, length);
+    }
+    auto id = static_cast<std::uint8_t>(wire::Kind::message);
+    id = static_cast<std::uint8_t>(id | (tagged ? wire::has_tag : 0) | (data ? wire::has_data : 0) |
+                                   (confirm ? wire::wants_done : 0));
+    std::uint64_t name = 0;
+    Operation* operation = nullptr;
+    if (confirm) [[unlikely]] {
+        operation = &begin(Operation::Kind::send, *to, call.flags, call.context, call.report, name);
+    }
+    const auto fill = [&](std::byte* at) {
+        if (tagged) {
+            at = put_word(at, call.tag);
+        }
+        if (data) {
+            at = put_word(at, call.data);
+        }
+        if (confirm) {
+            at = put_word(at, name);
+        }
+        gather(at, call.iov, call.count);
+    };
+    const bool sent =
+        total <= max_short
+            ? to->link->send_inline(id, static_cast<std::uint32_t>(total), fill) == Errc::ok
+            : to->link->send_packed(id, static_cast<std::uint32_t>(total), [&](std::byte* at) {
+                  fill(at);
+                  return static_cast<std::uint32_t>(total);
+              }) >= 0;
+    if (!sent) [[unlikely]] {
+        if (operation != nullptr) {
+            forget(*operation);
+        }
+        return -FI_EAGAIN;
+    }
+    if (!confirm) [[likely]] {
+        complete(tx_cq, call.report, call.context, call.flags & (FI_TAGGED | FI_MSG | FI_SEND), 0,
+                 sends);
+    }
+    return 0;
+}
+
+ssize_t Endpoint::send_long(Conn& to, const SendCall& call, std::size_t length) {
+    std::uint64_t name = 0;
+    Operation& operation =
+        begin(Operation::Kind::send, to, call.flags, call.context, call.report, name);
+    wire::Source source{};
+    if (!expose(operation, call.iov, call.count, length, access_remote_read, true, source)) {
+        forget(operation);
+        return -FI_ENOMEM;
+    }
+    const wire::LongMessage announcement{name, length, source.region, source.address};
+    auto id = static_cast<std::uint8_t>(wire::Kind::long_message);
+    std::byte bytes[sizeof(announcement) + 16];
+    std::memcpy(bytes, &announcement, sizeof(announcement));
+    std::byte* end = bytes + sizeof(announcement);
+    if ((call.flags & FI_TAGGED) != 0) {
+        id |= wire::has_tag;
+        end = put_word(end, call.tag);
+    }
+    if ((call.flags & FI_REMOTE_CQ_DATA) != 0) {
+        id |= wire::has_data;
+        end = put_word(end, call.data);
+    }
+    if (to.link->send(id, {bytes, end}) != Errc::ok) {
+        forget(operation);
+        return -FI_EAGAIN;
+    }
+    return 0;
+}
+
+bool Endpoint::expose(Operation& operation, const iovec* iov, std::size_t count, std::size_t length,
+                      std::uint32_t access, bool take, wire::Source& source) {
+    auto* base = static_cast<std::byte*>(iov[0].iov_base);
+    if (count > 1) {
+        operation.staging.reset(new std::byte[length]);
+        base = operation.staging.get();
+        if (take) {
+            gather(base, iov, count);
+        }
+    }
+    const auto key = RegionTable::instance().add({base, length, access, -1});
+    if (!key) {
+        return false;
+    }
+    operation.region = key->region;
+    operation.length = length;
+    source = {length, key->region, reinterpret_cast<std::uint64_t>(base)};
+    return true;
+}
+
+Operation& Endpoint::begin(Operation::Kind kind, Conn& to, std::uint64_t flags, void* context,
+                           bool report, std::uint64_t& name) {
+    if (free_operations_.empty()) {
+        operations_.push_back(std::make_unique<Operation>());
+        free_operations_.reserve(operations_.capacity());
+        free_operations_.push_back(static_cast<std::uint32_t>(operations_.size() - 1));
+    }
+    const std::uint32_t index = free_operations_.back();
+    free_operations_.pop_back();
+    Operation& operation = *operations_[index];
+    operation.kind = kind;
+    operation.conn = &to;
+    operation.flags = flags;
+    operation.context = context;
+    operation.report = report;
+    operation.active = true;
+    operation.region = 0;
+    operation.length = 0;
+    operation.count = 0;
+    ++operation.generation;
+    operation.index = index;
+    name = (std::uint64_t{index} + 1) | std::uint64_t{operation.generation} << 32;
+    return operation;
+}
+
+Operation* Endpoint::find(std::uint64_t name, const Conn& from) {
+    const std::uint64_t index = (name & 0xffffffffu) - 1;
+    if (index >= operations_.size()) {
+        return nullptr;
+    }
+    Operation& operation = *operations_[index];
+    return operation.active && operation.conn == &from && operation.generation == name >> 32
+               ? &operation
+               : nullptr;
+}
+
+bool Endpoint::has_outstanding(const Conn& to) const {
+    return std::any_of(operations_.begin(), operations_.end(), [&](const auto& operation) {
+        return operation->active && operation->conn == &to;
+    });
+}
+
+void Endpoint::forget(Operation& operation) {
+    if (operation.region != 0) {
+        RegionTable::instance().remove(operation.region);
+        operation.region = 0;
+    }
+    operation.staging.reset();
+    operation.active = false;
+    free_operations_.push_back(operation.index);
+}
+
+void Endpoint::finish(Operation& operation, Errc status) {
+    Count count = sends;
+    std::uint64_t flags = FI_SEND | (operation.flags & (FI_TAGGED | FI_MSG));
+    switch (operation.kind) {
+    case Operation::Kind::send:
+        break;
+    case Operation::Kind::write:
+        count = writes;
+        flags = FI_RMA | FI_WRITE;
+        break;
+    case Operation::Kind::read:
+        count = reads;
+        flags = FI_RMA | FI_READ;
+        break;
+    case Operation::Kind::atomic:
+        count = writes;
+        flags = FI_ATOMIC | FI_WRITE;
+        break;
+    case Operation::Kind::fetch:
+        count = reads;
+        flags = FI_ATOMIC | FI_READ;
+        break;
+    }
+    if (operation.kind == Operation::Kind::read && operation.staging && status == Errc::ok) {
+        scatter(operation.iov, operation.count, operation.staging.get(), operation.length);
+    }
+    void* const context = operation.context;
+    const bool report = operation.report;
+    forget(operation);
+    if (status == Errc::ok) {
+        complete(tx_cq, report, context, flags, 0, count);
+        return;
+    }
+    add_failure(flags, context, to_fi(status), count);
+}
+
+ssize_t Endpoint::fail_call(bool inject, std::uint64_t flags, void* context, ssize_t error,
+                            Count count) {
+    // What can be tried again, was wrong from the start, or has no context to be reported with, is
+    // answered at once; anything else is an operation that failed.
+    if (error == -FI_EAGAIN || error == -FI_EINVAL || error == -FI_EOPBADSTATE || inject) {
+        return error;
+    }
+    add_failure(flags, context, static_cast<int>(-error), count);
+    return 0;
+}
+
+void Endpoint::add_failure(std::uint64_t flags, void* context, int error, Count count) {
+    if (counters[count] != nullptr) {
+        counters[count]->count_error();
+    }
+    if (tx_cq == nullptr) {
+        return;
+    }
+    Failure failure;
+    failure.entry.op_context = context;
+    failure.entry.flags =
+        flags & (FI_TAGGED | FI_MSG | FI_RMA | FI_ATOMIC | FI_SEND | FI_READ | FI_WRITE);
+    failure.entry.err = error;
+    failure.entry.prov_errno = error;
+    tx_cq->add_failure(failure);
+}
+
+} // namespace comch::ofi

@@ -1,0 +1,104 @@
+#include "fabric.hpp"
+
+#include <string_view>
+
+#include "cntr.hpp"
+#include "cq.hpp"
+#include "domain.hpp"
+#include "eq.hpp"
+#include "info.hpp"
+#include "passive_endpoint.hpp"
+#include "provider.hpp"
+#include "status.hpp"
+
+namespace comch::ofi {
+namespace {
+
+/// The waiter of anything that can be waited for, and whether it has something already.
+Waiter* waiter_of(fid* fid, bool& ready) {
+    switch (fid->fclass) {
+    case FI_CLASS_CQ: {
+        Cq& cq = *object_of<Cq>(fid);
+        ready = cq.size() != 0;
+        return &cq.waiter;
+    }
+    case FI_CLASS_CNTR:
+        ready = false;
+        return &object_of<Cntr>(fid)->waiter;
+    case FI_CLASS_EQ: {
+        Eq& eq = *object_of<Eq>(fid);
+        ready = !eq.empty();
+        return &eq.waiter;
+    }
+    default:
+        return nullptr;
+    }
+}
+
+int try_wait(fid_fabric*, fid** fids, int count) {
+    for (int i = 0; i < count; ++i) {
+        bool ready = false;
+        Waiter* const waiter = waiter_of(fids[i], ready);
+        if (waiter == nullptr) {
+            return -FI_EINVAL;
+        }
+        const Guard guard(waiter->lock());
+        const bool moved = waiter->progress() != 0;
+        (void)waiter_of(fids[i], ready);
+        if (ready || moved || !waiter->arm_for_poll()) {
+            return -FI_EAGAIN;
+        }
+    }
+    return 0;
+}
+
+int close(fid* fid) {
+    Fabric* const fabric = object_of<Fabric>(fid);
+    if (fabric->references != 0) {
+        return -FI_EBUSY;
+    }
+    delete fabric;
+    return 0;
+}
+
+fi_ops fid_ops = {sizeof(fi_ops),
+                  close,
+                  unsupported<decltype(fi_ops::bind)>,
+                  unsupported<decltype(fi_ops::control)>,
+                  unsupported<decltype(fi_ops::ops_open)>,
+                  unsupported<decltype(fi_ops::tostr)>,
+                  unsupported<decltype(fi_ops::ops_set)>};
+
+int open_domain_with_flags(fid_fabric* fabric, fi_info* info, fid_domain** domain,
+                           std::uint64_t flags, void* context) {
+    return flags == 0 ? open_domain(fabric, info, domain, context) : -FI_EBADFLAGS;
+}
+
+fi_ops_fabric fabric_ops = {sizeof(fi_ops_fabric),
+                            open_domain,
+                            open_passive_endpoint,
+                            open_eq,
+                            unsupported<decltype(fi_ops_fabric::wait_open)>,
+                            try_wait,
+                            open_domain_with_flags};
+
+} // namespace
+
+int open_fabric(fi_fabric_attr* attr, fid_fabric** out, void* context) {
+    auto device = open_device();
+    if (!device) {
+        FI_WARN(&provider, FI_LOG_FABRIC, "%s\n", device.error().message.c_str());
+        return -to_fi(device.error().code);
+    }
+    if (attr != nullptr && attr->name != nullptr && fabric_name(*device) != attr->name) {
+        return -FI_ENODATA;
+    }
+    auto fabric = std::make_unique<Fabric>(std::move(*device));
+    fabric->fid.fid = {FI_CLASS_FABRIC, context, &fid_ops};
+    fabric->fid.ops = &fabric_ops;
+    fabric->fid.api_version = attr != nullptr ? attr->api_version : 0;
+    *out = &fabric.release()->fid;
+    return 0;
+}
+
+} // namespace comch::ofi

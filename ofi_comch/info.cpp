@@ -1,0 +1,355 @@
+#include "info.hpp"
+
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "address.hpp"
+#include "provider.hpp"
+#include "recv_queue.hpp"
+
+namespace comch::ofi {
+namespace {
+
+struct FreeInfo {
+    void operator()(fi_info* info) const { fi_freeinfo(info); }
+};
+using Info = std::unique_ptr<fi_info, FreeInfo>;
+
+constexpr std::uint64_t primary_caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC;
+constexpr std::uint64_t tx_modifiers = FI_SEND | FI_READ | FI_WRITE;
+constexpr std::uint64_t rx_modifiers = FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE;
+constexpr std::uint64_t modifiers = tx_modifiers | rx_modifiers;
+constexpr std::uint64_t secondary_caps =
+    FI_MULTI_RECV | FI_RMA_EVENT | FI_LOCAL_COMM | FI_REMOTE_COMM;
+/// Named explicitly only: they cost a little, or need an address vector.
+constexpr std::uint64_t datagram_caps = FI_SOURCE | FI_DIRECTED_RECV;
+
+constexpr std::uint64_t tx_op_flags =
+    FI_INJECT | FI_COMPLETION | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE;
+constexpr std::uint64_t rx_op_flags = FI_COMPLETION | FI_MULTI_RECV;
+
+/// What is ordered with what: messages always; reads, writes and atomics up to max_ordered.
+constexpr std::uint64_t message_order = FI_ORDER_SAS | FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW |
+                                        FI_ORDER_RMA_RAW | FI_ORDER_RMA_WAR | FI_ORDER_RMA_WAW |
+                                        FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW |
+                                        FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW;
+
+/// Numbers with the highest bit are the providers' own.
+constexpr std::uint32_t our_protocol = 0x80000000u | 0x434du;
+
+constexpr std::size_t queue_size = 1024;
+constexpr std::size_t many = 65536;
+
+std::uint64_t caps_of(fi_ep_type type) {
+    return primary_caps | modifiers | secondary_caps | (type == FI_EP_RDM ? datagram_caps : 0);
+}
+
+char* copy_text(const std::string& text) {
+    return ::strdup(text.c_str());
+}
+
+/// Modifiers that the primary capabilities imply when a program names none.
+std::uint64_t implied_modifiers(std::uint64_t caps) {
+    std::uint64_t implied = 0;
+    if ((caps & (FI_MSG | FI_TAGGED)) != 0) {
+        implied |= FI_SEND | FI_RECV;
+    }
+    if ((caps & (FI_RMA | FI_ATOMIC)) != 0) {
+        implied |= FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+    }
+    return implied;
+}
+
+std::uint64_t granted_caps(fi_ep_type type, const fi_info* hints) {
+    if (hints == nullptr || hints->caps == 0) {
+        return caps_of(type);
+    }
+    std::uint64_t caps = hints->caps;
+    if ((caps & modifiers) == 0) {
+        caps |= implied_modifiers(caps);
+    }
+    return caps | secondary_caps;
+}
+
+int granted_mr_mode(std::uint32_t version, const fi_info* hints) {
+    // We need none of the modes; the two old words stand for sets of them, and are answered as
+    // words.
+    const int asked =
+        hints != nullptr && hints->domain_attr != nullptr ? hints->domain_attr->mr_mode : 0;
+    if (asked == FI_MR_BASIC) {
+        return FI_MR_BASIC;
+    }
+    if (asked == FI_MR_SCALABLE || (FI_VERSION_LT(version, FI_VERSION(1, 5)) && asked == 0)) {
+        return FI_MR_SCALABLE;
+    }
+    return 0;
+}
+
+Info make_info(const Device& device, fi_ep_type type, std::uint32_t version, const fi_info* hints) {
+    Info info(fi_allocinfo());
+    if (!info) {
+        return info;
+    }
+    info->caps = granted_caps(type, hints);
+    info->addr_format = address_format;
+
+    fi_tx_attr& tx = *info->tx_attr;
+    tx.caps = info->caps & (primary_caps | tx_modifiers);
+    tx.op_flags = 0;
+    tx.msg_order = message_order;
+    tx.comp_order = 0;
+    tx.inject_size = max_inject;
+    tx.size = queue_size;
+    tx.iov_limit = max_iov;
+    tx.rma_iov_limit = 1;
+
+    fi_rx_attr& rx = *info->rx_attr;
+    rx.caps = info->caps & (primary_caps | rx_modifiers | secondary_caps | datagram_caps);
+    rx.op_flags = 0;
+    rx.msg_order = message_order;
+    rx.comp_order = 0;
+    rx.total_buffered_recv = 0;
+    rx.size = queue_size;
+    rx.iov_limit = max_iov;
+
+    if (hints != nullptr && hints->tx_attr != nullptr) {
+        tx.op_flags = hints->tx_attr->op_flags;
+        tx.size = std::max(tx.size, hints->tx_attr->size);
+    }
+    if (hints != nullptr && hints->rx_attr != nullptr) {
+        rx.op_flags = hints->rx_attr->op_flags;
+        rx.size = std::max(rx.size, hints->rx_attr->size);
+    }
+
+    fi_ep_attr& ep = *info->ep_attr;
+    ep.type = type;
+    ep.protocol = our_protocol;
+    ep.protocol_version = 1;
+    ep.max_msg_size = max_message_size;
+    ep.max_order_raw_size = max_ordered;
+    ep.max_order_war_size = max_ordered;
+    ep.max_order_waw_size = max_ordered;
+    ep.mem_tag_format = ~std::uint64_t{0};
+    ep.tx_ctx_cnt = 1;
+    ep.rx_ctx_cnt = 1;
+    if (hints != nullptr && hints->ep_attr != nullptr &&
+        hints->ep_attr->rx_ctx_cnt == FI_SHARED_CONTEXT) {
+        ep.rx_ctx_cnt = FI_SHARED_CONTEXT;
+    }
+
+    fi_domain_attr& domain = *info->domain_attr;
+    domain.name = copy_text(device.function().name);
+    domain.threading = FI_THREAD_SAFE;
+    domain.control_progress = FI_PROGRESS_MANUAL;
+    domain.data_progress = FI_PROGRESS_MANUAL;
+    domain.resource_mgmt = FI_RM_ENABLED;
+    domain.av_type = FI_AV_UNSPEC;
+    domain.mr_mode = granted_mr_mode(version, hints);
+    domain.mr_key_size = sizeof(std::uint64_t);
+    domain.cq_data_size = sizeof(std::uint64_t);
+    domain.cq_cnt = domain.ep_cnt = domain.tx_ctx_cnt = domain.rx_ctx_cnt = many;
+    domain.cntr_cnt = domain.mr_cnt = many;
+    domain.max_ep_tx_ctx = 1;
+    domain.max_ep_rx_ctx = 1;
+    domain.max_ep_stx_ctx = 0;
+    domain.max_ep_srx_ctx = many;
+    domain.mr_iov_limit = 1;
+    domain.caps = FI_LOCAL_COMM | FI_REMOTE_COMM;
+    if (hints != nullptr && hints->domain_attr != nullptr) {
+        const fi_domain_attr& asked = *hints->domain_attr;
+        if (asked.threading != FI_THREAD_UNSPEC) {
+            domain.threading = asked.threading;
+        }
+        if (asked.av_type != FI_AV_UNSPEC) {
+            domain.av_type = asked.av_type;
+        }
+    }
+
+    info->fabric_attr->name = copy_text(fabric_name(device));
+    info->fabric_attr->prov_version = provider.version;
+    info->fabric_attr->api_version = version;
+    return info;
+}
+
+bool within(std::uint64_t asked, std::uint64_t offered) {
+    return (asked & ~offered) == 0;
+}
+
+bool names(const char* asked, std::string_view offered) {
+    return asked == nullptr || *asked == '\0' || offered == asked;
+}
+
+/// Does a list of provider names ("comch", "ofi_rxm;comch") have ours? One that excludes names
+/// ("^tcp,udp") is for libfabric to apply.
+bool names_us(const char* list) {
+    if (list == nullptr || *list == '\0' || *list == '^') {
+        return true;
+    }
+    const std::string_view text(list);
+    for (std::size_t at = 0; at <= text.size();) {
+        const std::size_t end = std::min(text.find_first_of(";,", at), text.size());
+        if (text.substr(at, end - at) == "comch") {
+            return true;
+        }
+        at = end + 1;
+    }
+    return false;
+}
+
+bool accepts_fabric(const fi_fabric_attr& asked, const Device& device) {
+    return names_us(asked.prov_name) && names(asked.name, fabric_name(device)) &&
+           asked.prov_version <= provider.version;
+}
+
+bool accepts_domain(const fi_domain_attr& asked, const Device& device) {
+    return names(asked.name, device.function().name) &&
+           asked.control_progress != FI_PROGRESS_AUTO && asked.data_progress != FI_PROGRESS_AUTO &&
+           asked.cq_data_size <= sizeof(std::uint64_t) &&
+           asked.mr_key_size <= sizeof(std::uint64_t) && asked.cq_cnt <= many &&
+           asked.ep_cnt <= many && asked.tx_ctx_cnt <= many && asked.rx_ctx_cnt <= many &&
+           asked.cntr_cnt <= many && asked.mr_iov_limit <= 1 && asked.max_ep_tx_ctx <= 1 &&
+           asked.max_ep_rx_ctx <= 1 && asked.max_ep_stx_ctx == 0 && asked.max_ep_srx_ctx <= many &&
+           asked.auth_key_size == 0 && within(asked.caps, FI_LOCAL_COMM | FI_REMOTE_COMM);
+}
+
+bool accepts_endpoint(const fi_ep_attr& asked, fi_ep_type type) {
+    return (asked.type == FI_EP_UNSPEC || asked.type == type) &&
+           (asked.protocol == FI_PROTO_UNSPEC || asked.protocol == our_protocol) &&
+           asked.protocol_version <= 1 && asked.max_msg_size <= max_message_size &&
+           asked.max_order_raw_size <= max_ordered && asked.max_order_war_size <= max_ordered &&
+           asked.max_order_waw_size <= max_ordered && asked.tx_ctx_cnt <= 1 &&
+           (asked.rx_ctx_cnt <= 1 || asked.rx_ctx_cnt == FI_SHARED_CONTEXT) &&
+           asked.auth_key_size == 0;
+}
+
+bool accepts_tx(const fi_tx_attr& asked, std::uint64_t caps) {
+    return within(asked.caps, caps) && within(asked.op_flags, tx_op_flags) &&
+           within(asked.msg_order, message_order) && asked.comp_order == 0 &&
+           asked.inject_size <= max_inject && asked.size <= many && asked.iov_limit <= max_iov &&
+           asked.rma_iov_limit <= 1;
+}
+
+bool accepts_rx(const fi_rx_attr& asked, std::uint64_t caps) {
+    return within(asked.caps, caps) && within(asked.op_flags, rx_op_flags) &&
+           within(asked.msg_order, message_order) && asked.comp_order == 0 && asked.size <= many &&
+           asked.iov_limit <= max_iov;
+}
+
+/// Is what we offer what the program asks for?
+bool accepts(const fi_info& hints, const Device& device, fi_ep_type type) {
+    const std::uint64_t caps = caps_of(type);
+    return within(hints.caps, caps) &&
+           (hints.addr_format == FI_FORMAT_UNSPEC || hints.addr_format == address_format) &&
+           (hints.fabric_attr == nullptr || accepts_fabric(*hints.fabric_attr, device)) &&
+           (hints.domain_attr == nullptr || accepts_domain(*hints.domain_attr, device)) &&
+           (hints.ep_attr == nullptr || accepts_endpoint(*hints.ep_attr, type)) &&
+           (hints.tx_attr == nullptr || accepts_tx(*hints.tx_attr, caps)) &&
+           (hints.rx_attr == nullptr || accepts_rx(*hints.rx_attr, caps));
+}
+
+bool set_address(void*& to, std::size_t& length, const Address& address) {
+    to = std::malloc(size_of(address));
+    if (to == nullptr) {
+        return false;
+    }
+    length = size_of(address);
+    std::memcpy(to, &address, length);
+    return true;
+}
+
+/// Who the endpoint is to be, and whom it is to talk to. False: not here.
+bool resolve(const Device& device, const char* node, const char* service, std::uint64_t flags,
+             const fi_info* hints, std::optional<Address>& source, std::optional<Address>& dest) {
+    const comch::Domain& domain = *device.domain();
+    const bool is_source = (flags & FI_SOURCE) != 0;
+    if (node != nullptr || service != nullptr) {
+        const auto function = function_of_node(device, node != nullptr ? node : "");
+        if (!function) {
+            return false;
+        }
+        if (service != nullptr) {
+            (is_source ? source : dest) = named_address(domain, *function, service);
+            if (!(is_source ? source : dest)) {
+                return false;
+            }
+        }
+    }
+    if (hints == nullptr) {
+        return true;
+    }
+    if (hints->src_addr != nullptr && !is_source) {
+        source = parse_address(domain, hints->src_addr, hints->src_addrlen);
+        if (!source) {
+            return false;
+        }
+    }
+    if (hints->dest_addr != nullptr && ((node == nullptr && service == nullptr) || is_source)) {
+        dest = parse_address(domain, hints->dest_addr, hints->dest_addrlen);
+        if (!dest) {
+            return false;
+        }
+    }
+    return true;
+}
+
+} // namespace
+
+std::string fabric_name(const Device& device) {
+    return "comch-" + device.domain()->id().to_string().substr(0, 12);
+}
+
+/// What libfabric's utility providers ask with, for something to layer on. Those for connected
+/// endpoints (ofi_rxm) want addresses of the IP kind, which ours are not.
+constexpr std::uint64_t core_provider_only = std::uint64_t{1} << 59;
+
+int get_info(std::uint32_t version, const char* node, const char* service, std::uint64_t flags,
+             const fi_info* hints, fi_info** out) {
+    if ((flags & core_provider_only) != 0) {
+        return -FI_ENODATA;
+    }
+    if ((flags & FI_SOURCE) != 0 && node == nullptr && service == nullptr) {
+        return -FI_EINVAL;
+    }
+    const auto device = open_device();
+    if (!device) {
+        FI_INFO(&provider, FI_LOG_CORE, "%s\n", device.error().message.c_str());
+        return -FI_ENODATA;
+    }
+    std::optional<Address> source;
+    std::optional<Address> dest;
+    if (!resolve(*device, node, service, flags, hints, source, dest)) {
+        return -FI_ENODATA;
+    }
+    Info first;
+    fi_info** tail = nullptr;
+    for (const fi_ep_type type : {FI_EP_RDM, FI_EP_MSG}) {
+        if (hints != nullptr && !accepts(*hints, *device, type)) {
+            continue;
+        }
+        Info info = make_info(*device, type, version, hints);
+        if (!info || (source && !set_address(info->src_addr, info->src_addrlen, *source)) ||
+            (dest && !set_address(info->dest_addr, info->dest_addrlen, *dest))) {
+            return -FI_ENOMEM;
+        }
+        if (hints != nullptr && hints->handle != nullptr) {
+            info->handle = hints->handle;
+        }
+        if (tail == nullptr) {
+            first = std::move(info);
+            tail = &first->next;
+        } else {
+            *tail = info.release();
+            tail = &(*tail)->next;
+        }
+    }
+    if (!first) {
+        return -FI_ENODATA;
+    }
+    *out = first.release();
+    return 0;
+}
+
+} // namespace comch::ofi

@@ -1,0 +1,27 @@
+// What the provider offers, and whether that is what a program asks for.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include <comch/device.hpp>
+
+#include "libfabric.hpp"
+
+namespace comch::ofi {
+
+/// The longest message, read or write. (The rings know no limit; lengths are 64-bit numbers.)
+inline constexpr std::size_t max_message_size = std::size_t{1} << 40;
+/// The longest that can be sent with inject.
+inline constexpr std::size_t max_inject = 2048;
+/// Reads and writes up to here are applied in the order of the calls.
+inline constexpr std::size_t max_ordered = 32 * 1024 - 64;
+
+/// One name per comch domain: devices of different domains are different fabrics.
+[[nodiscard]] std::string fabric_name(const Device& device);
+
+[[nodiscard]] int get_info(std::uint32_t version, const char* node, const char* service,
+                           std::uint64_t flags, const fi_info* hints, fi_info** info);
+
+} // namespace comch::ofi

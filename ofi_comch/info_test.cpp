@@ -1,0 +1,154 @@
+// What fi_getinfo answers to which hints, and the objects that hang on no endpoint.
+#include "test_node.hpp"
+
+namespace comch::ofi::test {
+namespace {
+
+template <class Change> std::vector<fi_ep_type> offered(Change&& change) {
+    InfoHints hints;
+    change(*hints.value);
+    fi_info* const found = query(hints.value);
+    std::vector<fi_ep_type> types;
+    for (const fi_info* info = found; info != nullptr; info = info->next) {
+        EXPECT_STREQ(info->fabric_attr->prov_name, "comch");
+        types.push_back(info->ep_attr->type);
+    }
+    if (found != nullptr) {
+        fi_freeinfo(found);
+    }
+    return types;
+}
+
+const std::vector<fi_ep_type> both = {FI_EP_RDM, FI_EP_MSG};
+const std::vector<fi_ep_type> datagram = {FI_EP_RDM};
+const std::vector<fi_ep_type> none = {};
+
+TEST(Info, OffersWhatFits) {
+    EXPECT_EQ(offered([](fi_info&) {}), both);
+    EXPECT_EQ(offered([](fi_info& h) { h.caps = FI_MSG | FI_TAGGED | FI_ATOMIC | FI_RMA; }), both);
+    EXPECT_EQ(offered([](fi_info& h) { h.caps = FI_TAGGED | FI_SOURCE; }), datagram);
+    EXPECT_EQ(offered([](fi_info& h) { h.ep_attr->type = FI_EP_RDM; }), datagram);
+    EXPECT_EQ(offered([](fi_info& h) { h.mode = FI_CONTEXT; }), both);
+    EXPECT_EQ(offered([](fi_info& h) { h.domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR; }),
+              both);
+    EXPECT_EQ(offered([](fi_info& h) { h.tx_attr->inject_size = 64; }), both);
+    EXPECT_EQ(offered([](fi_info& h) { h.tx_attr->msg_order = FI_ORDER_SAS | FI_ORDER_WAW; }),
+              both);
+    EXPECT_EQ(offered([](fi_info& h) { h.ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT; }), both);
+}
+
+TEST(Info, DoesNotOfferWhatDoesNot) {
+    EXPECT_EQ(offered([](fi_info& h) { h.caps = FI_MULTICAST; }), none);
+    EXPECT_EQ(offered([](fi_info& h) { h.caps = FI_MSG | FI_HMEM; }), none);
+    EXPECT_EQ(offered([](fi_info& h) { h.ep_attr->type = FI_EP_DGRAM; }), none);
+    EXPECT_EQ(offered([](fi_info& h) { h.addr_format = FI_SOCKADDR_IN; }), none);
+    EXPECT_EQ(offered([](fi_info& h) { h.tx_attr->inject_size = 1 << 20; }), none);
+    EXPECT_EQ(offered([](fi_info& h) { h.tx_attr->msg_order = FI_ORDER_SAW; }), none);
+    EXPECT_EQ(offered([](fi_info& h) { h.ep_attr->max_msg_size = SIZE_MAX; }), none);
+    EXPECT_EQ(offered([](fi_info& h) { h.ep_attr->protocol = FI_PROTO_SHM; }), none);
+    EXPECT_EQ(offered([](fi_info& h) { h.domain_attr->name = strdup("eth0"); }), none);
+    EXPECT_EQ(offered([](fi_info& h) { h.fabric_attr->prov_name = strdup("shm"); }), none);
+    fi_info* info = nullptr;
+    EXPECT_EQ(fi_getinfo(FI_VERSION(1, 17), "192.0.2.1", "7", 0, nullptr, &info), -FI_ENODATA);
+}
+
+TEST(Info, GrantsThePrimaryCapabilitiesThatWereAskedForOnly) {
+    InfoHints hints;
+    hints->caps = FI_TAGGED | FI_SEND;
+    fi_info* const info = query(hints.value);
+    ASSERT_NE(info, nullptr);
+    EXPECT_EQ(info->caps & (FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC), FI_TAGGED);
+    EXPECT_EQ(info->caps & (FI_SEND | FI_RECV), FI_SEND);
+    fi_freeinfo(info);
+}
+
+TEST(Vector, NamesComeAndGo) {
+    Node a;
+    Node b;
+    const auto name = b.name();
+    const fi_addr_t first = a.add(name);
+    EXPECT_EQ(a.add(name), first); // the same
+    std::vector<char> back(name.size());
+    std::size_t length = back.size();
+    EXPECT_EQ(fi_av_lookup(a.av, first, back.data(), &length), 0);
+    EXPECT_EQ(back, name);
+    char text[128];
+    length = sizeof(text);
+    EXPECT_EQ(std::string(fi_av_straddr(a.av, name.data(), text, &length)).find("comch://"), 0u);
+    fi_addr_t removed = first;
+    EXPECT_EQ(fi_av_remove(a.av, &removed, 1, 0), 0);
+    EXPECT_EQ(fi_av_lookup(a.av, first, back.data(), &length), 0); // inserted twice
+    EXPECT_EQ(fi_av_remove(a.av, &removed, 1, 0), 0);
+    EXPECT_NE(fi_av_lookup(a.av, first, back.data(), &length), 0);
+    EXPECT_EQ(fi_av_remove(a.av, &removed, 1, 0), -FI_EINVAL);
+    std::vector<char> wrong(name.size(), 'x');
+    fi_addr_t address = 0;
+    EXPECT_EQ(fi_av_insert(a.av, wrong.data(), 1, &address, 0, nullptr), 0);
+    EXPECT_EQ(address, FI_ADDR_NOTAVAIL);
+}
+
+TEST(Vector, ReportsToAnEventQueue) {
+    Node a;
+    fi_eq_attr eq_attr{};
+    fid_eq* eq = nullptr;
+    COMCH_FI(fi_eq_open(a.fabric, &eq_attr, &eq, nullptr));
+    fi_av_attr attr{};
+    attr.flags = FI_EVENT;
+    fid_av* av = nullptr;
+    COMCH_FI(fi_av_open(a.domain, &attr, &av, nullptr));
+    const auto name = a.name();
+    EXPECT_EQ(fi_av_insert(av, name.data(), 1, nullptr, 0, &attr), -FI_ENOEQ);
+    COMCH_FI(fi_av_bind(av, &eq->fid, 0));
+    EXPECT_EQ(fi_av_insert(av, name.data(), 1, nullptr, 0, &attr), 0);
+    std::uint32_t event = 0;
+    fi_eq_entry entry{};
+    EXPECT_EQ(fi_eq_read(eq, &event, &entry, sizeof(entry), 0),
+              static_cast<ssize_t>(sizeof(entry)));
+    EXPECT_EQ(event, static_cast<std::uint32_t>(FI_AV_COMPLETE));
+    EXPECT_EQ(entry.context, &attr);
+    EXPECT_EQ(entry.data, 1u);
+    EXPECT_EQ(fi_close(&eq->fid), -FI_EBUSY);
+    EXPECT_EQ(fi_close(&av->fid), 0);
+    EXPECT_EQ(fi_close(&eq->fid), 0);
+}
+
+TEST(PollSet, TellsWhoHasSomething) {
+    NodeOptions options;
+    options.counters = true;
+    Pair pair(options);
+    fi_poll_attr attr{};
+    fid_poll* set = nullptr;
+    COMCH_FI(fi_poll_open(pair.b.domain, &attr, &set));
+    pair.b.rx->fid.context = &pair;
+    COMCH_FI(fi_poll_add(set, &pair.b.rx->fid, 0));
+    void* ready[4] = {};
+    EXPECT_EQ(fi_poll(set, ready, 4), 0);
+    char byte = 0;
+    COMCH_FI(fi_recv(pair.b.ep, &byte, 1, nullptr, FI_ADDR_UNSPEC, nullptr));
+    post([&] { return fi_inject(pair.a.ep, "x", 1, pair.to_b); }, pair.cqs);
+    while (fi_poll(set, ready, 4) == 0) {
+    }
+    EXPECT_EQ(ready[0], &pair);
+    EXPECT_EQ(fi_close(&pair.b.rx->fid), -FI_EBUSY);
+    EXPECT_EQ(fi_close(&set->fid), 0);
+}
+
+TEST(SharedReceives, ServeTheirEndpoints) {
+    NodeOptions options;
+    options.shared_receives = true;
+    Node server(options);
+    Node client;
+    const fi_addr_t to = client.add(server.name());
+    char byte = 0;
+    EXPECT_NE(fi_recv(server.ep, &byte, 1, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
+    COMCH_FI(fi_recv(server.srx, &byte, 1, nullptr, FI_ADDR_UNSPEC, &byte));
+    const std::vector<fid_cq*> cqs = {server.rx, client.rx, client.tx};
+    post([&] { return fi_inject(client.ep, "x", 1, to); }, cqs);
+    EXPECT_EQ(await(server.rx, cqs).entry.op_context, &byte);
+    COMCH_FI(fi_trecv(server.srx, &byte, 1, nullptr, FI_ADDR_UNSPEC, 1, 0, &byte));
+    EXPECT_EQ(fi_cancel(&server.srx->fid, &byte), 0);
+    EXPECT_EQ(await(server.rx, cqs).error, FI_ECANCELED);
+}
+
+} // namespace
+} // namespace comch::ofi::test

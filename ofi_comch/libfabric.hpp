@@ -1,0 +1,39 @@
+// libfabric's headers, and the little that differs between the versions that this builds against
+// (1.17 to 2.x).
+#pragma once
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpedantic"
+#pragma GCC diagnostic ignored "-Wconversion"
+#pragma GCC diagnostic ignored "-Wsign-conversion"
+#pragma GCC diagnostic ignored "-Wold-style-cast"
+#pragma GCC diagnostic ignored "-Wzero-as-null-pointer-constant"
+#include <cerrno>
+#include <rdma/fabric.h>
+#include <rdma/fi_atomic.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
+#include <rdma/fi_tagged.h>
+#include <rdma/providers/fi_log.h>
+#include <rdma/providers/fi_prov.h>
+#pragma GCC diagnostic pop
+
+namespace comch::ofi {
+
+/// An entry of an operation table for a call that is not supported: answers -FI_ENOSYS.
+template <class Function> struct Unsupported;
+template <class Result, class... Arguments> struct Unsupported<Result (*)(Arguments...)> {
+    static Result call(Arguments...) noexcept { return -FI_ENOSYS; }
+};
+template <class Function> inline constexpr Function unsupported = Unsupported<Function>::call;
+
+/// The object that a fid of ours begins.
+template <class T> [[nodiscard]] T* object_of(void* fid) noexcept {
+    return static_cast<T*>(fid);
+}
+
+} // namespace comch::ofi

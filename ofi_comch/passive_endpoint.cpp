@@ -1,0 +1,251 @@
+#include "passive_endpoint.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "eq.hpp"
+#include "provider.hpp"
+#include "status.hpp"
+
+namespace comch::ofi {
+namespace {
+
+using link::ConnectDecision;
+using link::ConnectRequest;
+
+PassiveEndpoint& passive_of(void* fid) {
+    return *object_of<PassiveEndpoint>(fid);
+}
+
+int close(fid* fid) {
+    PassiveEndpoint* const passive = object_of<PassiveEndpoint>(fid);
+    Fabric& fabric = *passive->fabric;
+    const std::shared_ptr<Lock> lock = fabric.lock;
+    {
+        const Guard guard(*lock);
+        delete passive;
+        --fabric.references;
+    }
+    return 0;
+}
+
+int bind(fid* fid, struct fid* other, std::uint64_t) {
+    PassiveEndpoint& passive = passive_of(fid);
+    if (other->fclass != FI_CLASS_EQ || passive.eq != nullptr) {
+        return -FI_EINVAL;
+    }
+    const Guard guard(*passive.fabric->lock);
+    passive.eq = object_of<Eq>(other);
+    ++passive.eq->references;
+    passive.eq->waiter.add(passive.station);
+    return 0;
+}
+
+int control(fid*, int command, void*) {
+    return command == FI_BACKLOG ? 0 : -FI_ENOSYS; // requests wait for the program without limit
+}
+
+int get_name(fid* fid, void* to, std::size_t* length) {
+    return copy_address(*passive_of(fid).address, to, length);
+}
+
+int set_name(fid* fid, void* from, std::size_t length) {
+    PassiveEndpoint& passive = passive_of(fid);
+    const auto address = parse_address(*passive.fabric->device.domain(), from, length);
+    if (!address || passive.listening) {
+        return address ? -FI_EOPBADSTATE : -FI_EINVAL;
+    }
+    passive.address = address;
+    return 0;
+}
+
+int listen(fid_pep* fid) {
+    PassiveEndpoint& passive = passive_of(fid);
+    if (passive.eq == nullptr) {
+        return -FI_ENOEQ;
+    }
+    const Guard guard(*passive.fabric->lock);
+    if (passive.listening) {
+        return -FI_EOPBADSTATE;
+    }
+    if (passive.address->named != 0) {
+        const auto result = passive.station->port().listen(service_of(*passive.address));
+        if (!result) {
+            FI_WARN(&provider, FI_LOG_EP_CTRL, "%s\n", result.error().message.c_str());
+            return -to_fi(result.error().code);
+        }
+    }
+    passive.listening = true;
+    passive.station->passive_endpoint = &passive;
+    return 0;
+}
+
+int reject(fid_pep* fid, struct fid* handle, const void* data, std::size_t length) {
+    PassiveEndpoint& passive = passive_of(fid);
+    const Guard guard(*passive.fabric->lock);
+    auto* const request = reinterpret_cast<ConnectionRequest*>(handle);
+    if (length > wire::max_connection_data || handle == nullptr ||
+        handle->fclass != FI_CLASS_CONNREQ) {
+        return -FI_EINVAL;
+    }
+    if (Conn* const conn = request->conn) {
+        // A close does not take back what was sent before it.
+        (void)conn->link->send(static_cast<std::uint8_t>(wire::Kind::reject),
+                               {static_cast<const std::byte*>(data), length});
+        conn->station->port().close(conn->link);
+        conn->station->remove_conn(conn);
+    }
+    passive.drop(request);
+    return 0;
+}
+
+int get_option(fid*, int level, int name, void* value, std::size_t* length) {
+    if (level != FI_OPT_ENDPOINT || name != FI_OPT_CM_DATA_SIZE) {
+        return -FI_ENOPROTOOPT;
+    }
+    if (*length < sizeof(std::size_t)) {
+        return -FI_ETOOSMALL;
+    }
+    *length = sizeof(std::size_t);
+    *static_cast<std::size_t*>(value) = wire::max_connection_data;
+    return 0;
+}
+
+fi_ops fid_ops = {sizeof(fi_ops),
+                  close,
+                  bind,
+                  control,
+                  unsupported<decltype(fi_ops::ops_open)>,
+                  unsupported<decltype(fi_ops::tostr)>,
+                  unsupported<decltype(fi_ops::ops_set)>};
+fi_ops_ep ep_ops = {sizeof(fi_ops_ep),
+                    unsupported<decltype(fi_ops_ep::cancel)>,
+                    get_option,
+                    unsupported<decltype(fi_ops_ep::setopt)>,
+                    unsupported<decltype(fi_ops_ep::tx_ctx)>,
+                    unsupported<decltype(fi_ops_ep::rx_ctx)>,
+                    unsupported<decltype(fi_ops_ep::rx_size_left)>,
+                    unsupported<decltype(fi_ops_ep::tx_size_left)>};
+fi_ops_cm cm_ops = {sizeof(fi_ops_cm),
+                    set_name,
+                    get_name,
+                    unsupported<decltype(fi_ops_cm::getpeer)>,
+                    unsupported<decltype(fi_ops_cm::connect)>,
+                    listen,
+                    unsupported<decltype(fi_ops_cm::accept)>,
+                    reject,
+                    unsupported<decltype(fi_ops_cm::shutdown)>,
+                    unsupported<decltype(fi_ops_cm::join)>};
+
+} // namespace
+
+PassiveEndpoint::~PassiveEndpoint() {
+    station->passive_endpoint = nullptr;
+    if (listening && address->named != 0) {
+        station->port().unlisten(service_of(*address));
+    }
+    for (const auto& request : requests) {
+        if (Conn* const conn = request->conn) {
+            station->port().close(conn->link);
+            station->remove_conn(conn);
+        }
+    }
+    if (eq != nullptr) {
+        eq->forget(&fid.fid);
+        eq->waiter.remove(*station);
+        --eq->references;
+    }
+    fi_freeinfo(info);
+}
+
+void PassiveEndpoint::drop(ConnectionRequest* request) {
+    std::erase_if(requests, [&](const auto& other) { return other.get() == request; });
+}
+
+ConnectDecision PassiveEndpoint::on_connect_request(Connection& link,
+                                                    const ConnectRequest& request) {
+    wire::Hello hello{};
+    if (request.private_data.size() < sizeof(hello)) {
+        return {Errc::rejected, nullptr, {}};
+    }
+    std::memcpy(&hello, request.private_data.data(), sizeof(hello));
+    const std::span<const std::byte> data = request.private_data.subspan(sizeof(hello));
+    if (hello.magic != wire::hello_magic || hello.endpoint_type != FI_EP_MSG ||
+        data.size() != hello.data_length) {
+        return {Errc::rejected, nullptr, {}};
+    }
+    if (hello.version != wire::version) {
+        return {Errc::version_mismatch, nullptr, {}};
+    }
+    if (settings().host_dpu_only && request.peer.side == fabric->device.side()) {
+        return {Errc::not_permitted, nullptr, {}};
+    }
+    // The name lies under one host function: clients of any other have no business here.
+    if (!request.service.empty() && request.peer.side == Side::host &&
+        request.peer.function != request.service_function) {
+        return {Errc::not_permitted, nullptr, {}};
+    }
+    fi_info* const offer = fi_dupinfo(info);
+    if (offer == nullptr) {
+        return {Errc::no_memory, nullptr, {}};
+    }
+    Conn* const conn = station->add_conn();
+    conn->link = &link;
+    conn->established = true;
+    requests.push_back(std::make_unique<ConnectionRequest>());
+    ConnectionRequest& made = *requests.back();
+    made.fid.fclass = FI_CLASS_CONNREQ;
+    made.passive = this;
+    made.station = station;
+    made.conn = conn;
+    conn->request = &made;
+    link::PortAddress port;
+    std::memcpy(port.bytes.data(), hello.port, sizeof(hello.port));
+    const Address from = port_address(*fabric->device.domain(), port);
+    std::free(offer->dest_addr);
+    offer->dest_addrlen = size_of(from);
+    offer->dest_addr = std::malloc(offer->dest_addrlen);
+    std::memcpy(offer->dest_addr, &from, offer->dest_addrlen);
+    offer->handle = &made.fid;
+    struct {
+        struct fid* fid;
+        fi_info* info;
+    } const entry{&fid.fid, offer};
+    static_assert(sizeof(entry) == sizeof(fi_eq_cm_entry));
+    eq->add(FI_CONNREQ, entry, data);
+    return {Errc::ok, conn, {}};
+}
+
+int open_passive_endpoint(fid_fabric* fabric_fid, fi_info* info, fid_pep** out, void* context) {
+    Fabric& fabric = *object_of<Fabric>(fabric_fid);
+    if (info == nullptr || info->ep_attr == nullptr || info->ep_attr->type != FI_EP_MSG) {
+        return -FI_EINVAL;
+    }
+    auto station = Station::open(fabric.device, fabric.lock);
+    if (!station) {
+        FI_WARN(&provider, FI_LOG_EP_CTRL, "%s\n", station.error().message.c_str());
+        return -to_fi(station.error().code);
+    }
+    const comch::Domain& domain = *fabric.device.domain();
+    auto passive = std::make_unique<PassiveEndpoint>();
+    passive->station = std::move(*station);
+    passive->fid.fid = {FI_CLASS_PEP, context, &fid_ops};
+    passive->fid.ops = &ep_ops;
+    passive->fid.cm = &cm_ops;
+    passive->fabric = &fabric;
+    passive->info = fi_dupinfo(info);
+    passive->address = port_address(domain, passive->station->port().address());
+    if (info->src_addr != nullptr) {
+        passive->address = parse_address(domain, info->src_addr, info->src_addrlen);
+        if (!passive->address) {
+            return -FI_EINVAL;
+        }
+    }
+    ++fabric.references;
+    *out = &passive.release()->fid;
+    return 0;
+}
+
+} // namespace comch::ofi

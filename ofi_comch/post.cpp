@@ -1,0 +1,207 @@
+#include "post.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "iov.hpp"
+
+namespace comch::ofi {
+namespace {
+
+bool wanted(const Unexpected& message, fi_addr_t from, std::uint64_t tag, std::uint64_t ignore,
+            bool tagged) {
+    if (tagged && ((message.arrival.tag ^ tag) & ~ignore) != 0) {
+        return false;
+    }
+    return from == FI_ADDR_UNSPEC || message.endpoint->address_of(message.arrival.peer) == from;
+}
+
+Unexpected* find(const Receiver& at, fi_addr_t from, std::uint64_t tag, std::uint64_t ignore,
+                 bool tagged) {
+    for (Unexpected* message = at.queue->unexpected[tagged].first(); message != nullptr;
+         message = message->next) {
+        if (wanted(*message, from, tag, ignore, tagged)) {
+            return message;
+        }
+    }
+    return nullptr;
+}
+
+void no_such_message(const Receiver& at, std::uint64_t tag, void* context) {
+    Cq* const cq = at.endpoint != nullptr       ? at.endpoint->rx_cq
+                   : !at.srx->endpoints.empty() ? at.srx->endpoints.front()->rx_cq
+                                                : nullptr;
+    if (cq == nullptr) {
+        return;
+    }
+    Failure failure;
+    failure.entry.op_context = context;
+    failure.entry.flags = FI_RECV | FI_TAGGED;
+    failure.entry.tag = tag;
+    failure.entry.err = FI_ENOMSG;
+    failure.entry.prov_errno = FI_ENOMSG;
+    cq->add_failure(failure);
+}
+
+void report_found(Unexpected& message, void* context, void* buffer) {
+    Endpoint& endpoint = *message.endpoint;
+    const Arrival& arrival = message.arrival;
+    if (endpoint.rx_cq != nullptr) {
+        endpoint.rx_cq->add(
+            {context, arrival.flags, arrival.length, buffer, arrival.data, arrival.tag},
+            endpoint.address_of(arrival.peer));
+    }
+}
+
+Receive& make_receive(const Receiver& to, const iovec* iov, std::size_t count, fi_addr_t from,
+                      std::uint64_t tag, std::uint64_t ignore, std::uint64_t flags, void* context) {
+    Receive& receive = to.queue->receives.take();
+    receive.tag = tag;
+    receive.ignore = ignore;
+    receive.from = from;
+    receive.context = context;
+    receive.flags = flags & (FI_TAGGED | FI_MSG | FI_MULTI_RECV | FI_COMPLETION);
+    if (!to.selective) {
+        receive.flags |= FI_COMPLETION;
+    }
+    receive.length = total_length(iov, count);
+    receive.used = 0;
+    receive.users = 0;
+    receive.retired = false;
+    receive.count = count;
+    std::copy_n(iov, count, receive.iov);
+    return receive;
+}
+
+/// A message that has waited is handed to a receive that is in no list.
+void serve(const Receiver& at, Unexpected& message, Receive& receive) {
+    const bool tagged = message.arrival.tagged();
+    at.queue->posted[tagged].append(receive); // where deliver() takes it from
+    if (message.arrival.is_long && message.arrival.conn == nullptr) {
+        at.queue->posted[tagged].remove(receive);
+        message.endpoint->fail_receive(receive, Errc::connection_reset);
+        at.queue->receives.give_back(receive);
+    } else {
+        message.endpoint->deliver(receive, message.arrival);
+    }
+    at.queue->free(message);
+}
+
+} // namespace
+
+Receiver receiver_of(fid_ep* fid) noexcept {
+    Receiver receiver;
+    if (fid->fid.fclass == FI_CLASS_SRX_CTX) {
+        Srx& srx = *object_of<Srx>(fid);
+        receiver.domain = srx.domain;
+        receiver.queue = &srx.queue;
+        receiver.srx = &srx;
+        receiver.op_flags = srx.op_flags;
+        receiver.selective = !srx.endpoints.empty() && srx.endpoints.front()->rx_selective;
+        return receiver;
+    }
+    Endpoint& endpoint = *object_of<Endpoint>(fid);
+    receiver.domain = endpoint.domain;
+    receiver.queue = endpoint.queue;
+    receiver.endpoint = &endpoint;
+    receiver.op_flags = endpoint.rx_op_flags;
+    receiver.selective = endpoint.rx_selective;
+    return receiver;
+}
+
+ssize_t post_receive(const Receiver& to, const iovec* iov, std::size_t count, fi_addr_t from,
+                     std::uint64_t tag, std::uint64_t ignore, std::uint64_t flags, void* context) {
+    if (to.endpoint != nullptr) {
+        if (to.endpoint->srx != nullptr) {
+            return -FI_EOPBADSTATE; // receives are posted to the shared context
+        }
+        if (!to.endpoint->enabled && to.endpoint->type == FI_EP_RDM) {
+            return -FI_EOPBADSTATE;
+        }
+        if (to.endpoint->type == FI_EP_MSG || (to.endpoint->caps & FI_DIRECTED_RECV) == 0) {
+            from = FI_ADDR_UNSPEC; // the source is ignored
+        }
+    }
+    if (count > max_iov || ((flags & FI_MULTI_RECV) != 0 && count != 1)) {
+        return -FI_EINVAL;
+    }
+    const bool tagged = (flags & FI_TAGGED) != 0;
+    if ((flags & (FI_PEEK | FI_CLAIM | FI_DISCARD)) != 0) {
+        return tagged ? look_for(to, iov, count, from, tag, ignore, flags, context) : -FI_EBADFLAGS;
+    }
+    Receive& receive = make_receive(to, iov, count, from, tag, ignore, flags, context);
+    if (!to.queue->unexpected[tagged].empty()) [[unlikely]] {
+        if ((flags & FI_MULTI_RECV) != 0) {
+            to.queue->posted[tagged].append(receive);
+            while (!receive.retired) {
+                Unexpected* const message = find(to, from, tag, ignore, tagged);
+                if (message == nullptr) {
+                    break;
+                }
+                to.queue->unexpected[tagged].remove(*message);
+                message->endpoint->deliver(receive, message->arrival);
+                to.queue->free(*message);
+            }
+            return 0;
+        }
+        if (Unexpected* const message = find(to, from, tag, ignore, tagged)) {
+            to.queue->unexpected[tagged].remove(*message);
+            serve(to, *message, receive);
+            return 0;
+        }
+    }
+    to.queue->posted[tagged].append(receive);
+    return 0;
+}
+
+ssize_t look_for(const Receiver& at, const iovec* iov, std::size_t count, fi_addr_t from,
+                 std::uint64_t tag, std::uint64_t ignore, std::uint64_t flags, void* context) {
+    if ((flags & FI_PEEK) == 0) {
+        // A message that was claimed with this context.
+        Unexpected* message = at.queue->claimed.first();
+        while (message != nullptr && message->claimed != context) {
+            message = message->next;
+        }
+        if ((flags & FI_CLAIM) == 0 || message == nullptr) {
+            return -FI_EINVAL;
+        }
+        at.queue->claimed.remove(*message);
+        if ((flags & FI_DISCARD) != 0) {
+            message->endpoint->discard(message->arrival);
+            report_found(*message, context, nullptr);
+            at.queue->free(*message);
+            return 0;
+        }
+        serve(at, *message,
+              make_receive(at, iov, count, from, message->arrival.tag, 0, flags, context));
+        return 0;
+    }
+    Unexpected* message = find(at, from, tag, ignore, true);
+    if (message == nullptr && at.endpoint != nullptr) {
+        (void)at.endpoint->station->progress(); // it may be at the door
+        message = find(at, from, tag, ignore, true);
+    }
+    if (message == nullptr) {
+        no_such_message(at, tag, context);
+        return 0;
+    }
+    void* buffer = nullptr;
+    if (!message->arrival.is_long && count != 0 && iov[0].iov_base != nullptr &&
+        (flags & FI_DISCARD) == 0) {
+        scatter(iov, count, message->arrival.payload, message->arrival.length);
+        buffer = iov[0].iov_base;
+    }
+    report_found(*message, context, buffer);
+    if ((flags & FI_DISCARD) != 0) {
+        at.queue->unexpected[1].remove(*message);
+        message->endpoint->discard(message->arrival);
+        at.queue->free(*message);
+    } else if ((flags & FI_CLAIM) != 0) {
+        at.queue->unexpected[1].remove(*message);
+        message->claimed = context;
+        at.queue->claimed.append(*message);
+    }
+    return 0;
+}
+
+} // namespace comch::ofi

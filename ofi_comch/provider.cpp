@@ -1,0 +1,70 @@
+#include "provider.hpp"
+
+#include <string>
+
+#include "fabric.hpp"
+#include "info.hpp"
+
+namespace comch::ofi {
+namespace {
+
+Settings the_settings;
+
+std::string text_setting(const char* name) {
+    char* value = nullptr;
+    return fi_param_get_str(&provider, name, &value) == 0 && value != nullptr ? value : "";
+}
+
+void define_settings() {
+    fi_param_define(&provider, "domain", FI_PARAM_STRING,
+                    "Domain in which processes of the host and of the DPU find each other: the "
+                    "absolute path of its directory, or a name N for /dev/shm/comch-<uid>-N "
+                    "(default: COMCH_DOMAIN, else /dev/shm/comch-<uid>)");
+    fi_param_define(&provider, "side", FI_PARAM_STRING,
+                    "Side of the PCIe link that this process plays: host or dpu (default: "
+                    "COMCH_SIDE, else that of the device, else host)");
+    fi_param_define(&provider, "device", FI_PARAM_STRING,
+                    "Device to open, by name or PCI address; comch_info lists them (default: "
+                    "COMCH_DEVICE, else the first device of the side)");
+    fi_param_define(&provider, "host_dpu_only", FI_PARAM_BOOL,
+                    "Reach only peers of the other side. By default processes of the same side "
+                    "reach each other through their device as well (default: no)");
+    int flag = 0;
+    if (fi_param_get_bool(&provider, "host_dpu_only", &flag) == 0) {
+        the_settings.host_dpu_only = flag != 0;
+    }
+}
+
+} // namespace
+
+fi_provider provider = [] {
+    fi_provider made{};
+    made.version = FI_VERSION(0, 1);
+    made.fi_version = FI_VERSION(FI_MAJOR_VERSION, FI_MINOR_VERSION);
+    made.name = "comch";
+    made.getinfo = get_info;
+    made.fabric = open_fabric;
+    made.cleanup = [] {};
+    return made;
+}();
+
+const Settings& settings() noexcept {
+    return the_settings;
+}
+
+Result<Device> open_device() {
+    DomainOptions options;
+    options.directory = text_setting("domain");
+    auto domain = comch::Domain::open(options);
+    if (!domain) {
+        return tl::unexpected(domain.error());
+    }
+    return default_device(*domain, {text_setting("side"), text_setting("device")});
+}
+
+} // namespace comch::ofi
+
+extern "C" FI_EXT_INI {
+    comch::ofi::define_settings();
+    return &comch::ofi::provider;
+}

@@ -1,0 +1,22 @@
+// The provider as libfabric sees it, and its settings.
+#pragma once
+
+#include <comch/device.hpp>
+
+#include "libfabric.hpp"
+
+namespace comch::ofi {
+
+extern fi_provider provider;
+
+/// Read once, when the provider is loaded.
+struct Settings {
+    bool host_dpu_only = false;
+};
+[[nodiscard]] const Settings& settings() noexcept;
+
+/// The one device of this process: FI_COMCH_DOMAIN, FI_COMCH_SIDE, FI_COMCH_DEVICE, or what comch's
+/// own environment variables say.
+[[nodiscard]] Result<Device> open_device();
+
+} // namespace comch::ofi

@@ -1,0 +1,140 @@
+// Posted receives, and messages that came before theirs was posted. Belongs to an endpoint, or is
+// shared by several (a shared receive context).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "libfabric.hpp"
+
+namespace comch::ofi {
+
+class Endpoint;
+struct Conn;
+struct Peer;
+
+inline constexpr std::size_t max_iov = 4;
+
+/// A doubly linked list of objects that have `next` and `previous`.
+template <class T> class List {
+public:
+    [[nodiscard]] T* first() const noexcept { return first_; }
+    [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
+    void append(T& item) noexcept {
+        item.next = nullptr;
+        item.previous = last_;
+        (last_ == nullptr ? first_ : last_->next) = &item;
+        last_ = &item;
+    }
+    void remove(T& item) noexcept {
+        (item.previous == nullptr ? first_ : item.previous->next) = item.next;
+        (item.next == nullptr ? last_ : item.next->previous) = item.previous;
+    }
+
+private:
+    T* first_ = nullptr;
+    T* last_ = nullptr;
+};
+
+/// Objects that are taken and given back, and never freed meanwhile.
+template <class T> class Pool {
+public:
+    [[nodiscard]] T& take() {
+        if (free_.empty()) {
+            all_.push_back(std::make_unique<T>());
+            // Giving back never allocates.
+            free_.reserve(all_.capacity());
+            return *all_.back();
+        }
+        T& item = *free_.back();
+        free_.pop_back();
+        return item;
+    }
+    void give_back(T& item) noexcept { free_.push_back(&item); }
+    /// Every object, in use or not.
+    [[nodiscard]] const std::vector<std::unique_ptr<T>>& all() const noexcept { return all_; }
+
+private:
+    std::vector<std::unique_ptr<T>> all_;
+    std::vector<T*> free_;
+};
+
+/// Memory for messages that nobody has asked for yet, kept for the next.
+class Buffers {
+public:
+    struct Buffer {
+        std::unique_ptr<std::byte[]> bytes;
+        unsigned size_class = 0;
+    };
+    [[nodiscard]] Buffer take(std::size_t size);
+    void give_back(Buffer buffer);
+
+private:
+    static constexpr unsigned smallest_shift = 8;
+    static constexpr unsigned classes = 9; ///< 256 bytes to 64 KiB
+    static constexpr std::size_t max_kept = 256;
+    std::vector<std::unique_ptr<std::byte[]>> kept_[classes];
+};
+
+/// A message that has arrived, or at least its announcement.
+struct Arrival {
+    Conn* conn = nullptr; ///< where an answer goes; null if none is wanted or it has ended
+    Peer* peer = nullptr; ///< reliable datagrams
+    std::uint64_t tag = 0;
+    std::uint64_t data = 0;
+    std::uint64_t flags = 0; ///< for its completion
+    std::uint64_t length = 0;
+    const std::byte* payload = nullptr;
+    bool is_long = false; ///< the payload is still with the sender, in this region
+    std::uint64_t operation = 0;
+    std::uint64_t region = 0;
+    std::uint64_t address = 0;
+
+    [[nodiscard]] bool tagged() const noexcept { return (flags & FI_TAGGED) != 0; }
+};
+
+struct Receive {
+    Receive* next = nullptr;
+    Receive* previous = nullptr;
+    std::uint64_t tag = 0;
+    std::uint64_t ignore = 0;
+    fi_addr_t from = FI_ADDR_UNSPEC;
+    void* context = nullptr;
+    std::uint64_t flags = 0; ///< FI_TAGGED or FI_MSG, FI_MULTI_RECV, FI_COMPLETION: wants to hear
+    std::size_t length = 0;
+    std::size_t used = 0; ///< multi-receive: up to here
+    unsigned users = 0;   ///< multi-receive: long messages that are on their way into it
+    bool retired = false; ///< multi-receive: takes no more
+    std::size_t count = 0;
+    iovec iov[max_iov] = {};
+};
+
+struct Unexpected {
+    Unexpected* next = nullptr;
+    Unexpected* previous = nullptr;
+    Endpoint* endpoint = nullptr;
+    Arrival arrival;
+    Buffers::Buffer buffer;
+    void* claimed = nullptr; ///< the context that it was claimed with
+};
+
+class RecvQueue {
+public:
+    List<Receive> posted[2]; ///< [tagged]
+    List<Unexpected> unexpected[2];
+    List<Unexpected> claimed;
+    Pool<Receive> receives;
+    Pool<Unexpected> messages;
+    Buffers buffers;
+
+    [[nodiscard]] static bool matches(const Receive& receive, std::uint64_t tag) noexcept {
+        return ((receive.tag ^ tag) & ~receive.ignore) == 0;
+    }
+    /// Keeps a message until somebody asks for it.
+    void keep(Endpoint& endpoint, const Arrival& arrival);
+    void free(Unexpected& message);
+};
+
+} // namespace comch::ofi

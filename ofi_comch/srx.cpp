@@ -1,0 +1,49 @@
+#include "srx.hpp"
+
+#include <memory>
+
+#include "domain.hpp"
+#include "endpoint.hpp"
+
+namespace comch::ofi {
+namespace {
+
+int close(fid* fid) {
+    Srx* const srx = object_of<Srx>(fid);
+    if (!srx->endpoints.empty()) {
+        return -FI_EBUSY;
+    }
+    --srx->domain->references;
+    delete srx;
+    return 0;
+}
+
+int control(fid*, int command, void*) {
+    return command == FI_ENABLE ? 0 : -FI_ENOSYS;
+}
+
+fi_ops fid_ops = {sizeof(fi_ops),
+                  close,
+                  unsupported<decltype(fi_ops::bind)>,
+                  control,
+                  unsupported<decltype(fi_ops::ops_open)>,
+                  unsupported<decltype(fi_ops::tostr)>,
+                  unsupported<decltype(fi_ops::ops_set)>};
+
+} // namespace
+
+int open_srx(fid_domain* fid, fi_rx_attr* attr, fid_ep** out, void* context) {
+    Domain& domain = *object_of<Domain>(fid);
+    auto srx = std::make_unique<Srx>();
+    srx->fid.fid = {FI_CLASS_SRX_CTX, context, &fid_ops};
+    srx->fid.ops = &endpoint_ops;
+    srx->fid.msg = &srx_msg_ops;
+    srx->fid.tagged = &srx_tagged_ops;
+    srx->domain = &domain;
+    srx->op_flags = attr != nullptr ? attr->op_flags : 0;
+    ++domain.references;
+    *out = &srx.release()->fid;
+    return 0;
+}
+
+} // namespace comch::ofi

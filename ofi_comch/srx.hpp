@@ -1,0 +1,26 @@
+// Shared receive contexts: one receive queue for several endpoints.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "libfabric.hpp"
+#include "recv_queue.hpp"
+
+namespace comch::ofi {
+
+struct Domain;
+class Endpoint;
+
+struct Srx {
+    fid_ep fid{};
+    Domain* domain = nullptr;
+    RecvQueue queue;
+    std::uint64_t op_flags = 0;
+    std::size_t min_multi_recv = 64;
+    std::vector<Endpoint*> endpoints; ///< that use it
+};
+
+[[nodiscard]] int open_srx(fid_domain* domain, fi_rx_attr* attr, fid_ep** srx, void* context);
+
+} // namespace comch::ofi

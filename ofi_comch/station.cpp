@@ -1,0 +1,208 @@
+#include "station.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "endpoint.hpp"
+#include "passive_endpoint.hpp"
+#include "waiter.hpp"
+
+namespace comch::ofi {
+namespace {
+
+using link::ConnectDecision;
+using link::ConnectRequest;
+using link::Reason;
+
+/// What the port calls while a station progresses.
+struct Sink {
+    Station& station;
+
+    ConnectDecision on_connect_request(Connection& connection, const ConnectRequest& request) {
+        if (station.datagram_endpoint != nullptr) {
+            return station.datagram_endpoint->on_connect_request(connection, request);
+        }
+        if (station.passive_endpoint != nullptr) {
+            return station.passive_endpoint->on_connect_request(connection, request);
+        }
+        return {Errc::not_found, nullptr, {}};
+    }
+    void on_connected(Connection& connection, std::span<const std::byte> reply) {
+        Conn& conn = *static_cast<Conn*>(connection.user());
+        conn.endpoint->on_connected(conn, reply);
+    }
+    void on_message(Connection& connection, std::uint8_t id, const std::byte* data,
+                    std::uint32_t length) {
+        Conn& conn = *static_cast<Conn*>(connection.user());
+        if (conn.endpoint != nullptr) [[likely]] {
+            conn.endpoint->on_message(conn, id, data, length);
+        }
+        // Else: a peer that sends before it was accepted; a correct one waits.
+    }
+    void on_complete(Connection& connection, void* token, Errc status) {
+        Conn& conn = *static_cast<Conn*>(connection.user());
+        if (conn.endpoint != nullptr && token != nullptr) {
+            conn.endpoint->on_transfer(*static_cast<Transfer*>(token), status);
+        }
+    }
+    void on_disconnected(Connection& connection, Reason reason, std::span<const std::byte> reply) {
+        Conn* const conn = static_cast<Conn*>(connection.user());
+        if (conn == nullptr) {
+            station.port().close(&connection);
+            return;
+        }
+        if (conn->endpoint != nullptr) {
+            conn->endpoint->on_disconnected(*conn, reason, reply);
+        } else if (conn->request != nullptr) {
+            conn->request->conn = nullptr; // the program learns it when it answers
+        }
+        station.port().close(&connection);
+        station.remove_conn(conn);
+    }
+    void on_channel(Connection&, std::uint64_t, link::soft::Channel&&) {}
+};
+
+} // namespace
+
+void Conn::send_own(std::uint8_t id, const void* header, std::size_t header_size,
+                    const void* payload, std::size_t payload_size) {
+    if (link == nullptr) {
+        return;
+    }
+    const std::size_t size = header_size + payload_size;
+    const auto fill = [&](std::byte* to) {
+        std::memcpy(to, header, header_size);
+        if (payload_size != 0) {
+            std::memcpy(to + header_size, payload, payload_size);
+        }
+    };
+    if (outbox.empty()) {
+        if (size <= link::soft::tuning::max_inline) {
+            if (link->send_inline(id, static_cast<std::uint32_t>(size), fill) == Errc::ok) {
+                return;
+            }
+        } else if (link->send_packed(id, static_cast<std::uint32_t>(size), [&](std::byte* to) {
+                       fill(to);
+                       return static_cast<std::uint32_t>(size);
+                   }) >= 0) {
+            return;
+        }
+    }
+    Outgoing out{id, std::vector<std::byte>(size)};
+    fill(out.bytes.data());
+    outbox.push_back(std::move(out));
+    mark_busy();
+}
+
+void Conn::send_done(std::uint64_t operation, Errc status) {
+    const wire::Done done{operation, static_cast<std::uint32_t>(status), 0};
+    send_own(static_cast<std::uint8_t>(wire::Kind::done), &done, sizeof(done));
+}
+
+void Conn::mark_busy() {
+    if (!busy) {
+        busy = true;
+        station->busy_.push_back(this);
+    }
+}
+
+Result<std::shared_ptr<Station>> Station::open(const Device& device, std::shared_ptr<Lock> lock) {
+    auto port = Port::open(device, {.face = "ofi", .arrival_order = false, .one_way = false});
+    if (!port) {
+        return tl::unexpected(port.error());
+    }
+    return std::shared_ptr<Station>(new Station(device, std::move(*port), std::move(lock)));
+}
+
+Station::~Station() = default;
+
+unsigned Station::progress() {
+    Sink sink{*this};
+    unsigned count = port_->progress(sink);
+    if (!busy_.empty()) [[unlikely]] {
+        count += push_busy();
+    }
+    if (!sleepers_.empty()) [[unlikely]] {
+        // The port's descriptor is quiet after a progress call; who sleeps on it must hear of what
+        // comes next all the same.
+        if (count != 0 || port_->arm() != Errc::ok) {
+            for (Waiter* const waiter : sleepers_) {
+                waiter->wake();
+            }
+        }
+    }
+    return count;
+}
+
+unsigned Station::push_busy() {
+    unsigned count = 0;
+    for (std::size_t i = 0; i < busy_.size();) {
+        Conn& conn = *busy_[i];
+        while (conn.link != nullptr && !conn.outbox.empty()) {
+            Outgoing& out = conn.outbox.front();
+            const auto size = static_cast<std::uint32_t>(out.bytes.size());
+            const bool sent = size <= link::soft::tuning::max_inline
+                                  ? conn.link->send(out.id, out.bytes) == Errc::ok
+                                  : conn.link->send_packed(out.id, size, [&](std::byte* to) {
+                                        std::memcpy(to, out.bytes.data(), size);
+                                        return size;
+                                    }) >= 0;
+            if (!sent) {
+                break;
+            }
+            conn.outbox.pop_front();
+            ++count;
+        }
+        while (conn.link != nullptr && conn.outbox.empty() && !conn.waiting.empty()) {
+            Transfer* const transfer = conn.waiting.front();
+            conn.waiting.pop_front();
+            if (!conn.endpoint->start(*transfer)) {
+                // start() has put it at the end; it was the first.
+                conn.waiting.pop_back();
+                conn.waiting.push_front(transfer);
+                break;
+            }
+            ++count;
+        }
+        if (conn.outbox.empty() && conn.waiting.empty()) {
+            conn.busy = false;
+            busy_[i] = busy_.back();
+            busy_.pop_back();
+        } else {
+            ++i;
+        }
+    }
+    return count;
+}
+
+Errc Station::arm() {
+    for (const Conn* const conn : busy_) {
+        if (conn->link != nullptr && conn->link->may_retry()) {
+            return Errc::again;
+        }
+    }
+    return port_->arm();
+}
+
+void Station::add_sleeper(Waiter& waiter) {
+    if (std::find(sleepers_.begin(), sleepers_.end(), &waiter) == sleepers_.end()) {
+        sleepers_.push_back(&waiter);
+    }
+}
+
+void Station::remove_sleeper(Waiter& waiter) {
+    std::erase(sleepers_, &waiter);
+}
+
+Conn* Station::add_conn() {
+    conns_.push_back(std::make_unique<Conn>());
+    conns_.back()->station = this;
+    return conns_.back().get();
+}
+
+void Station::remove_conn(Conn* conn) {
+    std::erase(busy_, conn);
+    std::erase_if(conns_, [&](const auto& other) { return other.get() == conn; });
+}
+
+} // namespace comch::ofi

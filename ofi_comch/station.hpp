@@ -1,0 +1,102 @@
+// A port of the core, and what hangs on it: the connections, and who takes requests to connect.
+//
+// A reliable-datagram endpoint has a station of its own; so has a passive endpoint, with all
+// endpoints accepted from it; the connecting endpoints of a domain share one. Everything here is
+// called with the station's lock held.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "core/link/soft/port.hpp"
+#include "libfabric.hpp"
+#include "lock.hpp"
+#include "wire.hpp"
+
+namespace comch::ofi {
+
+using Link = link::soft::Link;
+using Port = Link::Port;
+using Connection = Link::Connection;
+
+class Endpoint;
+class PassiveEndpoint;
+class Station;
+class Waiter;
+struct Peer;
+struct Transfer;
+struct ConnectionRequest;
+
+/// A message of our own that found no room in the ring: it must go out, so it waits here.
+struct Outgoing {
+    std::uint8_t id = 0;
+    std::vector<std::byte> bytes;
+};
+
+/// One connection. Freed when it has ended and everything that used it has been failed.
+struct Conn {
+    Station* station = nullptr;
+    Connection* link = nullptr;
+    Endpoint* endpoint = nullptr;         ///< whose messages come; null until accepted
+    ConnectionRequest* request = nullptr; ///< passive side, until accepted or rejected
+    Peer* peer = nullptr;                 ///< reliable datagrams: who is at the other end
+    bool established = false;
+    bool busy = false; ///< in the station's list
+    std::deque<Outgoing> outbox;
+    std::deque<Transfer*> waiting; ///< transfers that the link had no room for
+
+    /// Sends `header`, then `payload`, now or as soon as there is room.
+    void send_own(std::uint8_t id, const void* header, std::size_t header_size,
+                  const void* payload = nullptr, std::size_t payload_size = 0);
+    /// Says how a named operation of the peer ended.
+    void send_done(std::uint64_t operation, Errc status);
+    void mark_busy();
+};
+
+class Station {
+public:
+    [[nodiscard]] static Result<std::shared_ptr<Station>> open(const Device& device,
+                                                               std::shared_ptr<Lock> lock);
+    ~Station();
+    Station(const Station&) = delete;
+    Station& operator=(const Station&) = delete;
+
+    [[nodiscard]] Port& port() noexcept { return *port_; }
+    [[nodiscard]] Lock& lock() noexcept { return *lock_; }
+    [[nodiscard]] const Device& device() const noexcept { return device_; }
+
+    unsigned progress();
+
+    /// Answers to peers wait for room.
+    [[nodiscard]] bool owes() const noexcept { return !busy_.empty(); }
+
+    /// Ok: the port's descriptor ends a sleep. Again: progress first.
+    [[nodiscard]] Errc arm();
+    /// Who sleeps must be woken if somebody else progresses, which disarms the port.
+    void add_sleeper(Waiter& waiter);
+    void remove_sleeper(Waiter& waiter);
+
+    [[nodiscard]] Conn* add_conn();
+    void remove_conn(Conn* conn);
+
+    Endpoint* datagram_endpoint = nullptr;
+    PassiveEndpoint* passive_endpoint = nullptr;
+
+private:
+    friend struct Conn;
+    Station(const Device& device, std::unique_ptr<Port> port, std::shared_ptr<Lock> lock)
+        : lock_(std::move(lock)), device_(device), port_(std::move(port)) {}
+
+    unsigned push_busy();
+
+    std::shared_ptr<Lock> lock_;
+    Device device_;
+    std::unique_ptr<Port> port_;
+    std::vector<std::unique_ptr<Conn>> conns_;
+    std::vector<Conn*> busy_;
+    std::vector<Waiter*> sleepers_;
+};
+
+} // namespace comch::ofi

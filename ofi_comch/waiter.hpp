@@ -1,0 +1,122 @@
+// What a queue or counter polls to make progress, and how its readers sleep.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "core/base/unique_fd.hpp"
+#include "libfabric.hpp"
+#include "station.hpp"
+
+namespace comch::ofi {
+
+/// Of a completion queue, counter or event queue. With the lock held, but for fd() and sleep().
+class Waiter {
+public:
+    explicit Waiter(std::shared_ptr<Lock> lock) : lock_(std::move(lock)) {}
+    ~Waiter();
+    Waiter(const Waiter&) = delete;
+    Waiter& operator=(const Waiter&) = delete;
+
+    [[nodiscard]] Lock& lock() noexcept { return *lock_; }
+
+    /// Each station as often as somebody needs it.
+    void add(const std::shared_ptr<Station>& station);
+    void remove(const Station& station);
+
+    unsigned progress() {
+        if (polled_) [[unlikely]] { // the program has come back from its poll()
+            polled_ = false;
+            leave();
+        }
+        unsigned count = 0;
+        for (const Source& source : sources_) {
+            count += source.station->progress();
+        }
+        return count;
+    }
+
+    /// Something that readers wait for is there: ends a sleep.
+    void notify() {
+        if (sleepers_ != 0 || polled_) [[unlikely]] {
+            wake();
+        }
+    }
+    /// Ends a sleep whether there is something or not.
+    void wake();
+    /// fi_cq_signal: the reader that sleeps, or the next that would, returns.
+    void signal() {
+        signalled_ = true;
+        wake();
+    }
+    [[nodiscard]] bool take_signal() noexcept { return std::exchange(signalled_, false); }
+
+    /// A descriptor that is readable when it is worth looking, after arm() or arm_for_poll()
+    /// answered true.
+    [[nodiscard]] int fd();
+    /// False: progress first, there may be something. True: disarm() after the sleep. Several
+    /// threads may sleep at once.
+    [[nodiscard]] bool arm();
+    void disarm();
+    /// For a program that sleeps by itself: armed until the next progress.
+    [[nodiscard]] bool arm_for_poll();
+    /// Without the lock. Until the descriptor is readable, or so many ms (-1: for ever).
+    void sleep(int timeout_ms);
+
+private:
+    [[nodiscard]] bool arm_stations();
+    /// The stations' list of sleepers is left when nobody sleeps any more.
+    void leave();
+
+    struct Source {
+        std::shared_ptr<Station> station;
+        unsigned uses;
+    };
+    std::shared_ptr<Lock> lock_;
+    std::vector<Source> sources_;
+    UniqueFd epoll_;
+    UniqueFd event_;
+    unsigned sleepers_ = 0;
+    bool polled_ = false;
+    bool signalled_ = false;
+};
+
+/// fi_control's FI_GETWAIT and FI_GETWAITOBJ.
+[[nodiscard]] int control_wait(Waiter& waiter, fi_wait_obj kind, int command, void* argument);
+/// 0 or a negative error: the kinds of wait object that there are.
+[[nodiscard]] int check_wait_object(fi_wait_obj kind);
+
+/// Calls `done`, with the lock held, until it answers true; progresses and sleeps in between.
+/// False: the time is over or somebody called wake().
+template <class Done> bool wait_until(Waiter& waiter, int timeout_ms, Done&& done) {
+    using Clock = std::chrono::steady_clock;
+    const Clock::time_point end = Clock::now() + std::chrono::milliseconds(timeout_ms);
+    std::unique_lock guard(waiter.lock());
+    for (;;) {
+        (void)waiter.progress();
+        if (done()) {
+            return true;
+        }
+        if (waiter.take_signal()) {
+            return false;
+        }
+        int rest = -1;
+        if (timeout_ms >= 0) {
+            const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
+            if (left.count() <= 0) {
+                return false;
+            }
+            rest = static_cast<int>(left.count());
+        }
+        if (waiter.arm()) {
+            guard.unlock();
+            waiter.sleep(rest);
+            guard.lock();
+            waiter.disarm();
+        }
+    }
+}
+
+} // namespace comch::ofi

@@ -1,0 +1,113 @@
+// What two endpoints say to each other, as messages of one connection of the core.
+//
+// A message's id says what it is (the low five bits: Kind) and which optional words follow the
+// kind's header: the tag, the remote CQ data, and the name of the sender's operation if the sender
+// wants to hear of its delivery - in this order, eight bytes each. The payload is the rest. So a
+// message of up to 56 bytes, or a tagged one of up to 48, is one line of the ring.
+//
+// Long messages, writes and reads name a registered range of the requester's memory (region,
+// address); the other end moves the data with the core's one-sided get or put when it is ready for
+// it, and says `done`.
+//
+// An operation's name is index + 1 | generation << 32 in the requester's table, so 0 names none and
+// a late answer finds nobody. What comes from a peer is copied out, checked, and the copy is used.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <type_traits>
+
+namespace comch::ofi::wire {
+
+static_assert(std::endian::native == std::endian::little,
+              "the layout is little-endian; a big-endian port needs conversions here");
+
+inline constexpr std::uint32_t version = 1;
+
+enum class Kind : std::uint8_t {
+    message = 1,      ///< payload
+    long_message = 2, ///< LongMessage
+    done = 3,         ///< Done: of any operation that had a name
+    write = 4,        ///< Remote, payload
+    long_write = 5,   ///< Remote, Source
+    read = 6,         ///< Remote, Length: answered by read_reply or done
+    long_read = 7,    ///< Remote, Source: where to put the data
+    read_reply = 8,   ///< Reply, payload: also of atomics
+    atomic = 9,       ///< Remote, Atomic, operands, compare operands
+    accept = 10,      ///< connection data: a connected endpoint's program accepted
+    reject = 11,      ///< connection data
+};
+
+inline constexpr std::uint8_t kind_mask = 0x1f;
+inline constexpr std::uint8_t has_tag = 0x20;
+inline constexpr std::uint8_t has_data = 0x40;
+inline constexpr std::uint8_t wants_done = 0x80;
+
+struct LongMessage {
+    std::uint64_t operation;
+    std::uint64_t length;
+    std::uint64_t region;
+    std::uint64_t address;
+};
+
+struct Done {
+    std::uint64_t operation;
+    std::uint32_t status; ///< Errc
+    std::uint32_t reserved;
+};
+
+/// Memory of the other end's program.
+struct Remote {
+    std::uint64_t key;
+    std::uint64_t address; ///< virtual, or an offset: as the owner's domain has it
+    std::uint64_t operation;
+};
+
+/// Memory of this end's program, registered for this operation.
+struct Source {
+    std::uint64_t length;
+    std::uint64_t region;
+    std::uint64_t address;
+};
+
+struct Length {
+    std::uint64_t length;
+};
+
+struct Reply {
+    std::uint64_t operation;
+};
+
+struct Atomic {
+    std::uint32_t count;
+    std::uint8_t op;       ///< fi_op
+    std::uint8_t datatype; ///< fi_datatype
+    std::uint8_t fetches;  ///< 1: the old values are wanted
+    std::uint8_t compares; ///< 1: compare operands follow the operands
+};
+
+static_assert(sizeof(LongMessage) == 32 && sizeof(Done) == 16 && sizeof(Remote) == 24 &&
+              sizeof(Source) == 24 && sizeof(Length) == 8 && sizeof(Reply) == 8 &&
+              sizeof(Atomic) == 8);
+static_assert(std::is_trivially_copyable_v<LongMessage> && std::is_trivially_copyable_v<Remote> &&
+              std::is_trivially_copyable_v<Atomic>);
+
+/// Private data of a connection's request; a program's connection data follows.
+struct Hello {
+    std::uint32_t magic;
+    std::uint32_t version;
+    std::uint32_t endpoint_type; ///< fi_ep_type
+    std::uint32_t data_length;   ///< of the program's connection data
+    std::uint8_t port[16];       ///< where the sender's endpoint can be reached
+};
+/// And of its answer.
+struct HelloReply {
+    std::uint32_t magic;
+    std::uint32_t version;
+    std::uint8_t port[16];
+};
+inline constexpr std::uint32_t hello_magic = 0x49464f43; // "COFI"
+inline constexpr std::uint32_t max_connection_data = 192;
+static_assert(sizeof(Hello) == 32 && sizeof(HelloReply) == 24);
+
+} // namespace comch::ofi::wire
