@@ -43,7 +43,7 @@ namespace comch::doca {
     case Errc::unsupported:
         return DOCA_ERROR_NOT_SUPPORTED;
     case Errc::canceled:
-        return DOCA_ERROR_AGAIN; // a flushed task: nothing was wrong with it
+        return DOCA_ERROR_SHUTDOWN; // a flushed task, or its consumer is gone
     case Errc::io:
         return DOCA_ERROR_OPERATING_SYSTEM;
     }

@@ -53,7 +53,8 @@ DOCA_STABLE doca_error_t doca_devinfo_create_list(struct doca_devinfo ***dev_lis
 DOCA_STABLE doca_error_t doca_devinfo_destroy_list(struct doca_devinfo **dev_list);
 
 /* Opens a device; opening it again gives the same object, which must be closed as often.
- * close: IN_USE while contexts, memory maps' buffers or representors still use the device. */
+ * close: IN_USE while servers or clients that were created on it are not destroyed. Memory maps
+ * outlive it. */
 DOCA_STABLE doca_error_t doca_dev_open(struct doca_devinfo *devinfo, struct doca_dev **dev);
 DOCA_STABLE doca_error_t doca_dev_close(struct doca_dev *dev);
 
