@@ -131,4 +131,7 @@ DOCA_STABLE doca_error_t doca_devinfo_rep_get_iface_name(
 }
 #endif
 
+#define DOCA_DEV_COMPLETE
+#include <doca_compat_2023.h>
+
 #endif

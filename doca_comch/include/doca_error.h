@@ -64,4 +64,7 @@ DOCA_STABLE const char *doca_error_get_descr(doca_error_t error);
 }
 #endif
 
+#define DOCA_ERROR_COMPLETE
+#include <doca_compat_2023.h>
+
 #endif

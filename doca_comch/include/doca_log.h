@@ -163,4 +163,7 @@ DOCA_STABLE doca_error_t doca_log(uint32_t level, int source, const char *fname,
 }
 #endif
 
+#define DOCA_LOG_COMPLETE
+#include <doca_compat_2023.h>
+
 #endif
