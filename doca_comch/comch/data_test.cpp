@@ -263,11 +263,39 @@ TEST(DocaFastPath, OneBufferInManyTasksArrivesInOrder) {
     give_back(from);
 }
 
-TEST(DocaFastPath, WithoutAPostedBufferSubmitSaysAgain) {
+TEST(DocaFastPath, TheFirstSendsWaitForABufferAndLaterOnesSayAgain) {
     FastPath path;
     doca_buf* const from = path.here.data(0, 8);
+    // A loop that submits until it is not told AGAIN, without progress, must not hang.
+    EXPECT_OK(path.producer.send(path.consumer.id(), from));
+    EXPECT_OK(path.producer.send(path.consumer.id(), from));
+    EXPECT_EQ(doca_ctx_stop(path.consumer.ctx), DOCA_ERROR_IN_PROGRESS); // it never posts
+    ASSERT_TRUE(path.sides.until([&] { return path.producer.done.size() == 2; }));
+    EXPECT_THAT(path.producer.done, Each(DOCA_ERROR_NOT_FOUND));
+    EXPECT_EQ(path.producer.send(1000, from), DOCA_ERROR_NOT_FOUND);
+    give_back(from);
+}
+
+TEST(DocaFastPath, ThenSubmitSaysAgainWithoutAPostedBuffer) {
+    FastPath path;
+    doca_buf* const from = path.here.data(0, 8);
+    doca_buf* const to = path.there.room(0, 64);
+    EXPECT_OK(path.producer.send(path.consumer.id(), from));
+    ASSERT_OK(path.consumer.post(to));
+    ASSERT_TRUE(path.sides.until([&] { return path.producer.done.size() == 1; }));
+    EXPECT_THAT(path.producer.done, ElementsAre(DOCA_SUCCESS));
     EXPECT_EQ(path.producer.send(path.consumer.id(), from), DOCA_ERROR_AGAIN);
-    EXPECT_EQ(path.producer.send(path.consumer.id() + 1000, from), DOCA_ERROR_NOT_FOUND);
+    give_back(to);
+    give_back(from);
+}
+
+TEST(DocaFastPath, StoppingAProducerFlushesWhatWaits) {
+    FastPath path;
+    doca_buf* const from = path.here.data(0, 8);
+    EXPECT_OK(path.producer.send(path.consumer.id(), from));
+    EXPECT_EQ(doca_ctx_stop(path.producer.ctx), DOCA_ERROR_IN_PROGRESS);
+    ASSERT_TRUE(path.sides.until([&] { return state_of(path.producer.ctx) == idle; }));
+    EXPECT_THAT(path.producer.done, ElementsAre(DOCA_ERROR_SHUTDOWN));
     give_back(from);
 }
 
@@ -276,12 +304,18 @@ TEST(DocaFastPath, ALongerMessageIsRefusedAndTheBufferStays) {
     doca_buf* const to = path.there.room(0, 16);
     ASSERT_OK(path.consumer.post(to));
     doca_buf* const longer = path.here.data(0, 17);
-    EXPECT_EQ(path.send(longer), DOCA_ERROR_INVALID_VALUE); // known to the producer
     doca_buf* const fits = path.here.data(0, 16);
+    ASSERT_OK(path.send(longer)); // the first waits until the buffer is known: its status tells
+    ASSERT_TRUE(path.sides.until([&] { return path.producer.done.size() == 1; }));
+    EXPECT_THAT(path.producer.done, ElementsAre(DOCA_ERROR_INVALID_VALUE));
     ASSERT_OK(path.send(fits));
-    ASSERT_TRUE(path.sides.until([&] { return !path.consumer.done.empty(); }));
+    ASSERT_TRUE(path.sides.until([&] { return path.producer.done.size() == 2; }));
     EXPECT_EQ(data_of(to), "abcdefghijklmnop");
+    ASSERT_OK(doca_buf_reset_data_len(to));
+    ASSERT_OK(path.consumer.post(to));
+    EXPECT_EQ(path.send(longer), DOCA_ERROR_INVALID_VALUE); // known when it is submitted
     EXPECT_EQ(data_of(longer).size(), 17u);
+    EXPECT_EQ(data_of(to), "");
     give_back(to);
     give_back(longer);
     give_back(fits);
@@ -411,28 +445,37 @@ TEST(DocaFastPath, LosingThePeerFlushesAndEndsIdle) {
 
 TEST(DocaFastPath, SleepingOnTheHandleEndsWithEvents) {
     FastPath path;
+    doca_pe* const pe = path.sides.server_engine.pe;
     doca_notification_handle_t handle = 0;
-    ASSERT_OK(doca_pe_get_notification_handle(path.sides.server_engine.pe, &handle));
-    doca_buf* const to = path.there.room(0, 64);
-    ASSERT_OK(path.consumer.post(to));
-    doca_buf* const from = path.here.data(0, 8);
-    ASSERT_OK(path.send(from));
-    const auto deadline = std::chrono::steady_clock::now() + patience;
-    while (path.consumer.done.empty()) {
-        ASSERT_LT(std::chrono::steady_clock::now(), deadline);
-        if (doca_pe_progress(path.sides.server_engine.pe) != 0) {
-            continue;
-        }
-        ASSERT_OK(doca_pe_request_notification(path.sides.server_engine.pe));
-        pollfd fd{.fd = handle, .events = POLLIN, .revents = 0};
-        ASSERT_GE(poll(&fd, 1, 10'000), 0);
-        ASSERT_OK(doca_pe_clear_notification(path.sides.server_engine.pe, handle));
-        (void)doca_pe_progress(path.sides.client_engine.pe);
+    ASSERT_OK(doca_pe_get_notification_handle(pe, &handle));
+    for (int i = 0; i < 3; ++i) {
+        ASSERT_OK(path.consumer.post(nullptr));
     }
-    EXPECT_EQ(doca_pe_clear_notification(path.sides.server_engine.pe, -1),
-              DOCA_ERROR_INVALID_VALUE);
-    give_back(to);
-    give_back(from);
+    ASSERT_OK(path.send(nullptr, "one"));
+    ASSERT_TRUE(path.sides.until([&] { return path.producer.done.size() == 1; }));
+    const auto sleep = [&] {
+        pollfd fd{.fd = handle, .events = POLLIN, .revents = 0};
+        return poll(&fd, 1, 30'000);
+    };
+    const auto drain = [&] {
+        while (doca_pe_progress(pe) != 0) {
+        }
+        ASSERT_OK(doca_pe_request_notification(pe));
+    };
+    // Asleep before the message is sent.
+    drain();
+    ASSERT_OK(path.producer.send(path.consumer.id(), nullptr, "two"));
+    while (path.consumer.done.size() < 2) {
+        ASSERT_EQ(sleep(), 1);
+        ASSERT_OK(doca_pe_clear_notification(pe, handle));
+        drain();
+    }
+    // Asked for after it was sent.
+    ASSERT_OK(path.producer.send(path.consumer.id(), nullptr, "three"));
+    ASSERT_OK(doca_pe_request_notification(pe));
+    EXPECT_EQ(sleep(), 1);
+    ASSERT_TRUE(path.sides.until([&] { return path.producer.done.size() == 3; }));
+    EXPECT_EQ(doca_pe_clear_notification(pe, -1), DOCA_ERROR_INVALID_VALUE);
 }
 
 TEST(DocaFastPath, ProducersAndConsumersOnThreadsOfTheirOwn) {

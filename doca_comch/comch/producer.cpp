@@ -1,5 +1,6 @@
 #include "doca_comch/comch/producer.hpp"
 
+#include <cstring>
 #include <utility>
 
 #include "doca_comch/comch/control.hpp"
@@ -59,6 +60,15 @@ doca_error_t ProducerContext::allocate_task(const doca_buf* buffer, std::uint8_t
 // ---- on a connection
 // ----------------------------------------------------------------------------
 
+ConnectionProducer::ConnectionProducer(ConnectionHandle& handle)
+    : ProgressSource{.progress =
+                         [](ProgressSource& self) {
+                             return static_cast<ConnectionProducer&>(self).send_waiting();
+                         },
+                     // A consumer's first buffer wakes its producers.
+                     .arm = [](ProgressSource&) { return Errc::ok; }},
+      handle_(handle), generation_(handle.generation()) {}
+
 doca_error_t ConnectionProducer::create(ConnectionHandle* handle, ProducerContext*& producer) {
     if (handle == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
@@ -97,18 +107,92 @@ doca_error_t ConnectionProducer::begin_start() {
             return refuse(opened.error());
         }
         core_ = std::move(*opened);
+        pe()->engine().add(*this);
         return DOCA_SUCCESS;
     });
 }
 
-doca_error_t ConnectionProducer::begin_send(doca_task& base) {
-    auto& task = static_cast<ProducerTask&>(base);
+doca_error_t ConnectionProducer::put(ProducerTask& task) {
     SendBuffer buffer;
     if (const doca_error_t result = describe(task, buffer); result != DOCA_SUCCESS) [[unlikely]] {
         return result;
     }
+    return to_doca(core_->send(task.consumer, buffer, static_cast<doca_task*>(&task)));
+}
+
+doca_error_t ConnectionProducer::begin_send(doca_task& base) {
+    auto& task = static_cast<ProducerTask&>(base);
     auto& self = static_cast<ConnectionProducer&>(*task.ctx);
-    return to_doca(self.core_->send(task.consumer, buffer, &base));
+    doca_error_t result = DOCA_ERROR_AGAIN;
+    if (self.waiting_ == nullptr) [[likely]] {
+        result = self.put(task);
+        if (result == DOCA_SUCCESS && task.consumer == self.last_reached_) [[likely]] {
+            return result;
+        }
+    }
+    return self.wait_or_refuse(task, result);
+}
+
+doca_error_t ConnectionProducer::wait_or_refuse(ProducerTask& task, doca_error_t result) {
+    if (result == DOCA_SUCCESS) {
+        last_reached_ = task.consumer;
+        reached_.insert(task.consumer);
+        return result;
+    }
+    if (result != DOCA_ERROR_AGAIN || (waiting_ == nullptr && reached_.contains(task.consumer))) {
+        return result;
+    }
+    if (task.immediate_length > task.keep.size()) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    if (task.immediate_length != 0) {
+        std::memcpy(task.keep.data(), task.immediate, task.immediate_length);
+        task.kept = true;
+    }
+    task.next = nullptr;
+    doca_task** end = &waiting_;
+    while (*end != nullptr) {
+        end = &(*end)->next;
+    }
+    *end = &task;
+    return DOCA_SUCCESS;
+}
+
+unsigned ConnectionProducer::send_waiting() {
+    unsigned handled = 0;
+    while (waiting_ != nullptr && state() == DOCA_CTX_STATE_RUNNING) {
+        auto& task = static_cast<ProducerTask&>(*waiting_);
+        const doca_error_t result = put(task);
+        if (result == DOCA_ERROR_AGAIN) {
+            break;
+        }
+        waiting_ = task.next;
+        task.kept = false;
+        ++handled;
+        if (result == DOCA_SUCCESS) {
+            last_reached_ = task.consumer;
+            reached_.insert(task.consumer);
+        } else {
+            complete(task, result);
+        }
+    }
+    return handled;
+}
+
+unsigned ConnectionProducer::flush_waiting(doca_error_t status) {
+    unsigned handled = 0;
+    while (waiting_ != nullptr) {
+        auto& task = static_cast<ProducerTask&>(*waiting_);
+        waiting_ = task.next;
+        task.kept = false;
+        complete(task, status);
+        ++handled;
+    }
+    return handled;
+}
+
+unsigned ConnectionProducer::drain() {
+    return flush_waiting(DOCA_ERROR_SHUTDOWN);
 }
 
 doca_error_t ConnectionProducer::begin_stop() {
@@ -128,6 +212,9 @@ void ConnectionProducer::drain_now() {
 }
 
 void ConnectionProducer::closed() {
+    pe()->engine().remove(*this);
+    reached_.clear();
+    last_reached_ = 0;
     handle_.detach(generation_);
     pe()->bury(std::shared_ptr<Producer>(std::move(core_)));
 }

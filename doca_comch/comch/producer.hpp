@@ -1,8 +1,10 @@
 // Producer contexts: what those of connections and those of message queues have in common.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
+#include <unordered_set>
 
 #include <comch/producer.hpp>
 #include <doca_comch_producer.h>
@@ -18,6 +20,8 @@ struct ProducerTask : doca_task {
     std::uint8_t* immediate = nullptr;
     std::uint32_t immediate_length = 0;
     std::uint32_t consumer = 0;
+    bool kept = false; ///< it waits, and its immediate data is in `keep`
+    std::array<std::byte, limits::immediate_data_size> keep;
 };
 
 class ProducerContext : public doca_ctx {
@@ -62,7 +66,8 @@ protected:
             to.memory = buffer.mmap->map.get();
         }
         if (task.immediate_length != 0) {
-            to.immediate = {reinterpret_cast<const std::byte*>(task.immediate),
+            to.immediate = {task.kept ? task.keep.data()
+                                      : reinterpret_cast<const std::byte*>(task.immediate),
                             task.immediate_length};
         }
         return DOCA_SUCCESS;
@@ -75,7 +80,12 @@ private:
 };
 
 /// On a connection.
-class ConnectionProducer final : public ProducerContext {
+///
+/// Programs submit in a loop, without progress, while they are told AGAIN. That ends when a buffer
+/// is posted, once there is a way to the consumer; but a consumer's first buffer is heard of
+/// through the connection, that is by progress only. So the first sends to a consumer are accepted
+/// in any case, and wait here.
+class ConnectionProducer final : public ProducerContext, private ProgressSource {
 public:
     [[nodiscard]] static doca_error_t create(ConnectionHandle* handle, ProducerContext*& producer);
 
@@ -84,20 +94,27 @@ public:
     }
 
 private:
-    explicit ConnectionProducer(ConnectionHandle& handle)
-        : handle_(handle), generation_(handle.generation()) {}
+    explicit ConnectionProducer(ConnectionHandle& handle);
 
     doca_error_t begin_start() override;
     doca_error_t begin_stop() override;
     bool drained() const noexcept override;
+    unsigned drain() override;
     void drain_now() override;
     void closed() override;
 
     [[nodiscard]] static doca_error_t begin_send(doca_task& task);
+    [[nodiscard]] doca_error_t put(ProducerTask& task);
+    [[nodiscard]] doca_error_t wait_or_refuse(ProducerTask& task, doca_error_t result);
+    [[nodiscard]] unsigned send_waiting();
+    [[nodiscard]] unsigned flush_waiting(doca_error_t status);
 
     ConnectionHandle& handle_;
     const std::uint32_t generation_;
     std::unique_ptr<Producer> core_;
+    std::uint32_t last_reached_ = 0;            ///< the consumer of the last send
+    std::unordered_set<std::uint32_t> reached_; ///< consumers that were sent to
+    doca_task* waiting_ = nullptr;              ///< oldest first
 };
 
 } // namespace comch::doca

@@ -27,7 +27,7 @@ doca_error_t doca_ctx::start() {
     if (!idle()) {
         return refuse(DOCA_ERROR_BAD_STATE, "cannot start the context: it is not idle");
     }
-    if (pe_ == nullptr) {
+    if (pe_ == nullptr && needs_engine()) {
         return refuse(DOCA_ERROR_NOT_CONNECTED, "cannot start the context: connect it to a "
                                                 "progress engine first (doca_pe_connect_ctx)");
     }
@@ -50,7 +50,7 @@ doca_error_t doca_ctx::stop() {
     if (const doca_error_t result = begin_stop(); result != DOCA_SUCCESS) {
         return result;
     }
-    if (lenient && allocated_ == 0) {
+    if ((lenient || !needs_engine()) && allocated_ == 0) {
         drain_now();
         if (drained()) {
             closed();

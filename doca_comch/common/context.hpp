@@ -109,6 +109,8 @@ protected:
     [[nodiscard]] virtual bool drained() const noexcept = 0;
     /// Works on getting drained, once per progress.
     [[nodiscard]] virtual unsigned drain() { return 0; }
+    /// False: it is not progressed by an engine, since another processor does its data path.
+    [[nodiscard]] virtual bool needs_engine() const noexcept { return true; }
     /// Tries to be drained without progress.
     virtual void drain_now() {}
     /// It is idle from here on.
