@@ -36,7 +36,7 @@ static doca_error_t talk(struct doca_comm_channel_ep_t *ep, const char *text)
         DOCA_LOG_ERR("Cannot connect: %s", doca_error_get_descr(result));
         return result;
     }
-    /* The service accepts when it receives next. */
+    DOCA_LOG_INFO("Waiting to be accepted"); /* which the service does when it receives next */
     while ((result = doca_comm_channel_peer_addr_update_info(peer)) ==
            DOCA_ERROR_CONNECTION_INPROGRESS)
         usleep(100);
