@@ -281,13 +281,19 @@ void ControlContext::tell_of_consumer(Connection& connection, std::uint32_t id, 
 }
 
 void ControlContext::end(ConnectionHandle& handle, Errc status, bool delivered) {
+    // What the other end had before it left was sent well.
+    const ConnectionStatistics statistics =
+        handle.core() != nullptr ? handle.core()->statistics() : ConnectionStatistics{};
+    const std::uint64_t confirmed = statistics.sent_messages - statistics.in_flight_messages;
     handle.end(status);
     handle.disconnecting = false;
     std::erase(busy_, &handle);
     handle.busy = false;
     // Callbacks may submit again: that is refused, since there is no connection any more.
     while (!handle.sent.empty()) {
-        complete(handle.sent.pop(), delivered ? DOCA_SUCCESS : to_doca(status));
+        SendTask& task = handle.sent.pop();
+        complete(task,
+                 delivered || task.number <= confirmed ? DOCA_SUCCESS : to_doca(status));
     }
     while (!handle.waiting.empty()) {
         complete(handle.waiting.pop(), to_doca(status));
