@@ -53,6 +53,9 @@ doca_error_t ClientContext::begin_start() {
 }
 
 void ClientContext::core_entered(State state) {
+    if (core_ == nullptr) {
+        return;
+    }
     switch (state) {
     case State::running:
         handle_ = &adopt(core_->connection());
@@ -108,6 +111,15 @@ unsigned ClientContext::drain() {
 
 bool ClientContext::drained() const noexcept {
     return core_ == nullptr || core_->state() == State::idle;
+}
+
+void ClientContext::drain_now() {
+    if (stop_by_ != 0) {
+        return;
+    }
+    end_connection();
+    leave_engine();
+    pe()->bury(std::shared_ptr<Client>(std::move(core_)));
 }
 
 void ClientContext::closed() {

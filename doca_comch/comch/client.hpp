@@ -27,6 +27,7 @@ private:
     doca_error_t begin_stop() override;
     bool drained() const noexcept override;
     unsigned drain() override;
+    void drain_now() override;
     void closed() override;
     void set_wake_on_confirmation(bool on) override;
     void disconnect_now(ConnectionHandle&) override {}
@@ -34,7 +35,7 @@ private:
     void core_entered(State state);
     void end_connection();
 
-    std::unique_ptr<Client> core_;
+    std::unique_ptr<Client> core_; ///< null: what it says on its way out is not listened to
     ConnectionHandle* handle_ = nullptr;
     std::uint64_t stop_by_ = 0; ///< when the core has not been stopped yet
 };

@@ -23,7 +23,7 @@ ControlContext::ControlContext(doca_dev& device, std::string name, const Control
           .progress =
               [](ProgressSource& self) { return static_cast<ControlContext&>(self).progress(); },
           .arm = [](ProgressSource& self) { return static_cast<ControlContext&>(self).arm(); }},
-      calls_(calls), device_(&device), name_(std::move(name)) {
+      calls_(&calls), device_(&device), name_(std::move(name)) {
     device_->users.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -101,7 +101,7 @@ doca_error_t ControlContext::prepare() {
     set_tasks(store_.allocate(send_tasks_, [&](SendTask& task) {
         task.ctx = this;
         task.begin = begin_send;
-        task.report = calls_.task;
+        task.report = calls_->task;
     }));
     return DOCA_SUCCESS;
 }
@@ -276,7 +276,7 @@ ConnectionHandle& ControlContext::adopt(Connection& connection) {
 void ControlContext::tell_of_consumer(Connection& connection, std::uint32_t id, bool added) {
     if (const Callback callback = added ? on_consumer_added : on_consumer_removed;
         callback != nullptr) {
-        calls_.consumer(callback, *this, handle_of_core(connection), id);
+        calls_->consumer(callback, *this, handle_of_core(connection), id);
     }
 }
 

@@ -48,6 +48,9 @@ public:
     [[nodiscard]] doca_error_t allocate_send(ConnectionHandle* to, const void* message,
                                              std::uint32_t length, SendTask*& task);
 
+    /// Whose types the callbacks have from here on.
+    void use(const ControlCalls& calls) noexcept { calls_ = &calls; }
+
     /// Producers and consumers are opened only where their peers are heard of.
     [[nodiscard]] bool hears_of_consumers() const noexcept { return on_consumer_added != nullptr; }
 
@@ -76,7 +79,7 @@ protected:
     }
     [[nodiscard]] ConnectionHandle& adopt(Connection& connection);
     void deliver(Connection& connection, std::span<const std::byte> message) {
-        calls_.message(*this, handle_of_core(connection), message);
+        calls_->message(*this, handle_of_core(connection), message);
     }
     void tell_of_consumer(Connection& connection, std::uint32_t id, bool added);
     /// Completes what is left of its tasks.
@@ -89,7 +92,7 @@ protected:
     virtual void set_wake_on_confirmation(bool on) = 0;
     virtual void disconnect_now(ConnectionHandle& handle) = 0;
 
-    const ControlCalls& calls_;
+    const ControlCalls* calls_;
     doca_dev* const device_;
     const std::string name_;
 

@@ -45,8 +45,7 @@ doca_error_t ServerContext::begin_start() {
     ServerHandlers handlers;
     handlers.user = this;
     handlers.connected = [](void* user, Connection& connection) {
-        auto& self = *static_cast<ServerContext*>(user);
-        self.calls_.connection(self.on_connected, self, self.adopt(connection), true);
+        static_cast<ServerContext*>(user)->connected(connection);
     };
     handlers.disconnected = [](void* user, Connection& connection, EndReason reason) {
         static_cast<ServerContext*>(user)->disconnected(connection, reason);
@@ -83,6 +82,9 @@ bool ServerContext::has_attached() const {
 }
 
 doca_error_t ServerContext::begin_stop() {
+    if (draining_now_) {
+        return DOCA_ERROR_IN_PROGRESS; // called by a callback of the stop that goes on
+    }
     if (has_attached()) {
         return refuse(DOCA_ERROR_IN_USE, "cannot stop the server: producers or consumers are not "
                                          "idle on its connections; stop them first");
@@ -108,7 +110,23 @@ bool ServerContext::drained() const noexcept {
     return core_ == nullptr || core_->state() == State::idle;
 }
 
+void ServerContext::drain_now() {
+    if (stop_by_ != 0) {
+        return;
+    }
+    draining_now_ = true;
+    while (!live_.empty()) {
+        finish(*live_.back(), true, true);
+    }
+    draining_now_ = false;
+    leave_engine();
+    pe()->bury(std::shared_ptr<Server>(std::move(core_)));
+}
+
 void ServerContext::closed() {
+    if (core_ == nullptr) {
+        return;
+    }
     leave_engine();
     pe()->bury(std::shared_ptr<Server>(std::move(core_)));
 }
@@ -150,18 +168,35 @@ void ServerContext::disconnect_now(ConnectionHandle& handle) {
     }
 }
 
+void ServerContext::connected(Connection& connection) {
+    if (core_ != nullptr) {
+        ConnectionHandle& handle = adopt(connection);
+        live_.push_back(&handle);
+        calls_->connection(on_connected, *this, handle, true);
+    }
+}
+
 void ServerContext::disconnected(Connection& connection, EndReason reason) {
-    ConnectionHandle& handle = handle_of_core(connection);
-    const bool orderly = reason == EndReason::local || reason == EndReason::closed;
-    // What was on the link when we ended the connection ourselves is delivered all the same.
-    end(handle, orderly ? Errc::not_connected : Errc::connection_reset, reason == EndReason::local);
-    calls_.connection(on_disconnected, *this, handle, orderly);
+    if (core_ != nullptr) {
+        const bool orderly = reason == EndReason::local || reason == EndReason::closed;
+        // What was on the link when we ended the connection ourselves is delivered all the same.
+        finish(handle_of_core(connection), orderly, reason == EndReason::local);
+    }
+}
+
+void ServerContext::finish(ConnectionHandle& handle, bool orderly, bool delivered) {
+    std::erase(live_, &handle);
+    end(handle, orderly ? Errc::not_connected : Errc::connection_reset, delivered);
+    calls_->connection(on_disconnected, *this, handle, orderly);
     handle.retire();
 }
 
 void ServerContext::refused() {
+    if (core_ == nullptr) {
+        return;
+    }
     ConnectionHandle& handle = ConnectionHandle::make(*this, nullptr);
-    calls_.connection(on_connected, *this, handle, false);
+    calls_->connection(on_connected, *this, handle, false);
     handle.retire();
 }
 

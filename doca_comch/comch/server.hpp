@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <comch/server.hpp>
 
@@ -28,16 +29,21 @@ private:
     doca_error_t begin_stop() override;
     bool drained() const noexcept override;
     unsigned drain() override;
+    void drain_now() override;
     void closed() override;
     void set_wake_on_confirmation(bool on) override;
     void disconnect_now(ConnectionHandle& handle) override;
 
     [[nodiscard]] bool has_attached() const;
+    void connected(Connection& connection);
     void disconnected(Connection& connection, EndReason reason);
+    void finish(ConnectionHandle& handle, bool orderly, bool delivered);
     void refused();
 
     doca_dev_rep* const representor_;
-    std::unique_ptr<Server> core_;
+    std::unique_ptr<Server> core_; ///< null: what it says on its way out is not listened to
+    std::vector<ConnectionHandle*> live_;
+    bool draining_now_ = false;
     std::uint64_t stop_by_ = 0; ///< when the core has not been stopped yet
 };
 
