@@ -127,6 +127,7 @@ doca_error_t Endpoint::connect(std::string_view name, doca_comm_channel_addr_t**
     Peer& peer = add_peer();
     peer.connection = &client_->connection();
     *address = peer.handle;
+    settle(); // channels may be armed since an earlier connection
     return DOCA_SUCCESS;
 }
 
@@ -290,7 +291,8 @@ doca_error_t Endpoint::receive(void* to, std::size_t* length, doca_comm_channel_
 }
 
 doca_error_t Endpoint::update(Peer& peer) {
-    progress();
+    // Who waits for this peer's messages to be confirmed must see its end, and may not receive.
+    progress(slack_to_see_an_end);
     settle();
     peer.snapshot = peer.statistics();
     peer.told_confirmed = peer.confirmed();
