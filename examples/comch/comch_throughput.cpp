@@ -1,9 +1,9 @@
 // Throughput of the high-speed data path with many threads: one producer and progress engine per
-// thread on the host, one consumer and progress engine per thread on the DPU, while the main threads
-// progress the connection.
+// thread on the host, one consumer and progress engine per thread on the DPU, while the main
+// threads progress the connection.
 //
-// Built for the DPU (-DDOCA_ARCH_DPU) it is the server, else the client. The client says how much of
-// what it sends; the server needs the same number of threads and buffers of at least that size.
+// Built for the DPU (-DDOCA_ARCH_DPU) it is the server, else the client. The client says how much
+// of what it sends; the server needs the same number of threads and buffers of at least that size.
 
 #include <algorithm>
 #include <atomic>
@@ -213,9 +213,9 @@ void produce(doca_comch_connection* connection, doca_dev* device, const Config& 
              },
              static_cast<std::uint32_t>(config.depth)),
          "no send tasks");
-    const std::uint64_t messages =
-        static_cast<std::uint64_t>(config.megabytes) * 1000000 /
-        static_cast<std::uint64_t>(config.size) / static_cast<std::uint64_t>(config.threads);
+    const std::uint64_t messages = static_cast<std::uint64_t>(config.megabytes) * 1000000 /
+                                   static_cast<std::uint64_t>(config.size) /
+                                   static_cast<std::uint64_t>(config.threads);
     Sender sender{config, messages, messages, report,
                   std::vector<Clock::time_point>(static_cast<std::size_t>(config.depth))};
     doca_data self{};
@@ -332,8 +332,8 @@ int run(const Config& config) {
              [](doca_comch_event_connection_status_changed*, doca_comch_connection* connection,
                 std::uint8_t) { meeting.over = meeting.over || connection == meeting.connection; }),
          "no connections");
-    const auto no_consumer = [](doca_comch_event_consumer*, doca_comch_connection*,
-                                std::uint32_t) {}; // mandatory, even of who does not send
+    const auto no_consumer = [](doca_comch_event_consumer*, doca_comch_connection*, std::uint32_t) {
+    }; // mandatory, even of who does not send
     must(doca_comch_server_event_consumer_register(server, no_consumer, no_consumer),
          "no consumers");
     must(doca_ctx_start(ctx), "the server does not start");
