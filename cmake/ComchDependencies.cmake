@@ -10,6 +10,7 @@ find_package(fmt 9 REQUIRED)              # error sentences and tables; C++20's 
 find_package(tl-expected 1.0 REQUIRED)    # Result<T>; std::expected is C++23
 find_package(nlohmann_json 3.11 REQUIRED) # machine-readable output of the tools
 find_package(CLI11 2.1 REQUIRED)          # command lines of the tools and of perftest
+find_package(spdlog 1.10 REQUIRED)        # sinks and formats behind doca_log.h
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash>=0.8) # stable hashes of names
 pkg_check_modules(RDMA REQUIRED IMPORTED_TARGET libibverbs>=1.14 librdmacm>=1.3) # RDMA devices
 find_package(GTest 1.12 REQUIRED)         # unit tests, with GoogleMock

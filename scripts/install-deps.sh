@@ -15,6 +15,8 @@ END
 packages=(
     # building
     g++ cmake ninja-build ccache pkg-config
+    # the log of the DOCA face; a build system that its programs use
+    libspdlog-dev meson
     # libraries of the core: command lines, text, JSON, TOML, expected<>, hashes
     libcli11-dev libfmt-dev nlohmann-json3-dev libtoml11-dev libexpected-dev libxxhash-dev
     # unit tests

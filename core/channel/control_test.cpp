@@ -386,6 +386,22 @@ TEST_P(Control, AReplyAndAStopInOneHandlerAreBothHeard) {
     EXPECT_EQ(server.disconnected.size(), 1u);
 }
 
+TEST_P(Control, WhoEndsItInTheHandlerOfAMessageHasHadThatMessage) {
+    connect();
+    Connection& here = *server.connected.at(0);
+    std::uint64_t lost = 99;
+    server.on_disconnected = [&](Connection& c) { lost = c.statistics().in_flight_messages; };
+    client.on_message = [&](std::string_view) {
+        ASSERT_TRUE(client.client->stop());
+        // The server hears of the end before the handler has returned.
+        ASSERT_TRUE(until([&] { return !server.disconnected.empty(); }, server));
+    };
+    ASSERT_EQ(here.send(bytes_of("the last one")), Errc::ok);
+    ASSERT_TRUE(until([&] { return !client.messages.empty(); }, server, client));
+    EXPECT_EQ(client.messages.size(), 1u);
+    EXPECT_EQ(lost, 0u);
+}
+
 TEST_P(Control, AConnectionMayBeEndedInItsOwnConnectedHandler) {
     ASSERT_EQ(server.open(lab, "name"), Errc::ok);
     server.on_connected = [&](Connection& c) {

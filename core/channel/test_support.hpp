@@ -104,6 +104,7 @@ struct ServerProgram {
     std::vector<Connection*> requested;
     std::vector<State> states;
     std::function<void(Connection&)> on_connected;
+    std::function<void(Connection&)> on_disconnected;
     std::function<void(Connection&, std::string_view)> on_message;
     std::function<void(Connection&, std::uint32_t)> on_added;
     std::unique_ptr<Server> server; ///< last: destroyed first
@@ -120,7 +121,11 @@ struct ServerProgram {
                     },
                 .disconnected =
                     [](void* user, Connection& c, EndReason reason) {
-                        static_cast<ServerProgram*>(user)->disconnected.emplace_back(&c, reason);
+                        auto& self = *static_cast<ServerProgram*>(user);
+                        self.disconnected.emplace_back(&c, reason);
+                        if (self.on_disconnected) {
+                            self.on_disconnected(c);
+                        }
                     },
                 .refused =
                     [](void* user, const Peer&, Refusal refusal) {

@@ -417,9 +417,9 @@ private:
                                  std::span<const std::byte>(event.data));
             break;
         case Event::Kind::message:
+            confirm(*event.connection); // before the sink may close the connection
             sink.on_message(*event.connection, event.message.id, event.message.bytes.data(),
                             static_cast<std::uint32_t>(event.message.bytes.size()));
-            confirm(*event.connection);
             break;
         case Event::Kind::complete:
             sink.on_complete(*event.connection, event.completion.token, event.completion.status);

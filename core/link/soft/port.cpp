@@ -307,6 +307,7 @@ void Port::close(Connection* connection) {
 void Port::shut_down(Connection& c, Errc code, Reason reason) {
     no_longer_unanswered(c);
     if (c.pipe_.rx().control() != nullptr) {
+        c.pipe_.rx().confirm(); // who answers a message by closing has had it
         c.pipe_.say_goodbye();
     }
     c.pipe_.break_off(code);

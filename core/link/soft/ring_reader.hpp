@@ -88,6 +88,13 @@ public:
         bulk_batch_ = size / tuning::credit_parts_bulk;
     }
 
+    /// Confirms the messages that were handed out, the one at hand included, and returns no room:
+    /// that one's payload is still being read.
+    void confirm() noexcept {
+        // Release: before whatever is said to the writer next.
+        control_->consumer.messages.store(messages_, std::memory_order_release);
+    }
+
     /// Where the next bulk payload must be, checked; null if the reference is wrong.
     [[nodiscard]] const std::byte* bulk(const BulkRef& ref, const std::byte* base,
                                         std::uint32_t size) noexcept {

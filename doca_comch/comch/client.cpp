@@ -1,0 +1,139 @@
+#include "doca_comch/comch/client.hpp"
+
+#include <utility>
+
+#include "core/channel/limits.hpp"
+
+namespace comch::doca {
+
+doca_error_t ClientContext::create(doca_dev* device, const char* name, const ControlCalls& calls,
+                                   ClientContext*& client) {
+    if (device == nullptr || name == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    if (const auto ok = channel::check_name(name); !ok) {
+        return refuse(ok.error());
+    }
+    if (!device->info.device.capabilities().client_supported) {
+        return refuse(DOCA_ERROR_NOT_SUPPORTED,
+                      "cannot create a client: clients run on the host, and this is the DPU's "
+                      "device");
+    }
+    client = new ClientContext(*device, name, calls);
+    return DOCA_SUCCESS;
+}
+
+doca_error_t ClientContext::begin_start() {
+    if (const doca_error_t result = prepare(); result != DOCA_SUCCESS) {
+        return result;
+    }
+    ClientHandlers handlers;
+    handlers.user = this;
+    handlers.state_changed = [](void* user, State state) {
+        static_cast<ClientContext*>(user)->core_entered(state);
+    };
+    handlers.message = [](void* user, Connection& connection, std::span<const std::byte> message) {
+        static_cast<ClientContext*>(user)->deliver(connection, message);
+    };
+    handlers.consumer_added = [](void* user, Connection& connection, std::uint32_t consumer) {
+        static_cast<ClientContext*>(user)->tell_of_consumer(connection, consumer, true);
+    };
+    handlers.consumer_removed = [](void* user, Connection& connection, std::uint32_t consumer) {
+        static_cast<ClientContext*>(user)->tell_of_consumer(connection, consumer, false);
+    };
+    ClientOptions options;
+    options.limits = limits();
+    auto opened = Client::open(pe()->engine(), device_->info.device, name_, options, handlers);
+    if (!opened) {
+        return refuse(opened.error());
+    }
+    core_ = std::move(*opened);
+    join_engine();
+    return DOCA_ERROR_IN_PROGRESS;
+}
+
+void ClientContext::core_entered(State state) {
+    if (core_ == nullptr) {
+        return;
+    }
+    switch (state) {
+    case State::running:
+        handle_ = &adopt(core_->connection());
+        enter(DOCA_CTX_STATE_RUNNING);
+        break;
+    case State::stopping:
+        fail();
+        break;
+    case State::idle:
+        end_connection();
+        if (this->state() == DOCA_CTX_STATE_STARTING) {
+            // It could not connect.
+            (void)refuse(core_->error());
+            closed();
+            enter(DOCA_CTX_STATE_IDLE);
+        } else {
+            fail(); // unless it is stopping already
+        }
+        break;
+    case State::starting:
+        break;
+    }
+}
+
+void ClientContext::end_connection() {
+    if (handle_ != nullptr) {
+        const Errc outcome = core_->outcome();
+        const bool by_us = outcome == Errc::canceled;
+        end(*handle_, by_us ? Errc::not_connected : outcome, by_us);
+    }
+}
+
+doca_error_t ClientContext::begin_stop() {
+    if (handle_ != nullptr && handle_->has_attached()) {
+        return refuse(DOCA_ERROR_IN_USE, "cannot stop the client: producers or consumers are not "
+                                         "idle on its connection; stop them first");
+    }
+    stop_by_ = stop_deadline();
+    (void)drain();
+    return DOCA_SUCCESS;
+}
+
+unsigned ClientContext::drain() {
+    if (stop_by_ == 0 || drained() || !sent_all(stop_by_)) {
+        return 0;
+    }
+    if (core_->state() != State::stopping && !core_->stop()) {
+        return 0;
+    }
+    stop_by_ = 0;
+    return 1;
+}
+
+bool ClientContext::drained() const noexcept {
+    return core_ == nullptr || core_->state() == State::idle;
+}
+
+void ClientContext::drain_now() {
+    if (stop_by_ != 0) {
+        return;
+    }
+    end_connection();
+    leave_engine();
+    pe()->bury(std::shared_ptr<Client>(std::move(core_)));
+}
+
+void ClientContext::closed() {
+    leave_engine();
+    if (handle_ != nullptr) {
+        handle_->retire();
+        handle_ = nullptr;
+    }
+    stop_by_ = 0;
+    pe()->bury(std::shared_ptr<Client>(std::move(core_)));
+}
+
+void ClientContext::set_wake_on_confirmation(bool on) {
+    core_->wake_on_confirmation(on);
+}
+
+} // namespace comch::doca

@@ -1,0 +1,43 @@
+// A client context.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include <comch/client.hpp>
+
+#include "doca_comch/comch/control.hpp"
+
+namespace comch::doca {
+
+class ClientContext final : public ControlContext {
+public:
+    [[nodiscard]] static doca_error_t create(doca_dev* device, const char* name,
+                                             const ControlCalls& calls, ClientContext*& client);
+
+    /// Null unless running.
+    [[nodiscard]] ConnectionHandle* connection() const noexcept {
+        return state() == DOCA_CTX_STATE_RUNNING ? handle_ : nullptr;
+    }
+
+private:
+    using ControlContext::ControlContext;
+
+    doca_error_t begin_start() override;
+    doca_error_t begin_stop() override;
+    bool drained() const noexcept override;
+    unsigned drain() override;
+    void drain_now() override;
+    void closed() override;
+    void set_wake_on_confirmation(bool on) override;
+    void disconnect_now(ConnectionHandle&) override {}
+
+    void core_entered(State state);
+    void end_connection();
+
+    std::unique_ptr<Client> core_; ///< null: what it says on its way out is not listened to
+    ConnectionHandle* handle_ = nullptr;
+    std::uint64_t stop_by_ = 0; ///< when the core has not been stopped yet
+};
+
+} // namespace comch::doca

@@ -1,0 +1,97 @@
+#include "doca_comch/comch/connection.hpp"
+
+#include <deque>
+#include <memory>
+
+#include "doca_comch/comch/control.hpp"
+
+namespace comch::doca {
+
+/// All handles there are, and those that are over, oldest first.
+struct Handles {
+    /// So many rest before the oldest is used again.
+    static constexpr std::size_t rest = 256;
+
+    std::mutex mutex;
+    std::deque<std::unique_ptr<ConnectionHandle>> all;
+    std::deque<ConnectionHandle*> over;
+
+    static Handles& instance() {
+        // Never destroyed: programs may hold handles until they end.
+        static Handles* const handles = new Handles;
+        return *handles;
+    }
+
+    ConnectionHandle& take() {
+        const std::lock_guard lock(mutex);
+        if (over.size() > rest) {
+            ConnectionHandle* const oldest = over.front();
+            over.pop_front();
+            return *oldest;
+        }
+        all.push_back(std::unique_ptr<ConnectionHandle>(new ConnectionHandle));
+        return *all.back();
+    }
+};
+
+void SendQueue::push(SendTask& task) noexcept {
+    task.following = nullptr;
+    (tail != nullptr ? tail->following : head) = &task;
+    tail = &task;
+}
+
+SendTask& SendQueue::pop() noexcept {
+    SendTask& task = *head;
+    head = task.following;
+    if (head == nullptr) {
+        tail = nullptr;
+    }
+    return task;
+}
+
+ConnectionHandle& ConnectionHandle::make(ControlContext& owner, Connection* core) {
+    ConnectionHandle& handle = Handles::instance().take();
+    const std::lock_guard lock(handle.mutex_);
+    handle.core_ = core;
+    handle.attached_ = 0;
+    handle.user_data = {};
+    handle.snapshot = {};
+    handle.status = core != nullptr ? Errc::ok : Errc::not_connected;
+    handle.busy = false;
+    handle.disconnecting = false;
+    handle.owner_.store(&owner, std::memory_order_release);
+    return handle;
+}
+
+void ConnectionHandle::end(Errc why) noexcept {
+    const std::lock_guard lock(mutex_);
+    core_ = nullptr;
+    status = why;
+}
+
+void ConnectionHandle::retire() {
+    {
+        const std::lock_guard lock(mutex_);
+        core_ = nullptr;
+        attached_ = 0;
+        generation_.fetch_add(1, std::memory_order_acq_rel);
+        owner_.store(nullptr, std::memory_order_release);
+    }
+    Handles& handles = Handles::instance();
+    const std::lock_guard lock(handles.mutex);
+    handles.over.push_back(this);
+}
+
+void ConnectionHandle::detach(std::uint32_t generation) noexcept {
+    const std::lock_guard lock(mutex_);
+    if (generation == this->generation() && attached_ != 0) {
+        --attached_;
+    }
+}
+
+bool ConnectionHandle::has_attached() const noexcept {
+    const std::lock_guard lock(mutex_);
+    return attached_ != 0;
+}
+
+} // namespace comch::doca

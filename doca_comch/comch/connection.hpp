@@ -1,0 +1,96 @@
+// Connections as programs hold them.
+//
+// A connection ends whenever the other end pleases, so programs will use handles of connections
+// that are over. Handles are therefore never freed, only used again (much later), and carry a
+// generation: whoever keeps one for longer than a call keeps its generation too.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+
+#include <comch/connection.hpp>
+#include <doca_comch.h>
+
+namespace comch::doca {
+
+class ControlContext;
+struct SendTask;
+
+/// Tasks of one connection, in the order of sending.
+struct SendQueue {
+    SendTask* head = nullptr;
+    SendTask* tail = nullptr;
+
+    [[nodiscard]] bool empty() const noexcept { return head == nullptr; }
+    void push(SendTask& task) noexcept;
+    SendTask& pop() noexcept;
+};
+
+class ConnectionHandle {
+public:
+    /// A handle of a connection of `owner`, which may have ended already (null).
+    [[nodiscard]] static ConnectionHandle& make(ControlContext& owner, Connection* core);
+
+    /// The connection is over, and the program has been told.
+    void retire();
+
+    // ---- any thread
+
+    [[nodiscard]] std::uint32_t generation() const noexcept {
+        return generation_.load(std::memory_order_acquire);
+    }
+    /// Of its owner; null once it is retired.
+    [[nodiscard]] ControlContext* owner() const noexcept {
+        return owner_.load(std::memory_order_acquire);
+    }
+    /// Calls `open` with the live connection and counts a producer or consumer on it.
+    /// NOT_CONNECTED if it is not that connection any more, or has ended.
+    template <class Open> [[nodiscard]] doca_error_t attach(std::uint32_t generation, Open&& open) {
+        const std::lock_guard lock(mutex_);
+        if (generation != this->generation() || core_ == nullptr) {
+            return DOCA_ERROR_NOT_CONNECTED;
+        }
+        const doca_error_t result = open(*core_);
+        if (result == DOCA_SUCCESS) {
+            ++attached_;
+        }
+        return result;
+    }
+    void detach(std::uint32_t generation) noexcept;
+    [[nodiscard]] bool has_attached() const noexcept;
+
+    // ---- the owner's thread
+
+    [[nodiscard]] Connection* core() const noexcept { return core_; }
+    /// From here on nothing attaches.
+    void end(Errc status) noexcept;
+
+    doca_data user_data{};
+    ConnectionStatistics snapshot;
+    Errc status = Errc::ok;          ///< why it ended
+    SendQueue waiting;               ///< found no room on the link
+    SendQueue sent;                  ///< not confirmed
+    bool busy = false;               ///< in the owner's list
+    bool disconnecting = false;      ///< once nothing waits any more
+    std::uint64_t disconnect_by = 0; ///< or at this time
+
+private:
+    friend struct Handles;
+    ConnectionHandle() = default;
+
+    std::atomic<std::uint32_t> generation_ = 0;
+    std::atomic<ControlContext*> owner_ = nullptr;
+    mutable std::mutex mutex_; ///< guards what follows
+    Connection* core_ = nullptr;
+    std::uint32_t attached_ = 0; ///< producers and consumers that are not idle
+};
+
+[[nodiscard]] inline ConnectionHandle* handle_of(const doca_comch_connection* connection) {
+    return reinterpret_cast<ConnectionHandle*>(const_cast<doca_comch_connection*>(connection));
+}
+[[nodiscard]] inline doca_comch_connection* to_comch(ConnectionHandle& handle) {
+    return reinterpret_cast<doca_comch_connection*>(&handle);
+}
+
+} // namespace comch::doca

@@ -1,0 +1,303 @@
+#include "doca_comch/comch/control.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include "core/channel/limits.hpp"
+
+namespace comch::doca {
+namespace {
+
+/// How long a stop or disconnect waits for messages that find no room on the link: a peer that
+/// takes nothing must not keep us for ever.
+constexpr auto stop_patience = std::chrono::seconds(1);
+
+std::uint64_t now() {
+    return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+}
+
+} // namespace
+
+ControlContext::ControlContext(doca_dev& device, std::string name, const ControlCalls& calls)
+    : ProgressSource{
+          .progress =
+              [](ProgressSource& self) { return static_cast<ControlContext&>(self).progress(); },
+          .arm = [](ProgressSource& self) { return static_cast<ControlContext&>(self).arm(); }},
+      calls_(&calls), device_(&device), name_(std::move(name)) {
+    device_->users.fetch_add(1, std::memory_order_relaxed);
+}
+
+ControlContext::~ControlContext() {
+    device_->users.fetch_sub(1, std::memory_order_release);
+}
+
+// ---- settings
+// -----------------------------------------------------------------------------------
+
+doca_error_t ControlContext::set(Callback& callback, Callback value) {
+    if (value == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    if (!idle()) {
+        return DOCA_ERROR_BAD_STATE;
+    }
+    callback = value;
+    return DOCA_SUCCESS;
+}
+
+doca_error_t ControlContext::set_send_tasks(Callback done, Callback failed, std::uint32_t count) {
+    if (done == nullptr || failed == nullptr || count == 0 || count > limits::send_queue_depth) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    if (!idle()) {
+        return DOCA_ERROR_BAD_STATE;
+    }
+    on_sent = done;
+    on_send_failed = failed;
+    send_tasks_ = count;
+    return DOCA_SUCCESS;
+}
+
+doca_error_t ControlContext::set_message_size(std::uint32_t size) {
+    if (size == 0 || size > limits::message_size) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    if (!idle()) {
+        return DOCA_ERROR_BAD_STATE;
+    }
+    message_size_ = size;
+    return DOCA_SUCCESS;
+}
+
+doca_error_t ControlContext::set_recv_queue(std::uint32_t size) {
+    if (size == 0 || size > limits::recv_queue_depth) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    if (!idle()) {
+        return DOCA_ERROR_BAD_STATE;
+    }
+    recv_queue_ = size;
+    return DOCA_SUCCESS;
+}
+
+ConnectionLimits ControlContext::limits() const noexcept {
+    return {.message_size = message_size_, .send_queue = send_tasks_, .recv_queue = recv_queue_};
+}
+
+std::uint32_t ControlContext::message_size() const noexcept {
+    return channel::with_defaults(limits()).message_size;
+}
+
+std::uint32_t ControlContext::recv_queue() const noexcept {
+    return channel::with_defaults(limits()).recv_queue;
+}
+
+doca_error_t ControlContext::prepare() {
+    if (send_tasks_ == 0 || on_message == nullptr) {
+        return refuse(DOCA_ERROR_INVALID_VALUE,
+                      "cannot start the context: configure its send tasks and register for "
+                      "messages first");
+    }
+    set_tasks(store_.allocate(send_tasks_, [&](SendTask& task) {
+        task.ctx = this;
+        task.begin = begin_send;
+        task.report = calls_->task;
+    }));
+    return DOCA_SUCCESS;
+}
+
+// ---- sending
+// ------------------------------------------------------------------------------------
+
+doca_error_t ControlContext::allocate_send(ConnectionHandle* to, const void* message,
+                                           std::uint32_t length, SendTask*& task) {
+    if (to == nullptr || message == nullptr || length == 0) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    if (state() != DOCA_CTX_STATE_RUNNING && !(lenient && state() == DOCA_CTX_STATE_STOPPING)) {
+        return refuse(DOCA_ERROR_BAD_STATE, "cannot allocate the task: its context is not running");
+    }
+    if (to->owner() != this) {
+        return to->owner() == nullptr
+                   ? DOCA_ERROR_NOT_CONNECTED
+                   : refuse(DOCA_ERROR_INVALID_VALUE,
+                            "cannot allocate the task: the connection is another context's");
+    }
+    if (to->core() == nullptr) {
+        return to_doca(to->status);
+    }
+    if (length > to->core()->max_message_size()) {
+        return refuse(DOCA_ERROR_INVALID_VALUE, "cannot allocate the task: the message is longer "
+                                                "than the connection's maximum");
+    }
+    task = static_cast<SendTask*>(take_task());
+    if (task == nullptr) {
+        return DOCA_ERROR_NO_MEMORY;
+    }
+    task->connection = to;
+    task->generation = to->generation();
+    task->message = message;
+    task->length = length;
+    return DOCA_SUCCESS;
+}
+
+doca_error_t ControlContext::begin_send(doca_task& base) {
+    auto& task = static_cast<SendTask&>(base);
+    ConnectionHandle& handle = *task.connection;
+    if (task.generation != handle.generation()) {
+        return DOCA_ERROR_NOT_CONNECTED;
+    }
+    if (handle.core() == nullptr) {
+        return to_doca(handle.status);
+    }
+    if (handle.disconnecting) {
+        return DOCA_ERROR_NOT_CONNECTED;
+    }
+    auto& self = static_cast<ControlContext&>(*task.ctx);
+    doca_error_t result = DOCA_ERROR_AGAIN;
+    if (handle.waiting.empty()) {
+        result = self.put(handle, task);
+    }
+    if (result == DOCA_ERROR_AGAIN) {
+        handle.waiting.push(task);
+        result = DOCA_SUCCESS;
+    }
+    if (result == DOCA_SUCCESS) {
+        self.mark_busy(handle);
+    }
+    return result;
+}
+
+doca_error_t ControlContext::put(ConnectionHandle& handle, SendTask& task) {
+    const Errc result =
+        handle.core()->send({static_cast<const std::byte*>(task.message), task.length});
+    if (result == Errc::ok) {
+        task.number = handle.core()->statistics().sent_messages;
+        handle.sent.push(task);
+    }
+    return to_doca(result);
+}
+
+void ControlContext::mark_busy(ConnectionHandle& handle) {
+    if (!handle.busy) {
+        handle.busy = true;
+        busy_.push_back(&handle);
+        set_wake_on_confirmation(true);
+    }
+}
+
+unsigned ControlContext::progress() {
+    unsigned handled = 0;
+    // By index: callbacks may send on other connections.
+    for (std::size_t i = 0; i < busy_.size(); ++i) {
+        handled += serve(*busy_[i]);
+    }
+    const auto done = std::erase_if(busy_, [](ConnectionHandle* handle) {
+        handle->busy = !handle->sent.empty() || !handle->waiting.empty() || handle->disconnecting;
+        return !handle->busy;
+    });
+    if (done != 0 && busy_.empty()) {
+        set_wake_on_confirmation(false);
+    }
+    return handled;
+}
+
+unsigned ControlContext::serve(ConnectionHandle& handle) {
+    if (handle.core() == nullptr) {
+        return 0; // ended, and its tasks with it
+    }
+    unsigned handled = 0;
+    const ConnectionStatistics statistics = handle.core()->statistics();
+    const std::uint64_t confirmed = statistics.sent_messages - statistics.in_flight_messages;
+    while (!handle.sent.empty() && handle.sent.head->number <= confirmed) {
+        complete(handle.sent.pop(), DOCA_SUCCESS);
+        ++handled;
+    }
+    while (!handle.waiting.empty()) {
+        SendTask& task = *handle.waiting.head;
+        // Off the queue first: put() links it into the other one.
+        (void)handle.waiting.pop();
+        const doca_error_t result = put(handle, task);
+        if (result == DOCA_ERROR_AGAIN) {
+            task.following = handle.waiting.head;
+            handle.waiting.head = &task;
+            if (handle.waiting.tail == nullptr) {
+                handle.waiting.tail = &task;
+            }
+            break;
+        }
+        ++handled;
+        if (result != DOCA_SUCCESS) {
+            complete(task, result);
+        }
+    }
+    if (handle.disconnecting && (handle.waiting.empty() || now() > handle.disconnect_by)) {
+        handle.disconnecting = false;
+        disconnect_now(handle);
+        ++handled;
+    }
+    return handled;
+}
+
+Errc ControlContext::arm() {
+    for (const ConnectionHandle* const handle : busy_) {
+        if (handle->core() == nullptr || handle->disconnecting) {
+            return Errc::again;
+        }
+        const ConnectionStatistics statistics = handle->core()->statistics();
+        if (!handle->sent.empty() &&
+            handle->sent.head->number <= statistics.sent_messages - statistics.in_flight_messages) {
+            return Errc::again;
+        }
+    }
+    return Errc::ok;
+}
+
+bool ControlContext::sent_all(std::uint64_t deadline) {
+    const bool waits = std::any_of(busy_.begin(), busy_.end(),
+                                   [](const auto* handle) { return !handle->waiting.empty(); });
+    return !waits || now() > deadline;
+}
+
+std::uint64_t ControlContext::stop_deadline() {
+    return now() +
+           static_cast<std::uint64_t>(std::chrono::steady_clock::duration(stop_patience).count());
+}
+
+// ---- what the core tells
+// ------------------------------------------------------------------------
+
+ConnectionHandle& ControlContext::adopt(Connection& connection) {
+    ConnectionHandle& handle = ConnectionHandle::make(*this, &connection);
+    connection.set_user_data(reinterpret_cast<std::uintptr_t>(&handle));
+    return handle;
+}
+
+void ControlContext::tell_of_consumer(Connection& connection, std::uint32_t id, bool added) {
+    if (const Callback callback = added ? on_consumer_added : on_consumer_removed;
+        callback != nullptr) {
+        calls_->consumer(callback, *this, handle_of_core(connection), id);
+    }
+}
+
+void ControlContext::end(ConnectionHandle& handle, Errc status, bool delivered) {
+    // What the other end had before it left was sent well.
+    const ConnectionStatistics statistics =
+        handle.core() != nullptr ? handle.core()->statistics() : ConnectionStatistics{};
+    const std::uint64_t confirmed = statistics.sent_messages - statistics.in_flight_messages;
+    handle.end(status);
+    handle.disconnecting = false;
+    std::erase(busy_, &handle);
+    handle.busy = false;
+    // Callbacks may submit again: that is refused, since there is no connection any more.
+    while (!handle.sent.empty()) {
+        SendTask& task = handle.sent.pop();
+        complete(task,
+                 delivered || task.number <= confirmed ? DOCA_SUCCESS : to_doca(status));
+    }
+    while (!handle.waiting.empty()) {
+        complete(handle.waiting.pop(), to_doca(status));
+    }
+}
+
+} // namespace comch::doca

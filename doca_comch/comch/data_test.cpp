@@ -1,0 +1,553 @@
+// Producers and consumers on a connection, through the C API.
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <numeric>
+
+#include <gmock/gmock.h>
+#include <poll.h>
+
+#include "doca_comch/comch/test_support.hpp"
+
+namespace {
+
+using namespace comch::doca::test;
+using ::testing::Each;
+using ::testing::ElementsAre;
+
+using TwoSides = comch::doca::test::Pair;
+
+constexpr doca_ctx_states idle = DOCA_CTX_STATE_IDLE;
+constexpr doca_ctx_states running = DOCA_CTX_STATE_RUNNING;
+
+/// Memory with a map and an inventory of buffers.
+struct Memory {
+    std::vector<char> bytes;
+    doca_mmap* mmap = nullptr;
+    doca_buf_inventory* inventory = nullptr;
+
+    Memory(doca_dev* dev, std::size_t size, std::uint32_t access, std::size_t buffers = 64)
+        : bytes(size) {
+        EXPECT_OK(doca_mmap_create(&mmap));
+        EXPECT_OK(doca_mmap_set_memrange(mmap, bytes.data(), bytes.size()));
+        EXPECT_OK(doca_mmap_set_permissions(mmap, access));
+        EXPECT_OK(doca_mmap_add_dev(mmap, dev));
+        EXPECT_OK(doca_mmap_start(mmap));
+        EXPECT_OK(doca_buf_inventory_create(buffers, &inventory));
+        EXPECT_OK(doca_buf_inventory_start(inventory));
+    }
+    ~Memory() {
+        EXPECT_OK(doca_buf_inventory_destroy(inventory));
+        EXPECT_OK(doca_mmap_destroy(mmap));
+    }
+    doca_buf* room(std::size_t at, std::size_t size) {
+        doca_buf* buffer = nullptr;
+        EXPECT_OK(
+            doca_buf_inventory_buf_get_by_addr(inventory, mmap, bytes.data() + at, size, &buffer));
+        return buffer;
+    }
+    doca_buf* data(std::size_t at, std::size_t size) {
+        doca_buf* buffer = nullptr;
+        EXPECT_OK(
+            doca_buf_inventory_buf_get_by_data(inventory, mmap, bytes.data() + at, size, &buffer));
+        return buffer;
+    }
+};
+
+void give_back(doca_buf* buffer) {
+    EXPECT_OK(doca_buf_dec_refcount(buffer, nullptr));
+}
+
+std::string data_of(doca_buf* buffer) {
+    void* at = nullptr;
+    std::size_t length = 0;
+    EXPECT_OK(doca_buf_get_data(buffer, &at));
+    EXPECT_OK(doca_buf_get_data_len(buffer, &length));
+    return {static_cast<const char*>(at), length};
+}
+
+struct ConsumerParty {
+    doca_comch_consumer* consumer = nullptr;
+    doca_ctx* ctx = nullptr;
+    std::vector<doca_error_t> done;
+    std::vector<std::string> immediates;
+    std::vector<std::uint32_t> producers;
+    std::function<void(doca_comch_consumer_task_post_recv*)> on_done;
+
+    ConsumerParty(doca_comch_connection* connection, Engine& engine, doca_mmap* mmap,
+                  std::uint32_t tasks = 16) {
+        EXPECT_OK(doca_comch_consumer_create(connection, mmap, &consumer));
+        ctx = doca_comch_consumer_as_ctx(consumer);
+        doca_data data{};
+        data.ptr = this;
+        EXPECT_OK(doca_ctx_set_user_data(ctx, data));
+        EXPECT_OK(doca_comch_consumer_task_post_recv_set_conf(consumer, received, received, tasks));
+        EXPECT_OK(doca_pe_connect_ctx(engine.pe, ctx));
+    }
+    ~ConsumerParty() { EXPECT_OK(doca_comch_consumer_destroy(consumer)); }
+
+    static void received(doca_comch_consumer_task_post_recv* task, doca_data, doca_data user) {
+        auto& self = *static_cast<ConsumerParty*>(user.ptr);
+        doca_task* const base = doca_comch_consumer_task_post_recv_as_task(task);
+        self.done.push_back(doca_task_get_status(base));
+        const auto* const immediate = doca_comch_consumer_task_post_recv_get_imm_data(task);
+        self.immediates.emplace_back(reinterpret_cast<const char*>(immediate),
+                                     doca_comch_consumer_task_post_recv_get_imm_data_len(task));
+        self.producers.push_back(doca_comch_consumer_task_post_recv_get_producer_id(task));
+        if (self.on_done) {
+            self.on_done(task);
+        } else {
+            doca_task_free(base);
+        }
+    }
+    [[nodiscard]] doca_error_t post(doca_buf* buffer,
+                                    doca_comch_consumer_task_post_recv** out = nullptr) const {
+        doca_comch_consumer_task_post_recv* task = nullptr;
+        const doca_error_t allocated =
+            doca_comch_consumer_task_post_recv_alloc_init(consumer, buffer, &task);
+        if (allocated != DOCA_SUCCESS) {
+            return allocated;
+        }
+        const doca_error_t result =
+            doca_task_submit(doca_comch_consumer_task_post_recv_as_task(task));
+        if (out != nullptr) {
+            *out = task;
+        } else if (result != DOCA_SUCCESS) {
+            doca_task_free(doca_comch_consumer_task_post_recv_as_task(task));
+        }
+        return result;
+    }
+    [[nodiscard]] std::uint32_t id() const {
+        std::uint32_t id = 0;
+        EXPECT_OK(doca_comch_consumer_get_id(consumer, &id));
+        return id;
+    }
+};
+
+struct ProducerParty {
+    doca_comch_producer* producer = nullptr;
+    doca_ctx* ctx = nullptr;
+    std::vector<doca_error_t> done;
+
+    ProducerParty(doca_comch_connection* connection, Engine& engine, std::uint32_t tasks = 16) {
+        EXPECT_OK(doca_comch_producer_create(connection, &producer));
+        ctx = doca_comch_producer_as_ctx(producer);
+        doca_data data{};
+        data.ptr = this;
+        EXPECT_OK(doca_ctx_set_user_data(ctx, data));
+        EXPECT_OK(doca_comch_producer_task_send_set_conf(producer, sent, sent, tasks));
+        EXPECT_OK(doca_pe_connect_ctx(engine.pe, ctx));
+    }
+    ~ProducerParty() { EXPECT_OK(doca_comch_producer_destroy(producer)); }
+
+    static void sent(doca_comch_producer_task_send* task, doca_data, doca_data user) {
+        doca_task* const base = doca_comch_producer_task_send_as_task(task);
+        static_cast<ProducerParty*>(user.ptr)->done.push_back(doca_task_get_status(base));
+        doca_task_free(base);
+    }
+    [[nodiscard]] doca_error_t send(std::uint32_t consumer, const doca_buf* buffer,
+                                    std::string immediate = {}) const {
+        doca_comch_producer_task_send* task = nullptr;
+        auto* const bytes =
+            immediate.empty() ? nullptr : reinterpret_cast<std::uint8_t*>(immediate.data());
+        const doca_error_t allocated = doca_comch_producer_task_send_alloc_init(
+            producer, buffer, bytes, static_cast<std::uint32_t>(immediate.size()), consumer, &task);
+        if (allocated != DOCA_SUCCESS) {
+            return allocated;
+        }
+        const doca_error_t result = doca_task_submit(doca_comch_producer_task_send_as_task(task));
+        if (result != DOCA_SUCCESS) {
+            doca_task_free(doca_comch_producer_task_send_as_task(task));
+        }
+        return result;
+    }
+};
+
+/// The host produces, the DPU consumes.
+struct FastPath {
+    TwoSides sides;
+    Memory there{sides.lab.dpu, 1 << 20, DOCA_ACCESS_FLAG_PCI_READ_WRITE};
+    Memory here{sides.lab.host, 1 << 20, DOCA_ACCESS_FLAG_LOCAL_READ_ONLY};
+    ConsumerParty consumer{sides.at_server, sides.server_engine, there.mmap};
+    ProducerParty producer{sides.client.connection(), sides.client_engine};
+
+    FastPath() {
+        EXPECT_EQ(doca_ctx_start(consumer.ctx), DOCA_ERROR_IN_PROGRESS);
+        EXPECT_OK(doca_ctx_start(producer.ctx));
+        EXPECT_TRUE(sides.until(
+            [&] { return state_of(consumer.ctx) == running && !sides.client.consumers.empty(); }));
+        std::iota(here.bytes.begin(), here.bytes.end(), 'a');
+    }
+    ~FastPath() { stop(); }
+
+    void stop() {
+        for (doca_ctx* ctx : {producer.ctx, consumer.ctx}) {
+            if (state_of(ctx) == running) {
+                EXPECT_EQ(doca_ctx_stop(ctx), DOCA_ERROR_IN_PROGRESS);
+            }
+        }
+        EXPECT_TRUE(sides.until(
+            [&] { return state_of(producer.ctx) == idle && state_of(consumer.ctx) == idle; }));
+    }
+    /// Sends when the consumer is known to have a buffer.
+    [[nodiscard]] doca_error_t send(const doca_buf* buffer, const std::string& immediate = {}) {
+        doca_error_t result = DOCA_ERROR_AGAIN;
+        EXPECT_TRUE(sides.until([&] {
+            result = producer.send(consumer.id(), buffer, immediate);
+            return result != DOCA_ERROR_AGAIN;
+        }));
+        return result;
+    }
+};
+
+TEST(DocaFastPath, DataIsAppendedBehindData) {
+    FastPath path;
+    EXPECT_THAT(path.sides.client.consumers, ElementsAre(path.consumer.id()));
+    doca_buf* const to = path.there.room(0, 100);
+    ASSERT_OK(doca_buf_set_data(to, path.there.bytes.data() + 10, 3));
+    std::memcpy(path.there.bytes.data() + 10, "xyz", 3);
+    ASSERT_OK(path.consumer.post(to));
+    doca_buf* const from = path.here.room(0, 50);
+    ASSERT_OK(doca_buf_set_data(from, path.here.bytes.data() + 2, 5)); // only this is sent
+    ASSERT_OK(path.send(from));
+    ASSERT_TRUE(path.sides.until([&] { return !path.producer.done.empty(); }));
+    EXPECT_THAT(path.producer.done, ElementsAre(DOCA_SUCCESS));
+    EXPECT_THAT(path.consumer.done, ElementsAre(DOCA_SUCCESS));
+    EXPECT_EQ(data_of(to), "xyzcdefg");
+    EXPECT_EQ(data_of(from), "cdefg");
+    std::uint32_t id = 0;
+    EXPECT_OK(doca_comch_producer_get_id(path.producer.producer, &id));
+    EXPECT_THAT(path.consumer.producers, ElementsAre(id));
+    give_back(to);
+    give_back(from);
+}
+
+TEST(DocaFastPath, ImmediateDataWithAndWithoutABuffer) {
+    FastPath path;
+    doca_buf* const to = path.there.room(0, 100);
+    ASSERT_OK(path.consumer.post(to));
+    ASSERT_OK(path.consumer.post(nullptr)); // for immediate data only
+    doca_buf* const from = path.here.data(0, 4);
+    ASSERT_OK(path.send(from, "imm"));
+    ASSERT_OK(path.send(nullptr, std::string(32, 'i')));
+    ASSERT_TRUE(path.sides.until([&] { return path.consumer.done.size() == 2; }));
+    EXPECT_THAT(path.consumer.immediates, ElementsAre("imm", std::string(32, 'i')));
+    EXPECT_EQ(data_of(to), "abcd");
+    EXPECT_EQ(path.producer.send(path.consumer.id(), nullptr, std::string(33, 'i')),
+              DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(path.producer.send(path.consumer.id(), nullptr), DOCA_ERROR_INVALID_VALUE);
+    give_back(to);
+    give_back(from);
+}
+
+TEST(DocaFastPath, OneBufferInManyTasksArrivesInOrder) {
+    FastPath path;
+    constexpr std::size_t count = 16;
+    std::vector<doca_buf*> places;
+    for (std::size_t i = 0; i < count; ++i) {
+        places.push_back(path.there.room(i * 64, 64));
+        ASSERT_OK(path.consumer.post(places.back()));
+    }
+    EXPECT_EQ(path.consumer.post(nullptr), DOCA_ERROR_NO_MEMORY); // all tasks are in use
+    doca_buf* const from = path.here.data(0, 8);
+    for (std::size_t i = 0; i < count; ++i) {
+        ASSERT_OK(path.send(from, std::string(1, static_cast<char>('A' + i))));
+    }
+    ASSERT_TRUE(path.sides.until([&] { return path.producer.done.size() == count; }));
+    EXPECT_THAT(path.producer.done, Each(DOCA_SUCCESS));
+    for (std::size_t i = 0; i < count; ++i) {
+        EXPECT_EQ(path.consumer.immediates[i], std::string(1, static_cast<char>('A' + i)));
+        EXPECT_EQ(data_of(places[i]), "abcdefgh");
+        give_back(places[i]);
+    }
+    give_back(from);
+}
+
+TEST(DocaFastPath, TheFirstSendsWaitForABufferAndLaterOnesSayAgain) {
+    FastPath path;
+    doca_buf* const from = path.here.data(0, 8);
+    // A loop that submits until it is not told AGAIN, without progress, must not hang.
+    EXPECT_OK(path.producer.send(path.consumer.id(), from));
+    EXPECT_OK(path.producer.send(path.consumer.id(), from));
+    EXPECT_EQ(doca_ctx_stop(path.consumer.ctx), DOCA_ERROR_IN_PROGRESS); // it never posts
+    ASSERT_TRUE(path.sides.until([&] { return path.producer.done.size() == 2; }));
+    EXPECT_THAT(path.producer.done, Each(DOCA_ERROR_NOT_FOUND));
+    EXPECT_EQ(path.producer.send(1000, from), DOCA_ERROR_NOT_FOUND);
+    give_back(from);
+}
+
+TEST(DocaFastPath, ThenSubmitSaysAgainWithoutAPostedBuffer) {
+    FastPath path;
+    doca_buf* const from = path.here.data(0, 8);
+    doca_buf* const to = path.there.room(0, 64);
+    EXPECT_OK(path.producer.send(path.consumer.id(), from));
+    ASSERT_OK(path.consumer.post(to));
+    ASSERT_TRUE(path.sides.until([&] { return path.producer.done.size() == 1; }));
+    EXPECT_THAT(path.producer.done, ElementsAre(DOCA_SUCCESS));
+    EXPECT_EQ(path.producer.send(path.consumer.id(), from), DOCA_ERROR_AGAIN);
+    give_back(to);
+    give_back(from);
+}
+
+TEST(DocaFastPath, StoppingAProducerFlushesWhatWaits) {
+    FastPath path;
+    doca_buf* const from = path.here.data(0, 8);
+    EXPECT_OK(path.producer.send(path.consumer.id(), from));
+    EXPECT_EQ(doca_ctx_stop(path.producer.ctx), DOCA_ERROR_IN_PROGRESS);
+    ASSERT_TRUE(path.sides.until([&] { return state_of(path.producer.ctx) == idle; }));
+    EXPECT_THAT(path.producer.done, ElementsAre(DOCA_ERROR_SHUTDOWN));
+    give_back(from);
+}
+
+TEST(DocaFastPath, ALongerMessageIsRefusedAndTheBufferStays) {
+    FastPath path;
+    doca_buf* const to = path.there.room(0, 16);
+    ASSERT_OK(path.consumer.post(to));
+    doca_buf* const longer = path.here.data(0, 17);
+    doca_buf* const fits = path.here.data(0, 16);
+    ASSERT_OK(path.send(longer)); // the first waits until the buffer is known: its status tells
+    ASSERT_TRUE(path.sides.until([&] { return path.producer.done.size() == 1; }));
+    EXPECT_THAT(path.producer.done, ElementsAre(DOCA_ERROR_INVALID_VALUE));
+    ASSERT_OK(path.send(fits));
+    ASSERT_TRUE(path.sides.until([&] { return path.producer.done.size() == 2; }));
+    EXPECT_EQ(data_of(to), "abcdefghijklmnop");
+    ASSERT_OK(doca_buf_reset_data_len(to));
+    ASSERT_OK(path.consumer.post(to));
+    EXPECT_EQ(path.send(longer), DOCA_ERROR_INVALID_VALUE); // known when it is submitted
+    EXPECT_EQ(data_of(longer).size(), 17u);
+    EXPECT_EQ(data_of(to), "");
+    give_back(to);
+    give_back(longer);
+    give_back(fits);
+}
+
+TEST(DocaFastPath, LargeMessages) {
+    FastPath path;
+    doca_buf* const to = path.there.room(0, 1 << 20);
+    ASSERT_OK(path.consumer.post(to));
+    doca_buf* const from = path.here.data(0, 1 << 20);
+    ASSERT_OK(path.send(from));
+    ASSERT_TRUE(path.sides.until([&] { return !path.producer.done.empty(); }));
+    EXPECT_EQ(path.there.bytes, path.here.bytes);
+    give_back(to);
+    give_back(from);
+}
+
+TEST(DocaFastPath, UnfitBuffersAreRefused) {
+    FastPath path;
+    Memory foreign(path.sides.lab.dpu, 4096, DOCA_ACCESS_FLAG_PCI_READ_WRITE);
+    Memory unshared(path.sides.lab.dpu, 4096, DOCA_ACCESS_FLAG_LOCAL_READ_WRITE);
+    doca_comch_consumer* consumer = nullptr;
+    EXPECT_EQ(doca_comch_consumer_create(path.sides.at_server, unshared.mmap, &consumer),
+              DOCA_ERROR_NOT_PERMITTED);
+    EXPECT_EQ(doca_comch_consumer_create(path.sides.at_server, nullptr, &consumer),
+              DOCA_ERROR_INVALID_VALUE);
+    doca_buf* const other = foreign.room(0, 64);
+    EXPECT_EQ(path.consumer.post(other), DOCA_ERROR_INVALID_VALUE);
+    doca_buf* const head = path.there.room(0, 64);
+    doca_buf* const tail = path.there.room(64, 64);
+    ASSERT_OK(doca_buf_chain_list(head, tail));
+    EXPECT_EQ(path.consumer.post(head), DOCA_ERROR_INVALID_VALUE);
+    give_back(head); // with its list
+    doca_buf* const first = path.here.data(0, 8);
+    doca_buf* const second = path.here.data(8, 8);
+    ASSERT_OK(doca_buf_chain_list(first, second));
+    EXPECT_EQ(path.producer.send(path.consumer.id(), first), DOCA_ERROR_INVALID_VALUE);
+    give_back(first);
+    give_back(other);
+}
+
+TEST(DocaFastPath, StoppingAConsumerFlushesItsBuffers) {
+    FastPath path;
+    doca_buf* const to = path.there.room(0, 64);
+    doca_comch_consumer_task_post_recv* freed = nullptr;
+    ASSERT_OK(path.consumer.post(to));
+    ASSERT_OK(path.consumer.post(to, &freed));
+    doca_task_free(doca_comch_consumer_task_post_recv_as_task(freed)); // and then wait for idle
+    EXPECT_EQ(doca_ctx_stop(path.consumer.ctx), DOCA_ERROR_IN_PROGRESS);
+    ASSERT_TRUE(path.sides.until([&] { return state_of(path.consumer.ctx) == idle; }));
+    EXPECT_THAT(path.consumer.done, ElementsAre(DOCA_ERROR_SHUTDOWN));
+    EXPECT_EQ(data_of(to), "");
+    ASSERT_TRUE(path.sides.until([&] { return !path.sides.client.expired.empty(); }));
+    doca_buf* const from = path.here.data(0, 8);
+    EXPECT_EQ(path.producer.send(path.sides.client.consumers[0], from), DOCA_ERROR_NOT_FOUND);
+    give_back(to);
+    give_back(from);
+}
+
+TEST(DocaFastPath, TeardownOrderIsEnforced) {
+    FastPath path;
+    EXPECT_EQ(doca_ctx_stop(path.sides.server.ctx), DOCA_ERROR_IN_USE);
+    EXPECT_EQ(doca_ctx_stop(path.sides.client.ctx), DOCA_ERROR_IN_USE);
+    EXPECT_EQ(doca_comch_server_disconnect(path.sides.server.server, path.sides.at_server),
+              DOCA_ERROR_IN_USE);
+    EXPECT_EQ(doca_comch_consumer_destroy(path.consumer.consumer), DOCA_ERROR_BAD_STATE);
+    EXPECT_EQ(doca_comch_producer_destroy(path.producer.producer), DOCA_ERROR_BAD_STATE);
+    doca_buf* const buffer = path.there.room(0, 64);
+    EXPECT_EQ(doca_mmap_destroy(path.there.mmap), DOCA_ERROR_IN_USE);
+    EXPECT_EQ(doca_mmap_stop(path.there.mmap), DOCA_ERROR_IN_USE);
+    EXPECT_EQ(doca_buf_inventory_destroy(path.there.inventory), DOCA_ERROR_IN_USE);
+    give_back(buffer);
+    path.stop();
+    EXPECT_OK(doca_comch_server_disconnect(path.sides.server.server, path.sides.at_server));
+}
+
+TEST(DocaFastPath, ConsumerIdsAreUniqueOverBothSides) {
+    FastPath path;
+    Memory mine(path.sides.lab.host, 4096, DOCA_ACCESS_FLAG_PCI_READ_WRITE);
+    ConsumerParty other(path.sides.client.connection(), path.sides.client_engine, mine.mmap);
+    std::uint32_t id = 0;
+    EXPECT_EQ(doca_comch_consumer_get_id(other.consumer, &id), DOCA_ERROR_BAD_STATE);
+    EXPECT_EQ(doca_ctx_start(other.ctx), DOCA_ERROR_IN_PROGRESS);
+    ASSERT_TRUE(path.sides.until([&] { return !path.sides.server.consumers.empty(); }));
+    EXPECT_NE(other.id(), path.consumer.id());
+    EXPECT_NE(other.id(), 0u);
+    EXPECT_THAT(path.sides.server.consumers, ElementsAre(other.id()));
+    EXPECT_EQ(doca_ctx_stop(other.ctx), DOCA_ERROR_IN_PROGRESS);
+    ASSERT_TRUE(path.sides.until([&] { return state_of(other.ctx) == idle; }));
+}
+
+TEST(DocaFastPath, ConsumersNeedTheirConnectionsProgress) {
+    FastPath path;
+    Engine own;
+    ConsumerParty other(path.sides.at_server, own, path.there.mmap);
+    EXPECT_EQ(doca_ctx_start(other.ctx), DOCA_ERROR_IN_PROGRESS);
+    for (int i = 0; i < 1000; ++i) {
+        (void)doca_pe_progress(own.pe);
+    }
+    EXPECT_EQ(state_of(other.ctx), DOCA_CTX_STATE_STARTING);
+    EXPECT_EQ(other.post(nullptr), DOCA_ERROR_BAD_STATE);
+    ASSERT_TRUE(progress_until([&] { return state_of(other.ctx) == running; }, own,
+                               path.sides.server_engine));
+    EXPECT_EQ(doca_ctx_stop(other.ctx), DOCA_ERROR_IN_PROGRESS);
+    ASSERT_TRUE(progress_until([&] { return state_of(other.ctx) == idle; }, own));
+}
+
+TEST(DocaFastPath, LosingThePeerFlushesAndEndsIdle) {
+    auto path = std::make_unique<FastPath>();
+    TwoSides& sides = path->sides;
+    Memory mine(sides.lab.host, 4096, DOCA_ACCESS_FLAG_PCI_READ_WRITE);
+    ConsumerParty waiting(sides.client.connection(), sides.client_engine, mine.mmap);
+    EXPECT_EQ(doca_ctx_start(waiting.ctx), DOCA_ERROR_IN_PROGRESS);
+    ASSERT_TRUE(sides.until([&] { return state_of(waiting.ctx) == running; }));
+    doca_buf* const room = mine.room(0, 64);
+    ASSERT_OK(waiting.post(room));
+    // The server goes: its own consumer first, then itself; the client's are still active.
+    EXPECT_EQ(doca_ctx_stop(path->consumer.ctx), DOCA_ERROR_IN_PROGRESS);
+    ASSERT_TRUE(sides.until([&] { return state_of(path->consumer.ctx) == idle; }));
+    EXPECT_EQ(doca_ctx_stop(sides.server.ctx), DOCA_ERROR_IN_PROGRESS);
+    ASSERT_TRUE(sides.until([&] { return state_of(sides.client.ctx) == idle; }));
+    EXPECT_EQ(state_of(waiting.ctx), idle);
+    EXPECT_EQ(state_of(path->producer.ctx), idle);
+    EXPECT_THAT(waiting.done, ElementsAre(DOCA_ERROR_NOT_CONNECTED));
+    give_back(room);
+}
+
+TEST(DocaFastPath, SleepingOnTheHandleEndsWithEvents) {
+    FastPath path;
+    doca_pe* const pe = path.sides.server_engine.pe;
+    doca_notification_handle_t handle = 0;
+    ASSERT_OK(doca_pe_get_notification_handle(pe, &handle));
+    for (int i = 0; i < 3; ++i) {
+        ASSERT_OK(path.consumer.post(nullptr));
+    }
+    ASSERT_OK(path.send(nullptr, "one"));
+    ASSERT_TRUE(path.sides.until([&] { return path.producer.done.size() == 1; }));
+    const auto sleep = [&] {
+        pollfd fd{.fd = handle, .events = POLLIN, .revents = 0};
+        return poll(&fd, 1, 30'000);
+    };
+    const auto drain = [&] {
+        while (doca_pe_progress(pe) != 0) {
+        }
+        ASSERT_OK(doca_pe_request_notification(pe));
+    };
+    // Asleep before the message is sent.
+    drain();
+    ASSERT_OK(path.producer.send(path.consumer.id(), nullptr, "two"));
+    while (path.consumer.done.size() < 2) {
+        ASSERT_EQ(sleep(), 1);
+        ASSERT_OK(doca_pe_clear_notification(pe, handle));
+        drain();
+    }
+    // Asked for after it was sent.
+    ASSERT_OK(path.producer.send(path.consumer.id(), nullptr, "three"));
+    ASSERT_OK(doca_pe_request_notification(pe));
+    EXPECT_EQ(sleep(), 1);
+    ASSERT_TRUE(path.sides.until([&] { return path.producer.done.size() == 3; }));
+    EXPECT_EQ(doca_pe_clear_notification(pe, -1), DOCA_ERROR_INVALID_VALUE);
+}
+
+TEST(DocaFastPath, ProducersAndConsumersOnThreadsOfTheirOwn) {
+    TwoSides sides;
+    constexpr int threads = 2;
+    constexpr int messages = 2000;
+    std::atomic<int> finished = 0;
+    std::array<std::atomic<std::uint32_t>, threads> ids{};
+    doca_comch_connection* const at_client = sides.client.connection();
+    std::vector<std::thread> all;
+    for (int t = 0; t < threads; ++t) {
+        all.emplace_back([&, t] { // a consumer of the DPU
+            Engine engine;
+            Memory memory(sides.lab.dpu, 4096, DOCA_ACCESS_FLAG_PCI_READ_WRITE);
+            ConsumerParty consumer(sides.at_server, engine, memory.mmap);
+            EXPECT_EQ(doca_ctx_start(consumer.ctx), DOCA_ERROR_IN_PROGRESS);
+            EXPECT_TRUE(progress_until([&] { return state_of(consumer.ctx) == running; }, engine));
+            std::vector<doca_buf*> buffers;
+            bool done = false;
+            consumer.on_done = [&](doca_comch_consumer_task_post_recv* task) {
+                doca_task* const base = doca_comch_consumer_task_post_recv_as_task(task);
+                if (done) {
+                    doca_task_free(base);
+                    return;
+                }
+                EXPECT_OK(
+                    doca_buf_reset_data_len(doca_comch_consumer_task_post_recv_get_buf(task)));
+                EXPECT_OK(doca_task_submit(base));
+            };
+            for (std::size_t i = 0; i < 8; ++i) {
+                buffers.push_back(memory.room(i * 64, 64));
+                EXPECT_OK(consumer.post(buffers.back()));
+            }
+            ids[static_cast<std::size_t>(t)] = consumer.id();
+            EXPECT_TRUE(progress_until(
+                [&] { return consumer.done.size() >= static_cast<std::size_t>(messages); },
+                engine));
+            done = true;
+            EXPECT_EQ(doca_ctx_stop(consumer.ctx), DOCA_ERROR_IN_PROGRESS);
+            EXPECT_TRUE(progress_until([&] { return state_of(consumer.ctx) == idle; }, engine));
+            for (doca_buf* buffer : buffers) {
+                give_back(buffer);
+            }
+            ++finished;
+        });
+        all.emplace_back([&, t] { // a producer of the host
+            Engine engine;
+            Memory memory(sides.lab.host, 4096, DOCA_ACCESS_FLAG_LOCAL_READ_ONLY);
+            ProducerParty producer(at_client, engine);
+            EXPECT_OK(doca_ctx_start(producer.ctx));
+            doca_buf* const buffer = memory.data(0, 8);
+            for (int sent = 0; sent < messages;) {
+                const std::uint32_t id = ids[static_cast<std::size_t>(t)];
+                const doca_error_t result = id == 0 ? DOCA_ERROR_AGAIN : producer.send(id, buffer);
+                sent += result == DOCA_SUCCESS ? 1 : 0;
+                if (result != DOCA_SUCCESS && doca_pe_progress(engine.pe) == 0) {
+                    std::this_thread::yield();
+                }
+            }
+            EXPECT_TRUE(progress_until(
+                [&] { return producer.done.size() == static_cast<std::size_t>(messages); },
+                engine));
+            EXPECT_EQ(doca_ctx_stop(producer.ctx), DOCA_ERROR_IN_PROGRESS);
+            EXPECT_TRUE(progress_until([&] { return state_of(producer.ctx) == idle; }, engine));
+            give_back(buffer);
+            ++finished;
+        });
+    }
+    EXPECT_TRUE(sides.until([&] { return finished == 2 * threads; }));
+    for (std::thread& thread : all) {
+        thread.join();
+    }
+}
+
+} // namespace

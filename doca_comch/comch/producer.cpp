@@ -1,0 +1,222 @@
+#include "doca_comch/comch/producer.hpp"
+
+#include <cstring>
+#include <utility>
+
+#include "doca_comch/comch/control.hpp"
+
+namespace comch::doca {
+
+doca_error_t ProducerContext::set_tasks_conf(Callback done, Callback failed, Report report,
+                                             std::uint32_t count) {
+    if (done == nullptr || failed == nullptr || count == 0 || count > limits::producer_tasks) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    if (!idle()) {
+        return DOCA_ERROR_BAD_STATE;
+    }
+    on_sent = done;
+    on_failed = failed;
+    report_ = report;
+    task_count_ = count;
+    return DOCA_SUCCESS;
+}
+
+doca_error_t ProducerContext::prepare(doca_error_t (*begin)(doca_task&)) {
+    if (task_count_ == 0) {
+        return refuse(DOCA_ERROR_INVALID_VALUE,
+                      "cannot start the producer: configure its send tasks first");
+    }
+    set_tasks(store_.allocate(task_count_, [&](ProducerTask& task) {
+        task.ctx = this;
+        task.begin = begin;
+        task.report = report_;
+    }));
+    return DOCA_SUCCESS;
+}
+
+doca_error_t ProducerContext::allocate_task(const doca_buf* buffer, std::uint8_t* immediate,
+                                            std::uint32_t immediate_length, std::uint32_t consumer,
+                                            ProducerTask*& task) {
+    if ((immediate == nullptr) != (immediate_length == 0) ||
+        immediate_length > limits::immediate_data_size ||
+        (buffer == nullptr && immediate == nullptr)) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    if (state() != DOCA_CTX_STATE_RUNNING && !(lenient && state() == DOCA_CTX_STATE_STOPPING)) {
+        return DOCA_ERROR_BAD_STATE;
+    }
+    task = static_cast<ProducerTask*>(take_task());
+    if (task == nullptr) {
+        return DOCA_ERROR_NO_MEMORY;
+    }
+    task->buffer = buffer;
+    task->immediate = immediate;
+    task->immediate_length = immediate_length;
+    task->consumer = consumer;
+    return DOCA_SUCCESS;
+}
+
+// ---- on a connection
+// ----------------------------------------------------------------------------
+
+ConnectionProducer::ConnectionProducer(ConnectionHandle& handle)
+    : ProgressSource{.progress =
+                         [](ProgressSource& self) {
+                             return static_cast<ConnectionProducer&>(self).send_waiting();
+                         },
+                     // A consumer's first buffer wakes its producers.
+                     .arm = [](ProgressSource&) { return Errc::ok; }},
+      handle_(handle), generation_(handle.generation()) {}
+
+doca_error_t ConnectionProducer::create(ConnectionHandle* handle, ProducerContext*& producer) {
+    if (handle == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    ControlContext* const owner = handle->owner();
+    if (owner == nullptr) {
+        return DOCA_ERROR_NOT_CONNECTED;
+    }
+    if (!owner->hears_of_consumers()) {
+        return refuse(DOCA_ERROR_BAD_STATE, "cannot create a producer: its server or client did "
+                                            "not register for consumers");
+    }
+    producer = new ConnectionProducer(*handle);
+    return DOCA_SUCCESS;
+}
+
+doca_error_t ConnectionProducer::begin_start() {
+    if (const doca_error_t result = prepare(begin_send); result != DOCA_SUCCESS) {
+        return result;
+    }
+    return handle_.attach(generation_, [&](Connection& connection) {
+        ProducerHandlers handlers;
+        handlers.user = this;
+        handlers.sent = [](void*, void* cookie, Errc status) {
+            auto& task = *static_cast<doca_task*>(cookie);
+            task.ctx->complete(task, to_doca(status));
+        };
+        handlers.state_changed = [](void* user, State state) {
+            if (state == State::stopping) {
+                static_cast<ConnectionProducer*>(user)->fail();
+            }
+        };
+        auto opened =
+            Producer::open(pe()->engine(), connection, {.max_in_flight = task_count()}, handlers);
+        if (!opened) {
+            return refuse(opened.error());
+        }
+        core_ = std::move(*opened);
+        pe()->engine().add(*this);
+        return DOCA_SUCCESS;
+    });
+}
+
+doca_error_t ConnectionProducer::put(ProducerTask& task) {
+    SendBuffer buffer;
+    if (const doca_error_t result = describe(task, buffer); result != DOCA_SUCCESS) [[unlikely]] {
+        return result;
+    }
+    return to_doca(core_->send(task.consumer, buffer, static_cast<doca_task*>(&task)));
+}
+
+doca_error_t ConnectionProducer::begin_send(doca_task& base) {
+    auto& task = static_cast<ProducerTask&>(base);
+    auto& self = static_cast<ConnectionProducer&>(*task.ctx);
+    doca_error_t result = DOCA_ERROR_AGAIN;
+    if (self.waiting_ == nullptr) [[likely]] {
+        result = self.put(task);
+        if (result == DOCA_SUCCESS && task.consumer == self.last_reached_) [[likely]] {
+            return result;
+        }
+    }
+    return self.wait_or_refuse(task, result);
+}
+
+doca_error_t ConnectionProducer::wait_or_refuse(ProducerTask& task, doca_error_t result) {
+    if (result == DOCA_SUCCESS) {
+        last_reached_ = task.consumer;
+        reached_.insert(task.consumer);
+        return result;
+    }
+    if (result != DOCA_ERROR_AGAIN || (waiting_ == nullptr && reached_.contains(task.consumer))) {
+        return result;
+    }
+    if (task.immediate_length > task.keep.size()) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    if (task.immediate_length != 0) {
+        std::memcpy(task.keep.data(), task.immediate, task.immediate_length);
+        task.kept = true;
+    }
+    task.next = nullptr;
+    doca_task** end = &waiting_;
+    while (*end != nullptr) {
+        end = &(*end)->next;
+    }
+    *end = &task;
+    return DOCA_SUCCESS;
+}
+
+unsigned ConnectionProducer::send_waiting() {
+    unsigned handled = 0;
+    while (waiting_ != nullptr && state() == DOCA_CTX_STATE_RUNNING) {
+        auto& task = static_cast<ProducerTask&>(*waiting_);
+        const doca_error_t result = put(task);
+        if (result == DOCA_ERROR_AGAIN) {
+            break;
+        }
+        waiting_ = task.next;
+        task.kept = false;
+        ++handled;
+        if (result == DOCA_SUCCESS) {
+            last_reached_ = task.consumer;
+            reached_.insert(task.consumer);
+        } else {
+            complete(task, result);
+        }
+    }
+    return handled;
+}
+
+unsigned ConnectionProducer::flush_waiting(doca_error_t status) {
+    unsigned handled = 0;
+    while (waiting_ != nullptr) {
+        auto& task = static_cast<ProducerTask&>(*waiting_);
+        waiting_ = task.next;
+        task.kept = false;
+        complete(task, status);
+        ++handled;
+    }
+    return handled;
+}
+
+unsigned ConnectionProducer::drain() {
+    return flush_waiting(DOCA_ERROR_SHUTDOWN);
+}
+
+doca_error_t ConnectionProducer::begin_stop() {
+    // It may have ended with its connection.
+    if (core_->state() == State::running) {
+        (void)core_->stop();
+    }
+    return DOCA_SUCCESS;
+}
+
+bool ConnectionProducer::drained() const noexcept {
+    return core_ == nullptr || core_->state() == State::idle;
+}
+
+void ConnectionProducer::drain_now() {
+    pe()->bury(std::shared_ptr<Producer>(std::move(core_)));
+}
+
+void ConnectionProducer::closed() {
+    pe()->engine().remove(*this);
+    reached_.clear();
+    last_reached_ = 0;
+    handle_.detach(generation_);
+    pe()->bury(std::shared_ptr<Producer>(std::move(core_)));
+}
+
+} // namespace comch::doca

@@ -1,0 +1,120 @@
+// Producer contexts: what those of connections and those of message queues have in common.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <unordered_set>
+
+#include <comch/producer.hpp>
+#include <doca_comch_producer.h>
+
+#include "doca_comch/comch/connection.hpp"
+#include "doca_comch/common/buffer.hpp"
+#include "doca_comch/common/context.hpp"
+
+namespace comch::doca {
+
+struct ProducerTask : doca_task {
+    const doca_buf* buffer = nullptr;
+    std::uint8_t* immediate = nullptr;
+    std::uint32_t immediate_length = 0;
+    std::uint32_t consumer = 0;
+    bool kept = false; ///< it waits, and its immediate data is in `keep`
+    std::array<std::byte, limits::immediate_data_size> keep;
+};
+
+class ProducerContext : public doca_ctx {
+public:
+    using Report = void (*)(doca_task&, bool success);
+
+    [[nodiscard]] doca_error_t set_tasks_conf(Callback done, Callback failed, Report report,
+                                              std::uint32_t count);
+    /// 0: it has none yet.
+    [[nodiscard]] virtual std::uint32_t id() const noexcept = 0;
+    [[nodiscard]] doca_error_t allocate_task(const doca_buf* buffer, std::uint8_t* immediate,
+                                             std::uint32_t immediate_length, std::uint32_t consumer,
+                                             ProducerTask*& task);
+
+    // for the DPA
+    [[nodiscard]] virtual doca_error_t set_dpa_sends(std::uint32_t) {
+        return DOCA_ERROR_NOT_SUPPORTED;
+    }
+    [[nodiscard]] virtual doca_error_t attach_dpa_completion(doca_dpa_completion*) {
+        return DOCA_ERROR_NOT_SUPPORTED;
+    }
+    [[nodiscard]] virtual doca_error_t dpa_handle(std::uint64_t*) {
+        return DOCA_ERROR_NOT_SUPPORTED;
+    }
+
+    Callback on_sent = nullptr;
+    Callback on_failed = nullptr;
+
+protected:
+    [[nodiscard]] doca_error_t prepare(doca_error_t (*begin)(doca_task&));
+    [[nodiscard]] std::uint32_t task_count() const noexcept { return task_count_; }
+
+    /// What a task sends. INVALID_VALUE: its buffer cannot be sent.
+    [[nodiscard]] static doca_error_t describe(const ProducerTask& task, SendBuffer& to) noexcept {
+        if (task.buffer != nullptr) {
+            const doca_buf& buffer = *task.buffer;
+            if (buffer.chained() || buffer.references == 0 || !buffer.mmap->started() ||
+                buffer.mmap->imported()) [[unlikely]] {
+                return DOCA_ERROR_INVALID_VALUE;
+            }
+            to.data = {buffer.data, buffer.data_length};
+            to.memory = buffer.mmap->map.get();
+        }
+        if (task.immediate_length != 0) {
+            to.immediate = {task.kept ? task.keep.data()
+                                      : reinterpret_cast<const std::byte*>(task.immediate),
+                            task.immediate_length};
+        }
+        return DOCA_SUCCESS;
+    }
+
+private:
+    TaskStore<ProducerTask> store_;
+    Report report_ = nullptr;
+    std::uint32_t task_count_ = 0;
+};
+
+/// On a connection.
+///
+/// Programs submit in a loop, without progress, while they are told AGAIN. That ends when a buffer
+/// is posted, once there is a way to the consumer; but a consumer's first buffer is heard of
+/// through the connection, that is by progress only. So the first sends to a consumer are accepted
+/// in any case, and wait here.
+class ConnectionProducer final : public ProducerContext, private ProgressSource {
+public:
+    [[nodiscard]] static doca_error_t create(ConnectionHandle* handle, ProducerContext*& producer);
+
+    [[nodiscard]] std::uint32_t id() const noexcept override {
+        return core_ == nullptr ? 0 : core_->id();
+    }
+
+private:
+    explicit ConnectionProducer(ConnectionHandle& handle);
+
+    doca_error_t begin_start() override;
+    doca_error_t begin_stop() override;
+    bool drained() const noexcept override;
+    unsigned drain() override;
+    void drain_now() override;
+    void closed() override;
+
+    [[nodiscard]] static doca_error_t begin_send(doca_task& task);
+    [[nodiscard]] doca_error_t put(ProducerTask& task);
+    [[nodiscard]] doca_error_t wait_or_refuse(ProducerTask& task, doca_error_t result);
+    [[nodiscard]] unsigned send_waiting();
+    [[nodiscard]] unsigned flush_waiting(doca_error_t status);
+
+    ConnectionHandle& handle_;
+    const std::uint32_t generation_;
+    std::unique_ptr<Producer> core_;
+    std::uint32_t last_reached_ = 0;            ///< the consumer of the last send
+    std::unordered_set<std::uint32_t> reached_; ///< consumers that were sent to
+    doca_task* waiting_ = nullptr;              ///< oldest first
+};
+
+} // namespace comch::doca

@@ -1,0 +1,203 @@
+#include "doca_comch/comch/server.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/channel/limits.hpp"
+
+namespace comch::doca {
+
+doca_error_t ServerContext::create(doca_dev* device, doca_dev_rep* representor, const char* name,
+                                   const ControlCalls& calls, ServerContext*& server) {
+    if (device == nullptr || representor == nullptr || name == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    if (const auto ok = channel::check_name(name); !ok) {
+        return refuse(ok.error());
+    }
+    if (!device->info.device.capabilities().server_supported) {
+        return refuse(DOCA_ERROR_NOT_SUPPORTED,
+                      "cannot create a server: servers run on the DPU, and this is a device of the "
+                      "host");
+    }
+    server = new ServerContext(*device, *representor, name, calls);
+    return DOCA_SUCCESS;
+}
+
+ServerContext::ServerContext(doca_dev& device, doca_dev_rep& representor, std::string name,
+                             const ControlCalls& calls)
+    : ControlContext(device, std::move(name), calls), representor_(&representor) {
+    representor_->users.fetch_add(1, std::memory_order_relaxed);
+}
+
+ServerContext::~ServerContext() {
+    representor_->users.fetch_sub(1, std::memory_order_release);
+}
+
+doca_error_t ServerContext::begin_start() {
+    if (on_connected == nullptr || on_disconnected == nullptr) {
+        return refuse(DOCA_ERROR_INVALID_VALUE,
+                      "cannot start the server: register for its connections first");
+    }
+    if (const doca_error_t result = prepare(); result != DOCA_SUCCESS) {
+        return result;
+    }
+    ServerHandlers handlers;
+    handlers.user = this;
+    handlers.connected = [](void* user, Connection& connection) {
+        static_cast<ServerContext*>(user)->connected(connection);
+    };
+    handlers.disconnected = [](void* user, Connection& connection, EndReason reason) {
+        static_cast<ServerContext*>(user)->disconnected(connection, reason);
+    };
+    handlers.refused = [](void* user, const Peer&, Refusal) {
+        static_cast<ServerContext*>(user)->refused();
+    };
+    handlers.message = [](void* user, Connection& connection, std::span<const std::byte> message) {
+        static_cast<ServerContext*>(user)->deliver(connection, message);
+    };
+    handlers.consumer_added = [](void* user, Connection& connection, std::uint32_t consumer) {
+        static_cast<ServerContext*>(user)->tell_of_consumer(connection, consumer, true);
+    };
+    handlers.consumer_removed = [](void* user, Connection& connection, std::uint32_t consumer) {
+        static_cast<ServerContext*>(user)->tell_of_consumer(connection, consumer, false);
+    };
+    ServerOptions options;
+    options.limits = limits();
+    auto opened = Server::open(pe()->engine(), device_->info.device, representor_->info.representor,
+                               name_, options, handlers);
+    if (!opened) {
+        return refuse(opened.error());
+    }
+    core_ = std::move(*opened);
+    join_engine();
+    return DOCA_SUCCESS;
+}
+
+bool ServerContext::has_attached() const {
+    const std::vector<Connection*> connections = core_->connections();
+    return std::any_of(connections.begin(), connections.end(), [](Connection* connection) {
+        return connection->user_data() != 0 && handle_of_core(*connection).has_attached();
+    });
+}
+
+doca_error_t ServerContext::begin_stop() {
+    if (draining_now_) {
+        return DOCA_ERROR_IN_PROGRESS; // called by a callback of the stop that goes on
+    }
+    if (has_attached()) {
+        return refuse(DOCA_ERROR_IN_USE, "cannot stop the server: producers or consumers are not "
+                                         "idle on its connections; stop them first");
+    }
+    stop_by_ = stop_deadline();
+    (void)drain();
+    return DOCA_SUCCESS;
+}
+
+unsigned ServerContext::drain() {
+    if (stop_by_ == 0 || !sent_all(stop_by_)) {
+        return 0;
+    }
+    // A producer or consumer that was opened meanwhile keeps us until it is stopped.
+    if (!core_->stop()) {
+        return 0;
+    }
+    stop_by_ = 0;
+    return 1;
+}
+
+bool ServerContext::drained() const noexcept {
+    return core_ == nullptr || core_->state() == State::idle;
+}
+
+void ServerContext::drain_now() {
+    if (stop_by_ != 0) {
+        return;
+    }
+    draining_now_ = true;
+    while (!live_.empty()) {
+        finish(*live_.back(), true, true);
+    }
+    draining_now_ = false;
+    leave_engine();
+    pe()->bury(std::shared_ptr<Server>(std::move(core_)));
+}
+
+void ServerContext::closed() {
+    if (core_ == nullptr) {
+        return;
+    }
+    leave_engine();
+    pe()->bury(std::shared_ptr<Server>(std::move(core_)));
+}
+
+void ServerContext::set_wake_on_confirmation(bool on) {
+    core_->wake_on_confirmation(on);
+}
+
+doca_error_t ServerContext::disconnect(ConnectionHandle* handle) {
+    if (handle == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    if (handle->owner() != this) {
+        return handle->owner() == nullptr
+                   ? DOCA_ERROR_NOT_CONNECTED
+                   : refuse(DOCA_ERROR_INVALID_VALUE,
+                            "cannot disconnect: the connection is not this server's");
+    }
+    if (handle->core() == nullptr || handle->disconnecting) {
+        return DOCA_ERROR_NOT_CONNECTED;
+    }
+    if (handle->has_attached()) {
+        return refuse(DOCA_ERROR_IN_USE, "cannot disconnect: producers or consumers are not idle "
+                                         "on the connection; stop them first");
+    }
+    if (!handle->waiting.empty()) {
+        // Its last words first.
+        handle->disconnecting = true;
+        handle->disconnect_by = stop_deadline();
+        return DOCA_SUCCESS;
+    }
+    const auto result = core_->disconnect(*handle->core());
+    return result ? DOCA_SUCCESS : refuse(result.error());
+}
+
+void ServerContext::disconnect_now(ConnectionHandle& handle) {
+    if (const auto result = core_->disconnect(*handle.core()); !result) {
+        (void)refuse(result.error());
+    }
+}
+
+void ServerContext::connected(Connection& connection) {
+    if (core_ != nullptr) {
+        ConnectionHandle& handle = adopt(connection);
+        live_.push_back(&handle);
+        calls_->connection(on_connected, *this, handle, true);
+    }
+}
+
+void ServerContext::disconnected(Connection& connection, EndReason reason) {
+    if (core_ != nullptr) {
+        const bool orderly = reason == EndReason::local || reason == EndReason::closed;
+        // What was on the link when we ended the connection ourselves is delivered all the same.
+        finish(handle_of_core(connection), orderly, reason == EndReason::local);
+    }
+}
+
+void ServerContext::finish(ConnectionHandle& handle, bool orderly, bool delivered) {
+    std::erase(live_, &handle);
+    end(handle, orderly ? Errc::not_connected : Errc::connection_reset, delivered);
+    calls_->connection(on_disconnected, *this, handle, orderly);
+    handle.retire();
+}
+
+void ServerContext::refused() {
+    if (core_ == nullptr) {
+        return;
+    }
+    ConnectionHandle& handle = ConnectionHandle::make(*this, nullptr);
+    calls_->connection(on_connected, *this, handle, false);
+    handle.retire();
+}
+
+} // namespace comch::doca

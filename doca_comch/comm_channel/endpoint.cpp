@@ -1,0 +1,392 @@
+#include "doca_comch/comm_channel/endpoint.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "doca_comch/common/status.hpp"
+
+namespace comch::doca {
+namespace {
+
+using AddressPool = HandlePool<doca_comm_channel_addr_t>;
+
+/// More messages than one connection's ring holds: what a peer that died may have left there.
+constexpr std::size_t slack_to_see_an_end = 4096;
+
+Peer* peer_of(const Connection& connection) noexcept {
+    return reinterpret_cast<Peer*>(static_cast<std::uintptr_t>(connection.user_data()));
+}
+
+doca_error_t active_already(std::string_view name) {
+    return refuse(DOCA_ERROR_NOT_PERMITTED,
+                  fmt::format("cannot use the endpoint for '{}': it listens or is connected "
+                              "already; take another endpoint",
+                              name));
+}
+
+} // namespace
+
+Endpoint::Endpoint(std::unique_ptr<ProgressEngine> engine)
+    : engine_(std::move(engine)), number_([] {
+          static std::atomic<std::uint64_t> last{0};
+          return ++last;
+      }()) {}
+
+Result<std::unique_ptr<Endpoint>> Endpoint::create() {
+    auto engine = ProgressEngine::create();
+    if (!engine) {
+        return tl::unexpected(std::move(engine.error()));
+    }
+    return std::unique_ptr<Endpoint>(new Endpoint(std::move(*engine)));
+}
+
+Endpoint::~Endpoint() {
+    for (const std::unique_ptr<Peer>& peer : peers_) {
+        AddressPool::instance().give_back(peer->handle);
+    }
+}
+
+ConnectionLimits Endpoint::limits() const noexcept {
+    // Not the message size: the core wants both ends to say the same, and here each end has its
+    // own, which the greetings tell.
+    return {.message_size = 0,
+            .send_queue = properties.send_queue,
+            .recv_queue = properties.recv_queue};
+}
+
+Greeting Endpoint::greeting() const noexcept {
+    return {.max_message = properties.max_message, .endpoint = number_, .attempt = attempts_};
+}
+
+// ---- connections -------------------------------------------------------------------------------
+
+doca_error_t Endpoint::listen(std::string_view name) {
+    if (active()) {
+        return active_already(name);
+    }
+    const doca_dev* const device = properties.device.get();
+    if (device == nullptr) {
+        return refuse(DOCA_ERROR_BAD_STATE,
+                      fmt::format("cannot listen as '{}': no device is set", name));
+    }
+    if (device->info.device.side() != Side::dpu) {
+        return refuse(DOCA_ERROR_NOT_PERMITTED,
+                      fmt::format("cannot listen as '{}' on {}: services run on the DPU, and this "
+                                  "device is the host's",
+                                  name, device->info.device.function().name));
+    }
+    const doca_dev_rep* const representor = properties.representor.get();
+    if (representor == nullptr) {
+        return refuse(DOCA_ERROR_BAD_STATE,
+                      fmt::format("cannot listen as '{}': no representor is set", name));
+    }
+    auto server = Server::open(*engine_, device->info.device, representor->info.representor, name,
+                               {.limits = limits(), .deferred_accept = true}, server_handlers());
+    if (!server) {
+        return server.error().code == Errc::in_use
+                   ? refuse(DOCA_ERROR_CONNECTION_ABORTED, server.error().message)
+                   : refuse(server.error());
+    }
+    server_ = std::move(*server);
+    was_active_ = true;
+    return DOCA_SUCCESS;
+}
+
+doca_error_t Endpoint::connect(std::string_view name, doca_comm_channel_addr_t** address) {
+    if (active()) {
+        return active_already(name);
+    }
+    const doca_dev* const device = properties.device.get();
+    if (device == nullptr) {
+        return refuse(DOCA_ERROR_BAD_STATE,
+                      fmt::format("cannot connect to '{}': no device is set", name));
+    }
+    if (device->info.device.side() != Side::host) {
+        return refuse(DOCA_ERROR_NOT_PERMITTED,
+                      fmt::format("cannot connect to '{}' from {}: clients run on the host, and "
+                                  "this device is the DPU's",
+                                  name, device->info.device.function().name));
+    }
+    ++attempts_;
+    const Greeting hello = greeting();
+    auto client = Client::open(*engine_, device->info.device, name,
+                               {.limits = limits(), .data = as_bytes(hello)}, client_handlers());
+    if (!client) {
+        return refuse(client.error());
+    }
+    if ((*client)->outcome() != Errc::in_progress && (*client)->outcome() != Errc::ok) {
+        return refuse(DOCA_ERROR_CONNECTION_ABORTED, (*client)->error().message);
+    }
+    client_ = std::move(*client);
+    was_active_ = true;
+    Peer& peer = add_peer();
+    peer.connection = &client_->connection();
+    *address = peer.handle;
+    settle(); // channels may be armed since an earlier connection
+    return DOCA_SUCCESS;
+}
+
+Peer& Endpoint::add_peer() {
+    peers_.push_back(std::make_unique<Peer>(*this));
+    Peer& peer = *peers_.back();
+    peer.handle = AddressPool::instance().take(&peer);
+    return peer;
+}
+
+void Endpoint::remove_peer(Peer& peer) {
+    backlog_.drop(&peer);
+    AddressPool::instance().give_back(peer.handle);
+    std::erase_if(peers_, [&](const auto& each) { return each.get() == &peer; });
+}
+
+void Endpoint::disconnect(Peer& peer) {
+    if (server_) {
+        if (peer.connection != nullptr) {
+            peer.connection->set_user_data(0);
+            // That it has ended already is no matter: it is to be ended.
+            (void)server_->disconnect(*peer.connection);
+        }
+    } else {
+        client_.reset(); // what was sent is still delivered
+    }
+    remove_peer(peer);
+    settle();
+}
+
+/// The connection is established.
+void Endpoint::meet(Peer& peer, Connection& connection) {
+    const auto theirs = read_greeting(connection.peer_data());
+    peer.max_message = std::min<std::uint32_t>(
+        properties.max_message, theirs ? theirs->max_message : connection.max_message_size());
+    peer.state = Peer::State::established;
+}
+
+bool Endpoint::is_connected_already(const Connection& request, const Greeting& theirs) const {
+    // A later attempt of the same endpoint is a client that has disconnected and come back: that
+    // its older connection is over will be seen in a moment.
+    return std::any_of(peers_.begin(), peers_.end(), [&](const std::unique_ptr<Peer>& peer) {
+        return peer->state == Peer::State::established && peer->endpoint == theirs.endpoint &&
+               peer->process == request.peer().process_id && peer->attempt >= theirs.attempt;
+    });
+}
+
+void Endpoint::accept_waiting() {
+    requests_wait_ = false;
+    const Greeting own = greeting();
+    while (Connection* const request = server_->next_pending()) {
+        const auto theirs = read_greeting(request->peer_data());
+        if (theirs && is_connected_already(*request, *theirs)) {
+            (void)server_->refuse(*request); // reported as refused
+            continue;
+        }
+        if (!server_->accept(*request, as_bytes(own))) {
+            continue;
+        }
+        Peer& peer = add_peer();
+        peer.connection = request;
+        peer.process = request->peer().process_id;
+        peer.endpoint = theirs ? theirs->endpoint : 0;
+        peer.attempt = theirs ? theirs->attempt : 0;
+        request->set_user_data(reinterpret_cast<std::uintptr_t>(&peer));
+        meet(peer, *request);
+        service_event_ = true;
+    }
+}
+
+// ---- messages ----------------------------------------------------------------------------------
+
+doca_error_t Endpoint::send(Peer& peer, std::span<const std::byte> message) {
+    // Not while somebody sleeps on the engine: that would have to be arranged anew. It will be
+    // told.
+    if (!any_armed()) {
+        progress();
+    }
+    Errc result = Errc::again;
+    for (int round = 0; round < 2; ++round) {
+        if (peer.state == Peer::State::departed) {
+            peer.state = Peer::State::failed; // the moment at which a client finds out
+            receive_event_ = true;
+        }
+        if (peer.state == Peer::State::failed) {
+            settle();
+            return DOCA_ERROR_CONNECTION_RESET;
+        }
+        if (peer.state == Peer::State::established) {
+            if (message.size() > peer.max_message) {
+                return refuse(DOCA_ERROR_INVALID_VALUE,
+                              fmt::format("cannot send {} bytes: the two ends agree on {} at most",
+                                          message.size(), peer.max_message));
+            }
+            result = peer.connection->send(message);
+            if (result == Errc::ok) {
+                if (send_channel_.armed()) {
+                    settle(); // the core wakes for what was under way when it was armed
+                }
+                return DOCA_SUCCESS;
+            }
+        }
+        if (round == 0) {
+            // Full, in progress, or ended without our knowing.
+            progress(slack_to_see_an_end);
+        }
+    }
+    settle();
+    return result == Errc::again ? DOCA_ERROR_AGAIN : DOCA_ERROR_CONNECTION_RESET;
+}
+
+doca_error_t Endpoint::receive(void* to, std::size_t* length, doca_comm_channel_addr_t** from) {
+    if (!active()) {
+        return DOCA_ERROR_NOT_CONNECTED;
+    }
+    const bool look = backlog_.empty();
+    if (look) {
+        progress();
+    }
+    if (requests_wait_) {
+        accept_waiting();
+        progress(); // the answer goes out
+    }
+    if (look) {
+        settle();
+    }
+    if (backlog_.empty()) {
+        if (client_ && peers_.front()->state == Peer::State::failed) {
+            *from = peers_.front()->handle;
+            return DOCA_ERROR_CONNECTION_RESET;
+        }
+        return DOCA_ERROR_AGAIN;
+    }
+    const Backlog::Entry entry = backlog_.front();
+    doca_error_t result = DOCA_SUCCESS;
+    *from = nullptr;
+    switch (entry.kind) {
+    case Backlog::Kind::message:
+        if (*length < entry.bytes.size()) {
+            const std::size_t room = std::exchange(*length, entry.bytes.size());
+            return refuse(DOCA_ERROR_INVALID_VALUE,
+                          fmt::format("cannot receive a message of {} bytes into a buffer of {}",
+                                      entry.bytes.size(), room));
+        }
+        std::copy(entry.bytes.begin(), entry.bytes.end(), static_cast<std::byte*>(to));
+        *length = entry.bytes.size();
+        ++entry.peer->received_messages;
+        entry.peer->received_bytes += entry.bytes.size();
+        *from = entry.peer->handle;
+        break;
+    case Backlog::Kind::failed_peer:
+        *from = entry.peer->handle;
+        result = DOCA_ERROR_CONNECTION_RESET;
+        break;
+    default:
+        result = DOCA_ERROR_CONNECTION_ABORTED;
+        break;
+    }
+    backlog_.pop();
+    return result;
+}
+
+doca_error_t Endpoint::update(Peer& peer) {
+    // Who waits for this peer's messages to be confirmed must see its end, and may not receive.
+    progress(slack_to_see_an_end);
+    settle();
+    peer.snapshot = peer.statistics();
+    peer.told_confirmed = peer.confirmed();
+    switch (peer.state) {
+    case Peer::State::connecting:
+        return DOCA_ERROR_CONNECTION_INPROGRESS;
+    case Peer::State::established:
+        return DOCA_SUCCESS;
+    case Peer::State::departed:
+        return server_ ? DOCA_ERROR_CONNECTION_ABORTED : DOCA_SUCCESS;
+    case Peer::State::failed:
+        break;
+    }
+    return DOCA_ERROR_CONNECTION_ABORTED;
+}
+
+bool Endpoint::progress(std::size_t slack) {
+    if (backlog_.size() >= properties.recv_queue + slack) {
+        return false;
+    }
+    (void)engine_->progress();
+    return true;
+}
+
+// ---- what the core reports ---------------------------------------------------------------------
+
+ServerHandlers Endpoint::server_handlers() noexcept {
+    return {.user = this,
+            .disconnected =
+                [](void* user, Connection& connection, EndReason reason) {
+                    if (Peer* const peer = peer_of(connection)) {
+                        static_cast<Endpoint*>(user)->on_end(*peer, reason == EndReason::closed);
+                    }
+                },
+            .refused =
+                [](void* user, const comch::Peer&, Refusal) {
+                    auto& self = *static_cast<Endpoint*>(user);
+                    if (!self.backlog_.ends_with(Backlog::Kind::failed_client)) {
+                        self.backlog_.push(Backlog::Kind::failed_client, nullptr);
+                    }
+                    self.receive_event_ = true;
+                },
+            .requested =
+                [](void* user, Connection&) {
+                    auto& self = *static_cast<Endpoint*>(user);
+                    self.requests_wait_ = true;
+                    self.receive_event_ = true;
+                    self.service_event_ = true;
+                },
+            .message =
+                [](void* user, Connection& connection, std::span<const std::byte> message) {
+                    static_cast<Endpoint*>(user)->on_message(peer_of(connection), message);
+                }};
+}
+
+ClientHandlers Endpoint::client_handlers() noexcept {
+    return {
+        .user = this,
+        .state_changed = [](void* user,
+                            State state) { static_cast<Endpoint*>(user)->on_client_state(state); },
+        .message =
+            [](void* user, Connection&, std::span<const std::byte> message) {
+                auto& self = *static_cast<Endpoint*>(user);
+                self.on_message(self.peers_.front().get(), message);
+            }};
+}
+
+void Endpoint::on_message(Peer* peer, std::span<const std::byte> message) {
+    if (peer != nullptr && peer->state == Peer::State::established) {
+        backlog_.push(Backlog::Kind::message, peer, message);
+        receive_event_ = true;
+    }
+}
+
+void Endpoint::on_end(Peer& peer, bool orderly) {
+    peer.end(orderly);
+    service_event_ = true;
+    if (peer.state == Peer::State::failed) {
+        send_event_ = true;
+        receive_event_ = true;
+        if (server_) {
+            backlog_.push(Backlog::Kind::failed_peer, &peer);
+        }
+    }
+}
+
+void Endpoint::on_client_state(State state) {
+    Peer& peer = *peers_.front();
+    if (state == State::running) {
+        meet(peer, client_->connection());
+        receive_event_ = true; // who slept until he was accepted
+    } else if (state == State::idle) {
+        on_end(peer, client_->outcome() == Errc::not_connected);
+    }
+}
+
+} // namespace comch::doca

@@ -1,0 +1,393 @@
+// Event channels of endpoints, and what happens when processes are killed or misbehave.
+#include <comch/client.hpp>
+
+#include "doca_comch/comm_channel/greeting.hpp"
+#include "doca_comch/comm_channel/test_support.hpp"
+#include "doca_comch/common/device.hpp"
+
+namespace comch::doca::test {
+namespace {
+
+/// A service "s", and a client that it has accepted; all channels.
+class CommChannelEvents : public testing::Test {
+protected:
+    void SetUp() override {
+        lab.open();
+        service = std::make_unique<Ep>(lab.dpu, lab.representors.at(0));
+        client = std::make_unique<Ep>(lab.hosts.at(0));
+        ASSERT_EQ(doca_comm_channel_ep_listen(*service, "s"), DOCA_SUCCESS);
+    }
+    void connect() {
+        ASSERT_EQ(client->connect("s"), DOCA_SUCCESS);
+        meet(*client, *service);
+        ASSERT_EQ(doca_comm_channel_ep_get_event_channel(*client, &client_send, &client_recv),
+                  DOCA_SUCCESS);
+        ASSERT_EQ(doca_comm_channel_ep_get_event_channel(*service, &service_send, &service_recv),
+                  DOCA_SUCCESS);
+    }
+    std::uint32_t clients() {
+        doca_comm_channel_addr_t** list = nullptr;
+        std::uint32_t count = 0;
+        EXPECT_EQ(doca_comm_channel_ep_update_service_state_info(*service), DOCA_SUCCESS);
+        EXPECT_EQ(doca_comm_channel_ep_get_peer_addr_list(*service, &list, &count), DOCA_SUCCESS);
+        return count;
+    }
+    std::uint32_t pending() {
+        std::uint32_t count = 0;
+        EXPECT_EQ(doca_comm_channel_ep_get_pending_connections(*service, &count), DOCA_SUCCESS);
+        return count;
+    }
+
+    Lab lab;
+    std::unique_ptr<Ep> service;
+    std::unique_ptr<Ep> client;
+    int client_send = -1;
+    int client_recv = -1;
+    int service_send = -1;
+    int service_recv = -1;
+};
+
+TEST_F(CommChannelEvents, ChannelsComeWithListeningOrConnecting) {
+    int send = -1;
+    int recv = -1;
+    EXPECT_EQ(doca_comm_channel_ep_get_event_channel(*client, &send, &recv), DOCA_ERROR_BAD_STATE);
+    EXPECT_EQ(doca_comm_channel_ep_event_handle_arm_send(*client), DOCA_ERROR_BAD_STATE);
+    EXPECT_EQ(doca_comm_channel_ep_event_handle_arm_recv(*client), DOCA_ERROR_BAD_STATE);
+    EXPECT_EQ(doca_comm_channel_ep_get_event_channel(*service, &send, nullptr), DOCA_SUCCESS);
+    EXPECT_EQ(doca_comm_channel_ep_get_event_channel(*service, nullptr, &recv), DOCA_SUCCESS);
+    EXPECT_GE(send, 0);
+    EXPECT_GE(recv, 0);
+    EXPECT_NE(send, recv);
+    EXPECT_EQ(doca_comm_channel_ep_get_event_channel(*service, nullptr, nullptr),
+              DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(doca_comm_channel_ep_get_event_channel(nullptr, &send, &recv),
+              DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(doca_comm_channel_ep_event_handle_arm_send(nullptr), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(doca_comm_channel_ep_event_handle_arm_recv(nullptr), DOCA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(CommChannelEvents, AReceiveEventComesOnceForEachArming) {
+    connect();
+    ASSERT_EQ(client->send("one"), DOCA_SUCCESS);
+    EXPECT_FALSE(readable(service_recv, 20)); // not armed
+    ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_recv(*service), DOCA_SUCCESS);
+    EXPECT_TRUE(wakes(service_recv)); // what was there already is no less an event
+    ASSERT_EQ(service->await(), DOCA_SUCCESS);
+    ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_recv(*service), DOCA_SUCCESS);
+    EXPECT_FALSE(readable(service_recv, 20)); // nothing new
+    ASSERT_EQ(client->send("two"), DOCA_SUCCESS);
+    EXPECT_TRUE(wakes(service_recv));
+    ASSERT_EQ(service->await(), DOCA_SUCCESS);
+    EXPECT_EQ(service->text, "two");
+    EXPECT_FALSE(readable(service_send)); // not armed, whatever happened
+}
+
+TEST_F(CommChannelEvents, ASendEventComesWhenAMessageWasConfirmed) {
+    connect();
+    ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_send(*client), DOCA_SUCCESS);
+    EXPECT_FALSE(readable(client_send, 20));
+    ASSERT_EQ(client->send("one"), DOCA_SUCCESS);
+    EXPECT_FALSE(readable(client_send, 20)); // it has not taken it yet
+    ASSERT_EQ(service->await(), DOCA_SUCCESS);
+    EXPECT_EQ(service->receive(), DOCA_ERROR_AGAIN); // which returns the credit
+    EXPECT_TRUE(wakes(client_send));
+    EXPECT_FALSE(readable(client_recv));
+    // One that happened before the arming counts, too.
+    ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_send(*client), DOCA_SUCCESS);
+    ASSERT_EQ(client->send("two"), DOCA_SUCCESS);
+    ASSERT_EQ(service->await(), DOCA_SUCCESS);
+    EXPECT_EQ(service->receive(), DOCA_ERROR_AGAIN);
+    EXPECT_TRUE(wakes(client_send));
+}
+
+TEST_F(CommChannelEvents, AFullQueueCanBeSleptOn) {
+    ASSERT_EQ(doca_comm_channel_ep_set_send_queue_size(*client, 4), DOCA_SUCCESS);
+    connect();
+    constexpr int count = 200;
+    std::thread receiver([&] {
+        for (int i = 0; i < count; ++i) {
+            while (service->receive() == DOCA_ERROR_AGAIN) {
+                ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_recv(*service), DOCA_SUCCESS);
+                ASSERT_TRUE(wakes(service_recv));
+            }
+            ASSERT_EQ(service->text, std::to_string(i));
+        }
+        // Takes notice of nothing more, so all is confirmed.
+        EXPECT_EQ(service->receive(), DOCA_ERROR_AGAIN);
+    });
+    for (int i = 0; i < count; ++i) {
+        while (client->send(std::to_string(i)) == DOCA_ERROR_AGAIN) {
+            ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_send(*client), DOCA_SUCCESS);
+            ASSERT_TRUE(wakes(client_send));
+        }
+    }
+    receiver.join();
+}
+
+TEST_F(CommChannelEvents, AClientCanSleepUntilItIsAccepted) {
+    ASSERT_EQ(client->connect("s"), DOCA_SUCCESS);
+    ASSERT_EQ(doca_comm_channel_ep_get_event_channel(*client, nullptr, &client_recv), DOCA_SUCCESS);
+    ASSERT_EQ(doca_comm_channel_ep_get_event_channel(*service, nullptr, &service_recv),
+              DOCA_SUCCESS);
+    ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_recv(*client), DOCA_SUCCESS);
+    ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_recv(*service), DOCA_SUCCESS);
+    EXPECT_TRUE(wakes(service_recv)); // the request: else it would never be taken
+    EXPECT_EQ(service->receive(), DOCA_ERROR_AGAIN);
+    ASSERT_TRUE(eventually([&] {
+        EXPECT_TRUE(wakes(client_recv));
+        const doca_error_t result = client->update();
+        EXPECT_EQ(doca_comm_channel_ep_event_handle_arm_recv(*client), DOCA_SUCCESS);
+        return result == DOCA_SUCCESS;
+    }));
+}
+
+TEST_F(CommChannelEvents, TheServiceChannelTellsWhoComesAndGoes) {
+    int channel = -1;
+    ASSERT_EQ(doca_comm_channel_ep_get_service_event_channel(*service, &channel), DOCA_SUCCESS);
+    ASSERT_EQ(client->connect("s"), DOCA_SUCCESS);
+    EXPECT_FALSE(readable(channel, 20)); // not armed
+    ASSERT_TRUE(eventually([&] { return clients() == 0 && pending() == 1; }));
+    EXPECT_FALSE(readable(channel, 20));             // nothing since the snapshot
+    EXPECT_EQ(service->receive(), DOCA_ERROR_AGAIN); // accepts
+    EXPECT_TRUE(wakes(channel));
+    EXPECT_EQ(clients(), 1u);
+    ASSERT_TRUE(eventually([&] { return client->update() == DOCA_SUCCESS; }));
+    EXPECT_FALSE(readable(channel, 20));
+    ASSERT_EQ(doca_comm_channel_ep_disconnect(*client, client->peer), DOCA_SUCCESS);
+    EXPECT_TRUE(wakes(channel));
+    EXPECT_TRUE(eventually([&] { return clients() == 0; }));
+    Ep second(lab.hosts.at(0));
+    ASSERT_EQ(second.connect("s"), DOCA_SUCCESS);
+    EXPECT_TRUE(wakes(channel)); // a client that waits
+    ASSERT_TRUE(eventually([&] { return clients() == 0 && pending() == 1; }));
+}
+
+TEST_F(CommChannelEvents, AnotherChannelsEventIsNotMistaken) {
+    connect();
+    int channel = -1;
+    ASSERT_EQ(doca_comm_channel_ep_get_service_event_channel(*service, &channel), DOCA_SUCCESS);
+    ASSERT_EQ(clients(), 1u); // arms
+    ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_recv(*service), DOCA_SUCCESS);
+    ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_send(*service), DOCA_SUCCESS);
+    ASSERT_EQ(client->send("x"), DOCA_SUCCESS);
+    EXPECT_TRUE(wakes(service_recv));
+    ASSERT_EQ(service->await(), DOCA_SUCCESS);
+    // Once the endpoint has looked, it is known whose event it was.
+    EXPECT_FALSE(readable(channel, 20));
+    EXPECT_FALSE(readable(service_send, 20));
+}
+
+// ---- killed processes --------------------------------------------------------------------------
+
+TEST(CommChannelDeath, AKilledClientIsAnErrorOfItsOwn) {
+    Lab lab;
+    int ready[2] = {-1, -1};
+    ASSERT_EQ(::pipe2(ready, O_CLOEXEC), 0);
+    Process process([&] {
+        char byte = 0;
+        (void)!::read(ready[0], &byte, 1);
+        lab.open();
+        Ep client(lab.hosts.at(0));
+        if (client.connect("s") != DOCA_SUCCESS ||
+            !eventually([&] { return client.update() == DOCA_SUCCESS; })) {
+            return 1;
+        }
+        (void)client.send("I was here");
+        for (;;) {
+            (void)client.receive();
+            std::this_thread::yield();
+        }
+    });
+    lab.open();
+    Ep service(lab.dpu, lab.representors.at(0));
+    ASSERT_EQ(doca_comm_channel_ep_listen(service, "s"), DOCA_SUCCESS);
+    ASSERT_EQ(::write(ready[1], "x", 1), 1);
+    Ep other(lab.hosts.at(0));
+    ASSERT_EQ(other.connect("s"), DOCA_SUCCESS);
+    ASSERT_EQ(service.await(), DOCA_SUCCESS);
+    EXPECT_EQ(service.text, "I was here");
+    doca_comm_channel_addr_t* const victim = service.from;
+    meet(other, service);
+
+    int events = -1;
+    int recv = -1;
+    ASSERT_EQ(doca_comm_channel_ep_get_service_event_channel(service, &events), DOCA_SUCCESS);
+    ASSERT_EQ(doca_comm_channel_ep_get_event_channel(service, nullptr, &recv), DOCA_SUCCESS);
+    ASSERT_EQ(doca_comm_channel_ep_update_service_state_info(service), DOCA_SUCCESS);
+    ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_recv(service), DOCA_SUCCESS);
+    process.kill();
+    EXPECT_TRUE(wakes(events));
+    EXPECT_TRUE(wakes(recv));
+    EXPECT_EQ(service.await(), DOCA_ERROR_CONNECTION_RESET);
+    EXPECT_EQ(service.from, victim);
+    EXPECT_EQ(service.send("x", victim), DOCA_ERROR_CONNECTION_RESET);
+    EXPECT_EQ(doca_comm_channel_peer_addr_update_info(victim), DOCA_ERROR_CONNECTION_ABORTED);
+    EXPECT_EQ(value_of(doca_comm_channel_peer_addr_get_recv_messages, victim), 1u);
+    EXPECT_EQ(service.receive(), DOCA_ERROR_AGAIN); // told once; the others are served
+    EXPECT_EQ(other.send("still here"), DOCA_SUCCESS);
+    EXPECT_EQ(service.await(), DOCA_SUCCESS);
+    EXPECT_EQ(doca_comm_channel_ep_update_service_state_info(service), DOCA_SUCCESS);
+    doca_comm_channel_addr_t** list = nullptr;
+    std::uint32_t count = 0;
+    EXPECT_EQ(doca_comm_channel_ep_get_peer_addr_list(service, &list, &count), DOCA_SUCCESS);
+    ASSERT_EQ(count, 1u);
+    EXPECT_NE(list[0], victim);
+    EXPECT_EQ(doca_comm_channel_ep_disconnect(service, victim), DOCA_SUCCESS);
+    EXPECT_EQ(doca_comm_channel_ep_disconnect(service, victim), DOCA_ERROR_NOT_CONNECTED);
+}
+
+TEST(CommChannelDeath, AKilledServiceFailsItsClients) {
+    Lab lab;
+    int ready[2] = {-1, -1};
+    ASSERT_EQ(::pipe2(ready, O_CLOEXEC), 0);
+    Process process([&] {
+        lab.open();
+        Ep service(lab.dpu, lab.representors.at(0));
+        if (doca_comm_channel_ep_listen(service, "s") != DOCA_SUCCESS) {
+            return 1;
+        }
+        (void)!::write(ready[1], "x", 1);
+        for (;;) {
+            if (service.receive() == DOCA_SUCCESS) {
+                (void)service.send(service.text, service.from);
+            }
+            std::this_thread::yield();
+        }
+    });
+    char byte = 0;
+    ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+    lab.open();
+    Ep client(lab.hosts.at(0));
+    ASSERT_EQ(client.connect("s"), DOCA_SUCCESS);
+    ASSERT_TRUE(eventually([&] { return client.update() == DOCA_SUCCESS; }));
+    ASSERT_EQ(client.send("ping"), DOCA_SUCCESS);
+    ASSERT_EQ(client.await(), DOCA_SUCCESS);
+    int recv = -1;
+    ASSERT_EQ(doca_comm_channel_ep_get_event_channel(client, nullptr, &recv), DOCA_SUCCESS);
+    ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_recv(client), DOCA_SUCCESS);
+    process.kill();
+    EXPECT_TRUE(wakes(recv)); // a death is told, unlike a disconnect
+    EXPECT_EQ(client.await(), DOCA_ERROR_CONNECTION_RESET);
+    EXPECT_EQ(client.send("x"), DOCA_ERROR_CONNECTION_RESET);
+    EXPECT_EQ(client.update(), DOCA_ERROR_CONNECTION_ABORTED);
+    EXPECT_EQ(doca_comm_channel_ep_disconnect(client, client.peer), DOCA_SUCCESS);
+    EXPECT_EQ(client.connect("s"), DOCA_ERROR_CONNECTION_ABORTED);
+}
+
+TEST(CommChannelDeath, TheTwoSidesTalkAsTwoProcesses) {
+    Lab lab;
+    int ready[2] = {-1, -1};
+    ASSERT_EQ(::pipe2(ready, O_CLOEXEC), 0);
+    constexpr int count = 500;
+    Process process([&] {
+        char byte = 0;
+        (void)!::read(ready[0], &byte, 1);
+        lab.open();
+        Ep client(lab.hosts.at(0));
+        int recv = -1;
+        if (client.connect("s") != DOCA_SUCCESS ||
+            doca_comm_channel_ep_get_event_channel(client, nullptr, &recv) != DOCA_SUCCESS ||
+            !eventually([&] { return client.update() == DOCA_SUCCESS; })) {
+            return 1;
+        }
+        for (int i = 0; i < count; ++i) {
+            if (client.send(std::to_string(i)) != DOCA_SUCCESS) {
+                return 2;
+            }
+            doca_error_t result = DOCA_ERROR_AGAIN;
+            while ((result = client.receive()) == DOCA_ERROR_AGAIN) {
+                if (doca_comm_channel_ep_event_handle_arm_recv(client) != DOCA_SUCCESS ||
+                    !wakes(recv)) {
+                    return 3;
+                }
+            }
+            if (result != DOCA_SUCCESS || client.text != std::to_string(i)) {
+                return 4;
+            }
+        }
+        return 0;
+    });
+    lab.open();
+    Ep service(lab.dpu, lab.representors.at(0));
+    ASSERT_EQ(doca_comm_channel_ep_listen(service, "s"), DOCA_SUCCESS);
+    int recv = -1;
+    ASSERT_EQ(doca_comm_channel_ep_get_event_channel(service, nullptr, &recv), DOCA_SUCCESS);
+    ASSERT_EQ(::write(ready[1], "x", 1), 1);
+    for (int i = 0; i < count; ++i) {
+        doca_error_t result = DOCA_ERROR_AGAIN;
+        while ((result = service.receive()) == DOCA_ERROR_AGAIN) {
+            ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_recv(service), DOCA_SUCCESS);
+            ASSERT_TRUE(wakes(recv));
+        }
+        ASSERT_EQ(result, DOCA_SUCCESS);
+        ASSERT_EQ(service.send(service.text, service.from), DOCA_SUCCESS);
+    }
+    EXPECT_EQ(process.wait(), 0);
+}
+
+// ---- hostile clients ---------------------------------------------------------------------------
+
+/// A client that is not an endpoint: says what it wants in its request.
+struct Stranger {
+    std::unique_ptr<ProgressEngine> engine = *ProgressEngine::create();
+    std::unique_ptr<Client> client;
+
+    Stranger(const Lab& lab, std::span<const std::byte> data) {
+        auto opened = Client::open(*engine, lab.hosts.at(0)->info.device, "s", {.data = data}, {});
+        EXPECT_TRUE(opened);
+        client = std::move(*opened);
+    }
+    Errc progress() {
+        (void)engine->progress();
+        return client->outcome();
+    }
+};
+
+TEST_F(CommChannelEvents, AnExistingClientsHandshakeFails) {
+    const Greeting greeting{.max_message = 100, .endpoint = 77, .attempt = 1};
+    Stranger first(lab, as_bytes(greeting));
+    ASSERT_TRUE(eventually([&] {
+        EXPECT_EQ(service->receive(), DOCA_ERROR_AGAIN);
+        return first.progress() == Errc::ok;
+    }));
+    Stranger same(lab, as_bytes(greeting));
+    EXPECT_EQ(service->await(), DOCA_ERROR_CONNECTION_ABORTED);
+    EXPECT_EQ(service->from, nullptr);
+    EXPECT_TRUE(eventually([&] {
+        (void)service->receive();
+        return same.progress() == Errc::rejected;
+    }));
+    EXPECT_EQ(first.progress(), Errc::ok); // the first is none the worse
+    EXPECT_EQ(clients(), 1u);
+}
+
+TEST_F(CommChannelEvents, AClientThatGoesBeforeItIsAcceptedFailsTheHandshake) {
+    {
+        const Greeting greeting{.max_message = 100, .endpoint = 77, .attempt = 1};
+        Stranger hasty(lab, as_bytes(greeting));
+        ASSERT_TRUE(eventually([&] {
+            (void)hasty.progress();
+            return clients() == 0 && pending() == 1;
+        }));
+    }
+    ASSERT_TRUE(eventually([&] { return clients() == 0 && pending() == 0; }));
+    EXPECT_EQ(service->await(), DOCA_ERROR_CONNECTION_ABORTED);
+    EXPECT_EQ(service->receive(), DOCA_ERROR_AGAIN);
+    connect();
+}
+
+TEST_F(CommChannelEvents, GreetingsThatMakeNoSenseDoNoHarm) {
+    const std::string noise(100, 'z');
+    Stranger stranger(lab, std::as_bytes(std::span(noise)));
+    ASSERT_TRUE(eventually([&] {
+        (void)service->receive();
+        return stranger.progress() == Errc::ok;
+    }));
+    EXPECT_EQ(clients(), 1u);
+    ASSERT_EQ(stranger.client->connection().send(std::as_bytes(std::span(noise))), Errc::ok);
+    EXPECT_EQ(service->await(), DOCA_SUCCESS);
+    EXPECT_EQ(service->text, noise);
+}
+
+} // namespace
+} // namespace comch::doca::test

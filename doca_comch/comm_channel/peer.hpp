@@ -1,0 +1,73 @@
+// A connection, as the program knows it: its peer address.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include <comch/connection.hpp>
+#include <doca_comm_channel.h>
+
+#include "doca_comch/comm_channel/handle.hpp"
+
+namespace comch::doca {
+
+class Endpoint;
+
+struct Peer {
+    enum class State : std::uint8_t {
+        connecting,  ///< client: not accepted yet
+        established, ///<
+        departed,    ///< the other end left in an orderly way, with nothing of ours under way
+        failed,      ///< latched until the program disconnects
+    };
+
+    explicit Peer(Endpoint& of) : owner(of) {}
+
+    Endpoint& owner;
+    doca_comm_channel_addr_t* handle = nullptr;
+    Connection* connection = nullptr; ///< null once it has ended
+    State state = State::connecting;
+    std::uint32_t max_message = 0; ///< that both ends take
+    std::uint64_t user_data = 0;
+    ConnectionStatistics snapshot;
+
+    // The client behind it, for a service.
+    std::uint64_t process = 0;
+    std::uint64_t endpoint = 0;
+    std::uint64_t attempt = 0;
+
+    /// Handed to the program. The core counts what arrived, which may still wait here.
+    std::uint64_t received_messages = 0;
+    std::uint64_t received_bytes = 0;
+    /// How many confirmations the program has been told of.
+    std::uint64_t told_confirmed = 0;
+
+    [[nodiscard]] ConnectionStatistics statistics() const {
+        ConnectionStatistics result = connection != nullptr ? connection->statistics() : last_;
+        result.received_messages = received_messages;
+        result.received_bytes = received_bytes;
+        return result;
+    }
+    [[nodiscard]] std::uint64_t confirmed() const {
+        const ConnectionStatistics now = statistics();
+        return now.sent_messages - now.in_flight_messages;
+    }
+
+    /// The connection is over. An orderly end is an error only for what was under way.
+    void end(bool orderly) {
+        last_ = connection != nullptr ? connection->statistics() : last_;
+        connection = nullptr;
+        if (state != State::failed) {
+            state = orderly && last_.in_flight_messages == 0 && state == State::established
+                        ? State::departed
+                        : State::failed;
+        }
+    }
+
+private:
+    ConnectionStatistics last_;
+};
+
+} // namespace comch::doca
+
+struct doca_comm_channel_addr_t : comch::doca::Handle<comch::doca::Peer> {};

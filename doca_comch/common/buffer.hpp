@@ -1,0 +1,97 @@
+// Buffers, and the stores that they come from and return to.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <doca_buf.h>
+
+#include "doca_comch/common/mmap.hpp"
+
+namespace comch::doca {
+class BufferStore;
+}
+
+struct doca_buf {
+    doca_mmap* mmap = nullptr;
+    std::byte* head = nullptr;
+    std::size_t length = 0;
+    std::byte* data = nullptr;
+    std::size_t data_length = 0;
+    std::uint16_t references = 0;
+    comch::doca::BufferStore* store = nullptr;
+    doca_buf* next = nullptr; ///< in a list of the program's, or of free buffers
+    doca_buf* previous = nullptr;
+
+    [[nodiscard]] bool chained() const noexcept { return next != nullptr || previous != nullptr; }
+    [[nodiscard]] std::size_t tail_room() const noexcept {
+        return length - static_cast<std::size_t>(data - head) - data_length;
+    }
+    /// False: the piece is not inside.
+    [[nodiscard]] bool set_data(void* to, std::size_t size) noexcept {
+        const auto at = reinterpret_cast<std::uintptr_t>(to);
+        const auto begin = reinterpret_cast<std::uintptr_t>(head);
+        if (at < begin || at - begin > length || size > length - (at - begin)) {
+            return false;
+        }
+        data = static_cast<std::byte*>(to);
+        data_length = size;
+        return true;
+    }
+};
+
+namespace comch::doca {
+
+/// A number of buffer objects, in use or free. One thread at a time.
+class BufferStore {
+public:
+    void add(std::size_t count) {
+        blocks_.push_back(std::make_unique<doca_buf[]>(count));
+        for (std::size_t i = count; i-- > 0;) {
+            doca_buf& buffer = blocks_.back()[i];
+            buffer.store = this;
+            buffer.next = free_;
+            free_ = &buffer;
+        }
+        total_ += static_cast<std::uint32_t>(count);
+        free_count_ += static_cast<std::uint32_t>(count);
+    }
+
+    /// With one reference; null if all are in use.
+    [[nodiscard]] doca_buf* take(doca_mmap& mmap) noexcept {
+        doca_buf* const buffer = free_;
+        if (buffer != nullptr) {
+            free_ = buffer->next;
+            --free_count_;
+            buffer->next = nullptr;
+            buffer->previous = nullptr;
+            buffer->references = 1;
+            buffer->mmap = &mmap;
+            mmap.buffers.fetch_add(1, std::memory_order_relaxed);
+        }
+        return buffer;
+    }
+    void give_back(doca_buf& buffer) noexcept {
+        // Release: who sees the map unused sees this thread done with it.
+        buffer.mmap->buffers.fetch_sub(1, std::memory_order_release);
+        buffer.previous = nullptr;
+        buffer.next = free_;
+        free_ = &buffer;
+        ++free_count_;
+    }
+
+    [[nodiscard]] std::uint32_t total() const noexcept { return total_; }
+    [[nodiscard]] std::uint32_t free_count() const noexcept { return free_count_; }
+    [[nodiscard]] bool unused() const noexcept { return free_count_ == total_; }
+    [[nodiscard]] doca_buf* first_free() const noexcept { return free_; }
+
+private:
+    std::vector<std::unique_ptr<doca_buf[]>> blocks_;
+    doca_buf* free_ = nullptr;
+    std::uint32_t total_ = 0;
+    std::uint32_t free_count_ = 0;
+};
+
+} // namespace comch::doca

@@ -1,0 +1,408 @@
+#include "doca_comch/common/device.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/device/environment.hpp"
+#include "doca_comch/common/status.hpp"
+
+using comch::Device;
+using comch::FunctionKind;
+using comch::Representor;
+using comch::Side;
+using comch::doca::refuse;
+
+namespace {
+
+/// Devices that are open. Opening one again gives the same object.
+struct OpenDevices {
+    std::mutex mutex;
+    std::vector<std::unique_ptr<doca_dev>> list;
+
+    static OpenDevices& instance() {
+        static OpenDevices table;
+        return table;
+    }
+};
+
+bool same(const Device& a, const Device& b) {
+    return a.domain()->id() == b.domain()->id() && a.side() == b.side() &&
+           a.function().id == b.function().id;
+}
+
+doca_error_t copy_text(std::string_view text, char* to, std::uint32_t size, std::uint32_t needed) {
+    if (to == nullptr || size < needed) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    const std::size_t length = std::min<std::size_t>(text.size(), needed - 1);
+    std::memcpy(to, text.data(), length);
+    to[length] = '\0';
+    return DOCA_SUCCESS;
+}
+
+doca_error_t compare_address(const comch::Function& function, const char* address,
+                             std::uint8_t* equal) {
+    if (address == nullptr || equal == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    const auto normal = comch::normalize_pci_address(address);
+    if (!normal) {
+        return refuse(normal.error());
+    }
+    *equal = *normal == function.pci_address ? 1 : 0;
+    return DOCA_SUCCESS;
+}
+
+doca_pci_func_type type_of(FunctionKind kind) {
+    switch (kind) {
+    case FunctionKind::vf:
+        return DOCA_PCI_FUNC_TYPE_VF;
+    case FunctionKind::sf:
+        return DOCA_PCI_FUNC_TYPE_SF;
+    default:
+        return DOCA_PCI_FUNC_TYPE_PF;
+    }
+}
+
+/// Lists are arrays of pointers that end with a null; what they point to is the list's.
+template <class Info, class Value> Info** make_list(const std::vector<Value>& values) {
+    auto list = std::make_unique<Info*[]>(values.size() + 1);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        list[i] = new Info{values[i]};
+    }
+    return list.release();
+}
+
+template <class Info> void destroy_list(Info** list) {
+    for (Info** at = list; *at != nullptr; ++at) {
+        delete *at;
+    }
+    delete[] list;
+}
+
+} // namespace
+
+// ---- devices
+// --------------------------------------------------------------------------------------
+
+doca_error_t doca_devinfo_create_list(doca_devinfo*** dev_list, std::uint32_t* nb_devs) {
+    if (dev_list == nullptr || nb_devs == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    *dev_list = nullptr;
+    *nb_devs = 0;
+    const auto domain = comch::Domain::open();
+    if (!domain) {
+        return refuse(domain.error());
+    }
+    std::vector<Device> found;
+    const std::string wanted = comch::environment("COMCH_SIDE");
+    if (!wanted.empty()) {
+        const auto side = comch::parse_side(wanted);
+        if (!side) {
+            return refuse(side.error());
+        }
+        found = comch::devices(*domain, *side);
+    } else {
+        found = comch::devices(*domain, Side::dpu);
+        for (Device& device : comch::devices(*domain, Side::host)) {
+            found.push_back(std::move(device));
+        }
+    }
+    *dev_list = make_list<doca_devinfo>(found);
+    *nb_devs = static_cast<std::uint32_t>(found.size());
+    return DOCA_SUCCESS;
+}
+
+doca_error_t doca_devinfo_destroy_list(doca_devinfo** dev_list) {
+    if (dev_list == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    destroy_list(dev_list);
+    return DOCA_SUCCESS;
+}
+
+doca_error_t doca_dev_open(doca_devinfo* devinfo, doca_dev** dev) {
+    if (devinfo == nullptr || dev == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    OpenDevices& open = OpenDevices::instance();
+    const std::lock_guard lock(open.mutex);
+    for (const std::unique_ptr<doca_dev>& other : open.list) {
+        if (same(other->info.device, devinfo->device)) {
+            ++other->opened;
+            *dev = other.get();
+            return DOCA_SUCCESS;
+        }
+    }
+    open.list.push_back(std::unique_ptr<doca_dev>(new doca_dev{.info = *devinfo}));
+    *dev = open.list.back().get();
+    return DOCA_SUCCESS;
+}
+
+doca_error_t doca_dev_close(doca_dev* dev) {
+    if (dev == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    OpenDevices& open = OpenDevices::instance();
+    const std::lock_guard lock(open.mutex);
+    const auto found = std::find_if(open.list.begin(), open.list.end(),
+                                    [&](const auto& other) { return other.get() == dev; });
+    if (found == open.list.end()) {
+        return refuse(DOCA_ERROR_INVALID_VALUE, "cannot close a device that is not open");
+    }
+    if (dev->opened == 1 && dev->users.load(std::memory_order_acquire) != 0) {
+        return refuse(DOCA_ERROR_IN_USE, "cannot close the device: contexts that were created on "
+                                         "it are not destroyed");
+    }
+    if (--dev->opened == 0) {
+        open.list.erase(found);
+    }
+    return DOCA_SUCCESS;
+}
+
+doca_devinfo* doca_dev_as_devinfo(const doca_dev* dev) {
+    return dev == nullptr ? nullptr : const_cast<doca_devinfo*>(&dev->info);
+}
+
+doca_error_t doca_devinfo_get_pci_func_type(const doca_devinfo* devinfo,
+                                            doca_pci_func_type* pci_func_type) {
+    if (devinfo == nullptr || pci_func_type == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    *pci_func_type = type_of(devinfo->device.function().kind);
+    return DOCA_SUCCESS;
+}
+
+doca_error_t doca_devinfo_get_vuid(const doca_devinfo* devinfo, char* vuid, std::uint32_t size) {
+    return devinfo == nullptr
+               ? DOCA_ERROR_INVALID_VALUE
+               : copy_text(devinfo->device.function().vuid, vuid, size, DOCA_DEVINFO_VUID_SIZE);
+}
+
+doca_error_t doca_devinfo_get_pci_addr_str(const doca_devinfo* devinfo, char* pci_addr_str) {
+    return devinfo == nullptr ? DOCA_ERROR_INVALID_VALUE
+                              : copy_text(devinfo->device.function().pci_address, pci_addr_str,
+                                          DOCA_DEVINFO_PCI_ADDR_SIZE, DOCA_DEVINFO_PCI_ADDR_SIZE);
+}
+
+doca_error_t doca_devinfo_is_equal_pci_addr(const doca_devinfo* devinfo, const char* pci_addr_str,
+                                            std::uint8_t* is_equal) {
+    return devinfo == nullptr ? DOCA_ERROR_INVALID_VALUE
+                              : compare_address(devinfo->device.function(), pci_addr_str, is_equal);
+}
+
+doca_error_t doca_devinfo_get_ipv4_addr(const doca_devinfo* devinfo, std::uint8_t* ipv4_addr,
+                                        std::uint32_t size) {
+    return devinfo == nullptr || ipv4_addr == nullptr || size < DOCA_DEVINFO_IPV4_ADDR_SIZE
+               ? DOCA_ERROR_INVALID_VALUE
+               : DOCA_ERROR_NOT_SUPPORTED;
+}
+
+doca_error_t doca_devinfo_get_ipv6_addr(const doca_devinfo* devinfo, std::uint8_t* ipv6_addr,
+                                        std::uint32_t size) {
+    return devinfo == nullptr || ipv6_addr == nullptr || size < DOCA_DEVINFO_IPV6_ADDR_SIZE
+               ? DOCA_ERROR_INVALID_VALUE
+               : DOCA_ERROR_NOT_SUPPORTED;
+}
+
+doca_error_t doca_devinfo_get_mac_addr(const doca_devinfo* devinfo, std::uint8_t* mac_addr,
+                                       std::uint32_t size) {
+    if (devinfo == nullptr || mac_addr == nullptr || size < DOCA_DEVINFO_MAC_ADDR_SIZE) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    const auto& mac = devinfo->device.function().mac;
+    if (!mac) {
+        return DOCA_ERROR_NOT_SUPPORTED;
+    }
+    std::memcpy(mac_addr, mac->data(), mac->size());
+    return DOCA_SUCCESS;
+}
+
+doca_error_t doca_devinfo_get_iface_name(const doca_devinfo* devinfo, char* iface_name,
+                                         std::uint32_t size) {
+    return devinfo == nullptr ? DOCA_ERROR_INVALID_VALUE
+                              : copy_text(devinfo->device.function().iface, iface_name, size,
+                                          DOCA_DEVINFO_IFACE_NAME_SIZE);
+}
+
+doca_error_t doca_devinfo_get_ibdev_name(const doca_devinfo* devinfo, char* ibdev_name,
+                                         std::uint32_t size) {
+    return devinfo == nullptr ? DOCA_ERROR_INVALID_VALUE
+                              : copy_text(devinfo->device.function().name, ibdev_name, size,
+                                          DOCA_DEVINFO_IBDEV_NAME_SIZE);
+}
+
+doca_error_t doca_devinfo_get_sf_index(const doca_devinfo* devinfo, std::uint32_t* sf_index) {
+    if (devinfo == nullptr || sf_index == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    if (devinfo->device.function().kind != FunctionKind::sf) {
+        return DOCA_ERROR_NOT_SUPPORTED;
+    }
+    *sf_index = devinfo->device.function().index;
+    return DOCA_SUCCESS;
+}
+
+doca_error_t doca_devinfo_get_lid(const doca_devinfo* devinfo, std::uint16_t* lid) {
+    return devinfo == nullptr || lid == nullptr ? DOCA_ERROR_INVALID_VALUE
+                                                : DOCA_ERROR_NOT_SUPPORTED;
+}
+
+doca_error_t doca_devinfo_get_active_rate(const doca_devinfo* devinfo, double* active_rate) {
+    return devinfo == nullptr || active_rate == nullptr ? DOCA_ERROR_INVALID_VALUE
+                                                        : DOCA_ERROR_NOT_SUPPORTED;
+}
+
+doca_error_t doca_devinfo_cap_is_hotplug_manager_supported(const doca_devinfo* devinfo,
+                                                           std::uint8_t* is_hotplug_manager) {
+    if (devinfo == nullptr || is_hotplug_manager == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    *is_hotplug_manager = 0;
+    return DOCA_SUCCESS;
+}
+
+doca_error_t doca_devinfo_cap_is_notification_moderation_supported(const doca_devinfo* devinfo,
+                                                                   std::uint8_t* is_supported) {
+    if (devinfo == nullptr || is_supported == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    *is_supported = 0;
+    return DOCA_SUCCESS;
+}
+
+// ---- representors
+// ---------------------------------------------------------------------------------
+
+namespace {
+
+doca_error_t lists_representors(const doca_devinfo* devinfo, std::uint8_t* supported) {
+    if (devinfo == nullptr || supported == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    *supported = devinfo->device.side() == Side::dpu ? 1 : 0;
+    return DOCA_SUCCESS;
+}
+
+} // namespace
+
+doca_error_t doca_devinfo_rep_cap_is_filter_all_supported(const doca_devinfo* devinfo,
+                                                          std::uint8_t* filter_all_supported) {
+    return lists_representors(devinfo, filter_all_supported);
+}
+
+doca_error_t doca_devinfo_rep_cap_is_filter_net_supported(const doca_devinfo* devinfo,
+                                                          std::uint8_t* filter_net_supported) {
+    return lists_representors(devinfo, filter_net_supported);
+}
+
+doca_error_t
+doca_devinfo_rep_cap_is_filter_emulated_supported(const doca_devinfo* devinfo,
+                                                  std::uint8_t* filter_emulated_supported) {
+    if (devinfo == nullptr || filter_emulated_supported == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    *filter_emulated_supported = 0;
+    return DOCA_SUCCESS;
+}
+
+doca_error_t doca_devinfo_rep_create_list(doca_dev* dev, int filter,
+                                          doca_devinfo_rep*** dev_list_rep,
+                                          std::uint32_t* nb_devs_rep) {
+    if (dev == nullptr || dev_list_rep == nullptr || nb_devs_rep == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    *dev_list_rep = nullptr;
+    *nb_devs_rep = 0;
+    if ((filter & ~(DOCA_DEVINFO_REP_FILTER_NET | DOCA_DEVINFO_REP_FILTER_EMULATED)) != 0) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    if (filter == DOCA_DEVINFO_REP_FILTER_EMULATED) {
+        return refuse(DOCA_ERROR_NOT_SUPPORTED, "there are no emulated functions: list "
+                                                "representors with DOCA_DEVINFO_REP_FILTER_NET");
+    }
+    const auto found = dev->info.device.representors();
+    if (!found) {
+        return refuse(found.error());
+    }
+    *dev_list_rep = make_list<doca_devinfo_rep>(*found);
+    *nb_devs_rep = static_cast<std::uint32_t>(found->size());
+    return DOCA_SUCCESS;
+}
+
+doca_error_t doca_devinfo_rep_destroy_list(doca_devinfo_rep** dev_list_rep) {
+    if (dev_list_rep == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    destroy_list(dev_list_rep);
+    return DOCA_SUCCESS;
+}
+
+doca_error_t doca_dev_rep_open(doca_devinfo_rep* devinfo, doca_dev_rep** dev_rep) {
+    if (devinfo == nullptr || dev_rep == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    *dev_rep = new doca_dev_rep{.info = *devinfo};
+    return DOCA_SUCCESS;
+}
+
+doca_error_t doca_dev_rep_close(doca_dev_rep* dev_rep) {
+    if (dev_rep == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    if (dev_rep->users.load(std::memory_order_acquire) != 0) {
+        return refuse(DOCA_ERROR_IN_USE, "cannot close the representor: servers that were created "
+                                         "on it are not destroyed");
+    }
+    delete dev_rep;
+    return DOCA_SUCCESS;
+}
+
+doca_devinfo_rep* doca_dev_rep_as_devinfo(doca_dev_rep* dev_rep) {
+    return dev_rep == nullptr ? nullptr : &dev_rep->info;
+}
+
+doca_error_t doca_devinfo_rep_get_vuid(const doca_devinfo_rep* devinfo_rep, char* rep_vuid,
+                                       std::uint32_t size) {
+    return devinfo_rep == nullptr ? DOCA_ERROR_INVALID_VALUE
+                                  : copy_text(devinfo_rep->representor.function().vuid, rep_vuid,
+                                              size, DOCA_DEVINFO_REP_VUID_SIZE);
+}
+
+doca_error_t doca_devinfo_rep_get_pci_addr_str(const doca_devinfo_rep* devinfo_rep,
+                                               char* pci_addr_str) {
+    return devinfo_rep == nullptr
+               ? DOCA_ERROR_INVALID_VALUE
+               : copy_text(devinfo_rep->representor.function().pci_address, pci_addr_str,
+                           DOCA_DEVINFO_REP_PCI_ADDR_SIZE, DOCA_DEVINFO_REP_PCI_ADDR_SIZE);
+}
+
+doca_error_t doca_devinfo_rep_is_equal_pci_addr(const doca_devinfo_rep* devinfo_rep,
+                                                const char* pci_addr_str, std::uint8_t* is_equal) {
+    return devinfo_rep == nullptr
+               ? DOCA_ERROR_INVALID_VALUE
+               : compare_address(devinfo_rep->representor.function(), pci_addr_str, is_equal);
+}
+
+doca_error_t doca_devinfo_rep_get_pci_func_type(const doca_devinfo_rep* devinfo_rep,
+                                                doca_pci_func_type* pci_func_type) {
+    if (devinfo_rep == nullptr || pci_func_type == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    *pci_func_type = type_of(devinfo_rep->representor.function().kind);
+    return DOCA_SUCCESS;
+}
+
+doca_error_t doca_devinfo_rep_get_iface_name(const doca_devinfo_rep* devinfo_rep, char* iface_name,
+                                             std::uint32_t size) {
+    return devinfo_rep == nullptr ? DOCA_ERROR_INVALID_VALUE
+                                  : copy_text(devinfo_rep->representor.function().representor_iface,
+                                              iface_name, size, DOCA_DEVINFO_REP_IFACE_NAME_SIZE);
+}

@@ -1,0 +1,27 @@
+// Devices and representors as the API hands them out.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include <comch/device.hpp>
+#include <doca_dev.h>
+
+struct doca_devinfo {
+    comch::Device device;
+};
+
+struct doca_devinfo_rep {
+    comch::Representor representor;
+};
+
+struct doca_dev {
+    doca_devinfo info;
+    unsigned opened = 1;                  ///< guarded by the table's mutex
+    std::atomic<std::uint32_t> users = 0; ///< contexts created on it
+};
+
+struct doca_dev_rep {
+    doca_devinfo_rep info;
+    std::atomic<std::uint32_t> users = 0; ///< servers created on it
+};

@@ -1,0 +1,42 @@
+// The progress engine as the API has it: the core's, and the contexts that are connected to it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <comch/progress.hpp>
+#include <doca_pe.h>
+
+struct doca_pe {
+public:
+    explicit doca_pe(std::unique_ptr<comch::ProgressEngine> engine) : engine_(std::move(engine)) {}
+
+    [[nodiscard]] comch::ProgressEngine& engine() noexcept { return *engine_; }
+    [[nodiscard]] int event_fd() const noexcept { return engine_->event_fd(); }
+    [[nodiscard]] const std::vector<doca_ctx*>& contexts() const noexcept { return contexts_; }
+    [[nodiscard]] bool in_progress() const noexcept { return in_progress_; }
+
+    [[nodiscard]] unsigned progress();
+    void request_notification();
+
+    void connect(doca_ctx& ctx) { contexts_.push_back(&ctx); }
+    void disconnect(doca_ctx& ctx) noexcept;
+
+    /// A context is stopping, or has tasks to flush: it is looked at with each progress.
+    void attend(doca_ctx& ctx);
+    void leave(doca_ctx& ctx) noexcept;
+
+    /// Destroys something, after the callbacks that are on the stack have returned.
+    void bury(std::shared_ptr<void> object);
+
+private:
+    [[nodiscard]] unsigned attend_contexts();
+
+    std::unique_ptr<comch::ProgressEngine> engine_;
+    std::vector<doca_ctx*> contexts_;
+    std::vector<doca_ctx*> attended_;
+    std::vector<std::shared_ptr<void>> buried_;
+    bool in_progress_ = false;
+    bool attending_ = false;
+};

@@ -1,0 +1,51 @@
+#include <cstring>
+#include <set>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include <doca_error.h>
+#include <doca_version.h>
+
+#include "doca_comch/common/status.hpp"
+
+namespace {
+
+TEST(DocaError, EveryCodeHasANameAndAMeaning) {
+    std::set<std::string> names;
+    for (int code = 0; code <= DOCA_ERROR_DEVICE_FATAL_ERROR; ++code) {
+        const auto error = static_cast<doca_error_t>(code);
+        EXPECT_TRUE(names.insert(doca_error_get_name(error)).second) << code;
+        EXPECT_NE(std::strlen(doca_error_get_descr(error)), 0u) << code;
+    }
+    EXPECT_STREQ(doca_error_get_name(DOCA_ERROR_IN_PROGRESS), "DOCA_ERROR_IN_PROGRESS");
+    EXPECT_STREQ(doca_error_get_name(DOCA_ERROR_DEVICE_FATAL_ERROR),
+                 "DOCA_ERROR_DEVICE_FATAL_ERROR");
+}
+
+TEST(DocaError, PropagateKeepsTheFirst) {
+    doca_error_t result = DOCA_SUCCESS;
+    DOCA_ERROR_PROPAGATE(result, DOCA_SUCCESS);
+    EXPECT_EQ(result, DOCA_SUCCESS);
+    DOCA_ERROR_PROPAGATE(result, DOCA_ERROR_AGAIN);
+    DOCA_ERROR_PROPAGATE(result, DOCA_ERROR_IN_USE);
+    EXPECT_EQ(result, DOCA_ERROR_AGAIN);
+}
+
+TEST(DocaError, TheCoresCodesAreTold) {
+    using comch::Errc;
+    using comch::doca::to_doca;
+    EXPECT_EQ(to_doca(Errc::ok), DOCA_SUCCESS);
+    EXPECT_EQ(to_doca(Errc::invalid_argument), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(to_doca(Errc::version_mismatch), DOCA_ERROR_UNSUPPORTED_VERSION);
+    EXPECT_EQ(to_doca(Errc::io), DOCA_ERROR_OPERATING_SYSTEM);
+}
+
+TEST(DocaVersion, HeadersAndLibraryAgree) {
+    EXPECT_STREQ(doca_version(), doca_version_runtime());
+    EXPECT_TRUE(DOCA_VERSION_EQ_CURRENT(DOCA_VER_MAJOR, DOCA_VER_MINOR, DOCA_VER_PATCH));
+    EXPECT_TRUE(DOCA_VERSION_LTE_CURRENT(2, 9, 0));
+    EXPECT_FALSE(DOCA_VERSION_LTE_CURRENT(99, 0, 0));
+}
+
+} // namespace

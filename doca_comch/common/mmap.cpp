@@ -1,0 +1,341 @@
+#include "doca_comch/common/mmap.hpp"
+
+#include <algorithm>
+#include <mutex>
+#include <span>
+
+#include "doca_comch/common/device.hpp"
+#include "doca_comch/common/mmap_handles.hpp"
+#include "doca_comch/common/status.hpp"
+
+using comch::MemoryMap;
+using comch::doca::refuse;
+
+namespace {
+
+constexpr std::uint32_t known_access =
+    DOCA_ACCESS_FLAG_LOCAL_READ_WRITE | DOCA_ACCESS_FLAG_RDMA_READ | DOCA_ACCESS_FLAG_RDMA_WRITE |
+    DOCA_ACCESS_FLAG_RDMA_ATOMIC | DOCA_ACCESS_FLAG_PCI_READ_ONLY |
+    DOCA_ACCESS_FLAG_PCI_READ_WRITE | DOCA_ACCESS_FLAG_PCI_RELAXED_ORDERING;
+
+std::uint32_t permissions_of(std::uint32_t access) {
+    std::uint32_t permissions = comch::local_read;
+    if ((access & DOCA_ACCESS_FLAG_LOCAL_READ_WRITE) != 0) {
+        permissions |= comch::local_write;
+    }
+    if ((access & DOCA_ACCESS_FLAG_PCI_READ_ONLY) != 0) {
+        permissions |= comch::peer_read;
+    }
+    if ((access & DOCA_ACCESS_FLAG_PCI_READ_WRITE) != 0) {
+        permissions |= comch::peer_read | comch::peer_write | comch::local_write;
+    }
+    return permissions;
+}
+
+/// Whether a setting may be changed now.
+doca_error_t settable(const doca_mmap* mmap) {
+    if (mmap == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    if (mmap->imported()) {
+        return refuse(DOCA_ERROR_NOT_PERMITTED, "an imported memory map cannot be changed");
+    }
+    if (mmap->started()) {
+        return refuse(DOCA_ERROR_BAD_STATE, "the memory map is started: stop it to change it");
+    }
+    return DOCA_SUCCESS;
+}
+
+doca_error_t unused(const doca_mmap& mmap) {
+    if (mmap.buffers.load(std::memory_order_acquire) != 0) {
+        return refuse(DOCA_ERROR_IN_USE, "buffers of the memory map are not given back");
+    }
+    return DOCA_SUCCESS;
+}
+
+} // namespace
+
+doca_error_t doca_mmap_create(doca_mmap** mmap) {
+    if (mmap == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    *mmap = new doca_mmap;
+    return DOCA_SUCCESS;
+}
+
+doca_error_t doca_mmap_destroy(doca_mmap* mmap) {
+    if (mmap == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    if (const doca_error_t result = unused(*mmap); result != DOCA_SUCCESS) {
+        return result;
+    }
+    const std::unique_ptr<doca_mmap> owned(mmap);
+    comch::doca::forget_handle(*mmap);
+    owned->map.reset();
+    if (owned->free_callback != nullptr && owned->address != nullptr) {
+        owned->free_callback(owned->address, owned->length, owned->free_cookie);
+    }
+    return DOCA_SUCCESS;
+}
+
+doca_error_t doca_mmap_set_memrange(doca_mmap* mmap, void* addr, size_t len) {
+    if (addr == nullptr || len == 0) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    const doca_error_t result = settable(mmap);
+    if (result == DOCA_SUCCESS) {
+        mmap->address = addr;
+        mmap->length = len;
+    }
+    return result;
+}
+
+doca_error_t doca_mmap_set_permissions(doca_mmap* mmap, uint32_t access_mask) {
+    if ((access_mask & ~known_access) != 0) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    const doca_error_t result = settable(mmap);
+    if (result == DOCA_SUCCESS) {
+        mmap->access = access_mask;
+    }
+    return result;
+}
+
+doca_error_t doca_mmap_set_max_num_devices(doca_mmap* mmap, uint32_t max_num_devices) {
+    if (max_num_devices == 0) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    const doca_error_t result = settable(mmap);
+    if (result == DOCA_SUCCESS) {
+        mmap->max_devices = max_num_devices;
+    }
+    return result;
+}
+
+doca_error_t doca_mmap_set_free_cb(doca_mmap* mmap, doca_mmap_memrange_free_cb_t* free_cb,
+                                   void* cookie) {
+    const doca_error_t result = settable(mmap);
+    if (result == DOCA_SUCCESS) {
+        mmap->free_callback = free_cb;
+        mmap->free_cookie = cookie;
+    }
+    return result;
+}
+
+doca_error_t doca_mmap_enable_thread_safety(doca_mmap* mmap) {
+    return settable(mmap); // what threads share of a started map is safe anyway
+}
+
+doca_error_t doca_mmap_set_user_data(doca_mmap* mmap, doca_data user_data) {
+    if (mmap == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    mmap->user_data = user_data;
+    return DOCA_SUCCESS;
+}
+
+doca_error_t doca_mmap_add_dev(doca_mmap* mmap, doca_dev* dev) {
+    if (dev == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    if (const doca_error_t result = settable(mmap); result != DOCA_SUCCESS) {
+        return result;
+    }
+    if (std::find(mmap->devices.begin(), mmap->devices.end(), dev) != mmap->devices.end()) {
+        return refuse(DOCA_ERROR_IN_USE, "the memory map has this device already");
+    }
+    if (mmap->devices.size() >= mmap->max_devices) {
+        return refuse(DOCA_ERROR_NO_MEMORY, "the memory map has as many devices as it was set to "
+                                            "have (doca_mmap_set_max_num_devices)");
+    }
+    mmap->devices.push_back(dev);
+    return DOCA_SUCCESS;
+}
+
+doca_error_t doca_mmap_rm_dev(doca_mmap* mmap, doca_dev* dev) {
+    if (dev == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    if (const doca_error_t result = settable(mmap); result != DOCA_SUCCESS) {
+        return result;
+    }
+    return std::erase(mmap->devices, dev) != 0 ? DOCA_SUCCESS : DOCA_ERROR_NOT_FOUND;
+}
+
+doca_error_t doca_mmap_start(doca_mmap* mmap) {
+    if (const doca_error_t result = settable(mmap); result != DOCA_SUCCESS) {
+        return result;
+    }
+    if (mmap->address == nullptr || mmap->devices.empty()) {
+        return refuse(DOCA_ERROR_BAD_STATE, "cannot start the memory map: it needs a range "
+                                            "(doca_mmap_set_memrange) and a device "
+                                            "(doca_mmap_add_dev)");
+    }
+    auto map = MemoryMap::create({static_cast<std::byte*>(mmap->address), mmap->length},
+                                 permissions_of(mmap->access));
+    if (!map) {
+        return refuse(map.error());
+    }
+    mmap->map = std::move(*map);
+    return DOCA_SUCCESS;
+}
+
+doca_error_t doca_mmap_stop(doca_mmap* mmap) {
+    if (mmap == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    if (!mmap->started()) {
+        return refuse(DOCA_ERROR_BAD_STATE, "cannot stop the memory map: it is not started");
+    }
+    if (mmap->imported()) {
+        return refuse(DOCA_ERROR_NOT_PERMITTED, "an imported memory map cannot be stopped, only "
+                                                "destroyed");
+    }
+    const doca_error_t result = unused(*mmap);
+    if (result == DOCA_SUCCESS) {
+        comch::doca::forget_handle(*mmap);
+        mmap->map.reset();
+        mmap->exported.clear();
+    }
+    return result;
+}
+
+doca_error_t doca_mmap_get_memrange(const doca_mmap* mmap, void** addr, size_t* len) {
+    if (mmap == nullptr || addr == nullptr || len == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    if (mmap->address == nullptr) {
+        return DOCA_ERROR_BAD_STATE;
+    }
+    *addr = mmap->address;
+    *len = mmap->length;
+    return DOCA_SUCCESS;
+}
+
+doca_error_t doca_mmap_get_max_num_devices(const doca_mmap* mmap, uint32_t* max_num_devices) {
+    if (mmap == nullptr || max_num_devices == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    *max_num_devices = mmap->max_devices;
+    return DOCA_SUCCESS;
+}
+
+doca_error_t doca_mmap_get_num_bufs(const doca_mmap* mmap, uint32_t* num_bufs) {
+    if (mmap == nullptr || num_bufs == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    *num_bufs = mmap->buffers.load(std::memory_order_relaxed);
+    return DOCA_SUCCESS;
+}
+
+doca_error_t doca_mmap_get_user_data(const doca_mmap* mmap, doca_data* user_data) {
+    if (mmap == nullptr || user_data == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    *user_data = mmap->user_data;
+    return DOCA_SUCCESS;
+}
+
+doca_error_t doca_mmap_get_exported(const doca_mmap* mmap, uint8_t* exported) {
+    if (mmap == nullptr || exported == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    *exported = mmap->exported.empty() ? 0 : 1;
+    return DOCA_SUCCESS;
+}
+
+doca_error_t doca_mmap_get_from_export(const doca_mmap* mmap, uint8_t* from_export) {
+    if (mmap == nullptr || from_export == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    *from_export = mmap->imported() ? 1 : 0;
+    return DOCA_SUCCESS;
+}
+
+doca_error_t doca_mmap_export_pci(doca_mmap* mmap, const doca_dev* dev, const void** export_desc,
+                                  size_t* export_desc_len) {
+    if (mmap == nullptr || dev == nullptr || export_desc == nullptr || export_desc_len == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    if (!mmap->started()) {
+        return refuse(DOCA_ERROR_BAD_STATE, "cannot export the memory map: it is not started");
+    }
+    if (mmap->imported()) {
+        return refuse(DOCA_ERROR_NOT_PERMITTED, "cannot export an imported memory map");
+    }
+    if (std::find(mmap->devices.begin(), mmap->devices.end(), dev) == mmap->devices.end()) {
+        return refuse(DOCA_ERROR_INVALID_VALUE,
+                      "cannot export the memory map to a device that it does not have");
+    }
+    if (mmap->exported.empty()) {
+        auto descriptor = mmap->map->export_descriptor();
+        if (!descriptor) {
+            return refuse(descriptor.error());
+        }
+        mmap->exported = std::move(*descriptor);
+    }
+    *export_desc = mmap->exported.data();
+    *export_desc_len = mmap->exported.size();
+    return DOCA_SUCCESS;
+}
+
+doca_error_t doca_mmap_export_rdma(doca_mmap* mmap, const doca_dev* dev, const void** export_desc,
+                                   size_t* export_desc_len) {
+    return mmap == nullptr || dev == nullptr || export_desc == nullptr || export_desc_len == nullptr
+               ? DOCA_ERROR_INVALID_VALUE
+               : refuse(DOCA_ERROR_NOT_SUPPORTED, "there is no RDMA here: export the memory map "
+                                                  "with doca_mmap_export_pci");
+}
+
+doca_error_t doca_mmap_create_from_export(const doca_data* user_data, const void* export_desc,
+                                          size_t export_desc_len, doca_dev* dev, doca_mmap** mmap) {
+    if (export_desc == nullptr || export_desc_len == 0 || dev == nullptr || mmap == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    auto map =
+        MemoryMap::import_descriptor({static_cast<const std::byte*>(export_desc), export_desc_len});
+    if (!map) {
+        return refuse(map.error());
+    }
+    auto made = std::make_unique<doca_mmap>();
+    made->address = (*map)->address();
+    made->length = (*map)->size();
+    made->map = std::move(*map);
+    made->devices.push_back(dev);
+    if (user_data != nullptr) {
+        made->user_data = *user_data;
+    }
+    *mmap = made.release();
+    return DOCA_SUCCESS;
+}
+
+doca_error_t doca_mmap_cap_is_export_pci_supported(const doca_devinfo* devinfo,
+                                                   uint8_t* mmap_export) {
+    if (devinfo == nullptr || mmap_export == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    *mmap_export = 1;
+    return DOCA_SUCCESS;
+}
+
+doca_error_t doca_mmap_cap_is_create_from_export_pci_supported(const doca_devinfo* devinfo,
+                                                               uint8_t* from_export) {
+    if (devinfo == nullptr || from_export == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    *from_export = 1;
+    return DOCA_SUCCESS;
+}
+
+doca_error_t doca_mmap_dev_get_dpa_handle(doca_mmap* mmap, const doca_dev* dev,
+                                          doca_dpa_dev_mmap_t* dpa_mmap) {
+    if (mmap == nullptr || dev == nullptr || dpa_mmap == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    if (!mmap->started()) {
+        return DOCA_ERROR_BAD_STATE;
+    }
+    *dpa_mmap = comch::doca::handle_of(*mmap);
+    return DOCA_SUCCESS;
+}

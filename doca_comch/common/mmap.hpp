@@ -1,0 +1,28 @@
+// Memory maps as the API has them: the core's, with what is set before it exists.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <comch/memory.hpp>
+#include <doca_mmap.h>
+
+struct doca_mmap {
+    void* address = nullptr;
+    std::size_t length = 0;
+    std::uint32_t access = DOCA_ACCESS_FLAG_LOCAL_READ_ONLY;
+    std::uint32_t max_devices = 1024;
+    std::vector<doca_dev*> devices; ///< compared only: they may be closed by now
+    doca_mmap_memrange_free_cb_t* free_callback = nullptr;
+    void* free_cookie = nullptr;
+    doca_data user_data{};
+    std::vector<std::byte> exported;
+    std::unique_ptr<comch::MemoryMap> map;  ///< while started
+    std::atomic<std::uint32_t> buffers = 0; ///< taken from it, by any inventory
+
+    [[nodiscard]] bool started() const noexcept { return map != nullptr; }
+    [[nodiscard]] bool imported() const noexcept { return map != nullptr && map->imported(); }
+};

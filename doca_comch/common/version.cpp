@@ -1,0 +1,5 @@
+#include <doca_version.h>
+
+const char* doca_version_runtime() {
+    return DOCA_VER_STRING;
+}

@@ -1,0 +1,94 @@
+/*
+ * The DPA: what is needed to run programs next to message queues.
+ *
+ * On the soft device the DPA is a thread of this process for each DPA thread, and a "DPA
+ * application" is a table of functions: the function's address is its name here.
+ */
+#ifndef DOCA_DPA_H_
+#define DOCA_DPA_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <doca_compat.h>
+#include <doca_ctx.h>
+#include <doca_error.h>
+#include <doca_types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct doca_dev;
+struct doca_devinfo;
+struct doca_dpa;
+struct doca_dpa_app;
+struct doca_dpa_completion;
+struct doca_dpa_thread;
+
+typedef uint64_t doca_dpa_dev_uintptr_t;
+typedef uint64_t doca_dpa_dev_completion_t;
+/* The address of a function void(uint64_t arg). */
+typedef void doca_dpa_func_t(void);
+
+/* NOT_SUPPORTED: never; every soft device has a DPA. */
+DOCA_STABLE doca_error_t doca_dpa_cap_is_supported(const struct doca_devinfo *devinfo);
+
+DOCA_STABLE doca_error_t doca_dpa_create(struct doca_dev *dev, struct doca_dpa **dpa);
+/* IN_USE: threads, completions or message queues of it exist. */
+DOCA_STABLE doca_error_t doca_dpa_destroy(struct doca_dpa *dpa);
+/* Any pointer; programs of this process need nothing loaded. */
+DOCA_STABLE doca_error_t doca_dpa_set_app(struct doca_dpa *dpa, struct doca_dpa_app *app);
+DOCA_STABLE doca_error_t doca_dpa_start(struct doca_dpa *dpa);
+DOCA_STABLE doca_error_t doca_dpa_stop(struct doca_dpa *dpa);
+
+/* Runs a function of up to six 64-bit arguments on the DPA and waits for what it returns. On the
+ * soft device it runs in the calling thread. */
+DOCA_STABLE doca_error_t doca_dpa_rpc(struct doca_dpa *dpa, doca_dpa_func_t *func,
+                                      uint64_t *retval, ...);
+
+/* ---- threads ---------------------------------------------------------------------------------- */
+
+DOCA_EXPERIMENTAL doca_error_t doca_dpa_thread_create(struct doca_dpa *dpa,
+                                                      struct doca_dpa_thread **dpa_thread);
+DOCA_EXPERIMENTAL doca_error_t doca_dpa_thread_destroy(struct doca_dpa_thread *dpa_thread);
+/* The function is called with `arg` each time that something the thread waits for happens. */
+DOCA_EXPERIMENTAL doca_error_t doca_dpa_thread_set_func_arg(struct doca_dpa_thread *thread,
+                                                            doca_dpa_func_t *func, uint64_t arg);
+DOCA_EXPERIMENTAL doca_error_t doca_dpa_thread_set_local_storage(
+    struct doca_dpa_thread *dpa_thread, doca_dpa_dev_uintptr_t thread_local_storage_addr);
+DOCA_EXPERIMENTAL doca_error_t doca_dpa_thread_start(struct doca_dpa_thread *dpa_thread);
+DOCA_EXPERIMENTAL doca_error_t doca_dpa_thread_stop(struct doca_dpa_thread *dpa_thread);
+/* From here on it can be activated by completions. */
+DOCA_EXPERIMENTAL doca_error_t doca_dpa_thread_run(struct doca_dpa_thread *dpa_thread);
+
+/* ---- completions of the DPA's own operations --------------------------------------------------- */
+
+DOCA_EXPERIMENTAL doca_error_t doca_dpa_completion_create(struct doca_dpa *dpa,
+                                                          unsigned int queue_size,
+                                                          struct doca_dpa_completion **dpa_comp);
+DOCA_EXPERIMENTAL doca_error_t doca_dpa_completion_destroy(struct doca_dpa_completion *dpa_comp);
+DOCA_EXPERIMENTAL doca_error_t doca_dpa_completion_set_thread(struct doca_dpa_completion *dpa_comp,
+                                                              struct doca_dpa_thread *thread);
+DOCA_EXPERIMENTAL doca_error_t doca_dpa_completion_start(struct doca_dpa_completion *dpa_comp);
+DOCA_EXPERIMENTAL doca_error_t doca_dpa_completion_stop(struct doca_dpa_completion *dpa_comp);
+DOCA_EXPERIMENTAL doca_error_t doca_dpa_completion_get_dpa_handle(
+    struct doca_dpa_completion *dpa_comp, doca_dpa_dev_completion_t *handle);
+
+/* ---- memory of the DPA, which is this process's ------------------------------------------------ */
+
+DOCA_STABLE doca_error_t doca_dpa_mem_alloc(struct doca_dpa *dpa, size_t size,
+                                            doca_dpa_dev_uintptr_t *dev_ptr);
+DOCA_STABLE doca_error_t doca_dpa_mem_free(struct doca_dpa *dpa, doca_dpa_dev_uintptr_t dev_ptr);
+DOCA_STABLE doca_error_t doca_dpa_h2d_memcpy(struct doca_dpa *dpa, doca_dpa_dev_uintptr_t dst_ptr,
+                                             void *src_ptr, size_t size);
+DOCA_STABLE doca_error_t doca_dpa_d2h_memcpy(struct doca_dpa *dpa, void *dst_ptr,
+                                             doca_dpa_dev_uintptr_t src_ptr, size_t size);
+DOCA_STABLE doca_error_t doca_dpa_memset(struct doca_dpa *dpa, doca_dpa_dev_uintptr_t dev_ptr,
+                                         int value, size_t size);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

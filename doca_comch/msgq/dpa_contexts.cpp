@@ -1,0 +1,459 @@
+// The DPA's producers and consumers of message queues, and the calls that programs on it make.
+#include <algorithm>
+#include <cstring>
+
+#include <doca_dpa_dev_comch_msgq.h>
+
+#include "doca_comch/common/mmap.hpp"
+#include "doca_comch/common/mmap_handles.hpp"
+#include "doca_comch/common/status.hpp"
+#include "doca_comch/msgq/msgq.hpp"
+
+namespace comch::doca {
+namespace {
+
+doca_error_t not_configured() {
+    return refuse(DOCA_ERROR_INVALID_VALUE,
+                  "cannot start the DPA's end of a message queue: give it its data path "
+                  "(doca_ctx_set_datapath_on_dpa), its number of operations and its completion");
+}
+
+} // namespace
+
+// ---- producer
+// -----------------------------------------------------------------------------------
+
+DpaProducer::~DpaProducer() {
+    if (completion_ != nullptr) {
+        --completion_->users;
+    }
+    --queue_.users;
+}
+
+doca_error_t DpaProducer::set_dpa(doca_dpa* dpa) {
+    if (dpa != queue_.dpa) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    on_dpa_ = true;
+    return DOCA_SUCCESS;
+}
+
+doca_error_t DpaProducer::set_dpa_sends(std::uint32_t count) {
+    if (!idle()) {
+        return DOCA_ERROR_BAD_STATE;
+    }
+    sends_ = count;
+    return DOCA_SUCCESS;
+}
+
+doca_error_t DpaProducer::attach_dpa_completion(doca_dpa_completion* completion) {
+    if (!idle() || !completion->started || completion_ != nullptr) {
+        return DOCA_ERROR_BAD_STATE;
+    }
+    completion_ = completion;
+    ++completion_->users;
+    return DOCA_SUCCESS;
+}
+
+doca_error_t DpaProducer::begin_start() {
+    if (!on_dpa_ || sends_ == 0 || completion_ == nullptr) {
+        return not_configured();
+    }
+    open_.store(true, std::memory_order_release);
+    return DOCA_SUCCESS;
+}
+
+doca_error_t DpaProducer::begin_stop() {
+    open_.store(false, std::memory_order_release);
+    return DOCA_SUCCESS;
+}
+
+doca_error_t DpaProducer::dpa_handle(std::uint64_t* handle) {
+    if (state() != DOCA_CTX_STATE_RUNNING) {
+        return DOCA_ERROR_BAD_STATE;
+    }
+    *handle = reinterpret_cast<std::uintptr_t>(this);
+    return DOCA_SUCCESS;
+}
+
+void DpaProducer::send(std::uint32_t consumer, std::span<const std::byte> immediate) {
+    QueueEnd* const end = queue_.find(consumer);
+    if (end != nullptr && open_.load(std::memory_order_acquire)) {
+        (void)end->put(immediate, id_); // what finds no room is lost, as on the device
+    }
+}
+
+bool DpaProducer::is_empty(std::uint32_t consumer) const {
+    const QueueEnd* const end = queue_.find(consumer);
+    return end == nullptr || end->empty_of_credits();
+}
+
+// ---- consumer
+// -----------------------------------------------------------------------------------
+
+doca_error_t DpaConsumer::set_dpa(doca_dpa* dpa) {
+    if (dpa != queue_.dpa) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    on_dpa_ = true;
+    return DOCA_SUCCESS;
+}
+
+doca_error_t DpaConsumer::set_dpa_receives(std::uint32_t count) {
+    if (!idle()) {
+        return DOCA_ERROR_BAD_STATE;
+    }
+    if (count > limits::consumer_tasks) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    receives_ = count;
+    return DOCA_SUCCESS;
+}
+
+doca_error_t DpaConsumer::set_completion(doca_comch_consumer_completion* completion,
+                                         std::uint32_t data) {
+    if (!idle()) {
+        return DOCA_ERROR_BAD_STATE;
+    }
+    completion_ = completion;
+    completion_data_ = data;
+    return DOCA_SUCCESS;
+}
+
+doca_error_t DpaConsumer::begin_start() {
+    if (!on_dpa_ || receives_ == 0 || completion_ == nullptr || !completion_->started) {
+        return not_configured();
+    }
+    const bool opened = end_.open(
+        receives_, [](void* user) { static_cast<doca_dpa_thread*>(user)->activate(); },
+        completion_->thread);
+    if (!opened || !completion_->add(end_, completion_data_)) {
+        end_.close();
+        return refuse(DOCA_ERROR_NO_MEMORY,
+                      "cannot start the consumer: its completion has as many as it may have "
+                      "(doca_comch_consumer_completion_set_max_num_consumers), or the consumer was "
+                      "started with fewer receives before");
+    }
+    return DOCA_SUCCESS;
+}
+
+doca_error_t DpaConsumer::begin_stop() {
+    end_.close();
+    completion_->remove(end_);
+    return DOCA_SUCCESS;
+}
+
+doca_error_t DpaConsumer::dpa_handle(std::uint64_t* handle) {
+    if (state() != DOCA_CTX_STATE_RUNNING) {
+        return DOCA_ERROR_BAD_STATE;
+    }
+    *handle = reinterpret_cast<std::uintptr_t>(&end_);
+    return DOCA_SUCCESS;
+}
+
+} // namespace comch::doca
+
+using comch::doca::QueueEnd;
+
+// ---- completions of consumers, the DPA's thread
+// --------------------------------------------------
+
+doca_comch_consumer_completion::Element* doca_comch_consumer_completion::get() {
+    if (got - acknowledged >= max_receives) {
+        return nullptr;
+    }
+    Element& element = elements[got % max_receives];
+    for (std::uint32_t i = 0; i < max_consumers; ++i) {
+        const std::uint32_t at = (next + i) % max_consumers;
+        QueueEnd* const end = sources[at].end.load(std::memory_order_acquire);
+        if (end != nullptr && end->take(element.message)) {
+            element.consumer_data = sources[at].user_data;
+            next = (at + 1) % max_consumers;
+            ++got;
+            return &element;
+        }
+    }
+    return nullptr;
+}
+
+void doca_comch_consumer_completion::request_notification() {
+    for (std::uint32_t i = 0; i < max_consumers; ++i) {
+        QueueEnd* const end = sources[i].end.load(std::memory_order_acquire);
+        if (end != nullptr && !end->arm()) {
+            thread->activate();
+            return;
+        }
+    }
+}
+
+bool doca_comch_consumer_completion::add(QueueEnd& end, std::uint32_t user_data) {
+    for (std::uint32_t i = 0; i < max_consumers; ++i) {
+        if (sources[i].end.load(std::memory_order_relaxed) == nullptr) {
+            sources[i].user_data = user_data;
+            // Release: the DPA's thread then sees the end opened, and the data.
+            sources[i].end.store(&end, std::memory_order_release);
+            ++used;
+            return true;
+        }
+    }
+    return false;
+}
+
+void doca_comch_consumer_completion::remove(const QueueEnd& end) {
+    for (std::uint32_t i = 0; i < max_consumers; ++i) {
+        if (sources[i].end.load(std::memory_order_relaxed) == &end) {
+            sources[i].end.store(nullptr, std::memory_order_release);
+            --used;
+        }
+    }
+}
+
+// ---- doca_comch_consumer_completion_*
+// ------------------------------------------------------------
+
+namespace {
+
+doca_error_t set_number(doca_comch_consumer_completion* completion, std::uint32_t value,
+                        std::uint32_t most, std::uint32_t doca_comch_consumer_completion::*member) {
+    if (completion == nullptr || value == 0 || value > most) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    if (completion->started) {
+        return DOCA_ERROR_BAD_STATE;
+    }
+    completion->*member = value;
+    return DOCA_SUCCESS;
+}
+
+doca_error_t get_number(const doca_comch_consumer_completion* completion, std::uint32_t* value,
+                        std::uint32_t doca_comch_consumer_completion::*member) {
+    if (completion == nullptr || value == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    *value = completion->*member;
+    return DOCA_SUCCESS;
+}
+
+} // namespace
+
+doca_error_t doca_comch_consumer_completion_create(doca_comch_consumer_completion** consumer_comp) {
+    if (consumer_comp == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    *consumer_comp = new doca_comch_consumer_completion;
+    return DOCA_SUCCESS;
+}
+
+doca_error_t doca_comch_consumer_completion_destroy(doca_comch_consumer_completion* consumer_comp) {
+    if (consumer_comp == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    if (consumer_comp->used != 0) {
+        return DOCA_ERROR_IN_USE;
+    }
+    delete consumer_comp;
+    return DOCA_SUCCESS;
+}
+
+doca_error_t
+doca_comch_consumer_completion_set_dpa_thread(doca_comch_consumer_completion* consumer_comp,
+                                              doca_dpa_thread* dpa_thread) {
+    if (consumer_comp == nullptr || dpa_thread == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    if (consumer_comp->started) {
+        return DOCA_ERROR_BAD_STATE;
+    }
+    consumer_comp->thread = dpa_thread;
+    return DOCA_SUCCESS;
+}
+
+doca_error_t doca_comch_consumer_completion_start(doca_comch_consumer_completion* consumer_comp) {
+    if (consumer_comp == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    if (consumer_comp->started || consumer_comp->thread == nullptr) {
+        return comch::doca::refuse(DOCA_ERROR_BAD_STATE,
+                                   "cannot start the consumer completion: it is started already, "
+                                   "or has no DPA thread");
+    }
+    consumer_comp->sources =
+        std::make_unique<doca_comch_consumer_completion::Source[]>(consumer_comp->max_consumers);
+    consumer_comp->elements =
+        std::make_unique<doca_comch_consumer_completion::Element[]>(consumer_comp->max_receives);
+    consumer_comp->started = true;
+    return DOCA_SUCCESS;
+}
+
+doca_error_t doca_comch_consumer_completion_stop(doca_comch_consumer_completion* consumer_comp) {
+    if (consumer_comp == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    if (!consumer_comp->started) {
+        return DOCA_ERROR_BAD_STATE;
+    }
+    if (consumer_comp->used != 0) {
+        return DOCA_ERROR_IN_USE;
+    }
+    consumer_comp->started = false;
+    return DOCA_SUCCESS;
+}
+
+doca_error_t doca_comch_consumer_completion_get_dpa_handle(
+    doca_comch_consumer_completion* consumer_comp,
+    doca_dpa_dev_comch_consumer_completion_t* consumer_comp_handle) {
+    if (consumer_comp == nullptr || consumer_comp_handle == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    if (!consumer_comp->started) {
+        return DOCA_ERROR_BAD_STATE;
+    }
+    *consumer_comp_handle = reinterpret_cast<std::uintptr_t>(consumer_comp);
+    return DOCA_SUCCESS;
+}
+
+doca_error_t
+doca_comch_consumer_completion_set_max_num_consumers(doca_comch_consumer_completion* consumer_comp,
+                                                     uint32_t max_num_consumers) {
+    return set_number(consumer_comp, max_num_consumers, comch::limits::consumers_per_connection,
+                      &doca_comch_consumer_completion::max_consumers);
+}
+
+doca_error_t doca_comch_consumer_completion_get_max_num_consumers(
+    const doca_comch_consumer_completion* consumer_comp, uint32_t* max_num_consumers) {
+    return get_number(consumer_comp, max_num_consumers,
+                      &doca_comch_consumer_completion::max_consumers);
+}
+
+doca_error_t
+doca_comch_consumer_completion_set_max_num_recv(doca_comch_consumer_completion* consumer_comp,
+                                                uint32_t max_num_recv) {
+    return set_number(consumer_comp, max_num_recv, comch::limits::consumer_tasks,
+                      &doca_comch_consumer_completion::max_receives);
+}
+
+doca_error_t
+doca_comch_consumer_completion_get_max_num_recv(const doca_comch_consumer_completion* consumer_comp,
+                                                uint32_t* max_num_recv) {
+    return get_number(consumer_comp, max_num_recv, &doca_comch_consumer_completion::max_receives);
+}
+
+doca_error_t
+doca_comch_consumer_completion_set_imm_data_len(doca_comch_consumer_completion* consumer_comp,
+                                                uint32_t imm_data_len) {
+    return set_number(consumer_comp, imm_data_len, comch::limits::immediate_data_size,
+                      &doca_comch_consumer_completion::immediate_length);
+}
+
+doca_error_t
+doca_comch_consumer_completion_get_imm_data_len(const doca_comch_consumer_completion* consumer_comp,
+                                                uint32_t* imm_data_len) {
+    return get_number(consumer_comp, imm_data_len,
+                      &doca_comch_consumer_completion::immediate_length);
+}
+
+// ---- doca_dpa_dev_comch_msgq.h
+// -------------------------------------------------------------------
+
+namespace {
+
+using comch::doca::DpaProducer;
+
+doca_comch_consumer_completion* completion_of(doca_dpa_dev_comch_consumer_completion_t handle) {
+    return reinterpret_cast<doca_comch_consumer_completion*>(handle);
+}
+const doca_comch_consumer_completion::Element*
+element_of(doca_dpa_dev_comch_consumer_completion_element_t handle) {
+    return reinterpret_cast<const doca_comch_consumer_completion::Element*>(handle);
+}
+DpaProducer* producer_of(doca_dpa_dev_comch_producer_t handle) {
+    return reinterpret_cast<DpaProducer*>(handle);
+}
+
+/// Where a DPA program's address in a map of this process is; null: not there, or not allowed.
+void* place(doca_dpa_dev_mmap_t handle, std::uint64_t address, std::size_t length,
+            std::uint32_t needed) {
+    const doca_mmap* const mmap = comch::doca::mmap_of(handle);
+    auto* const at = reinterpret_cast<void*>(address);
+    return mmap != nullptr && mmap->started() && !mmap->imported() &&
+                   mmap->map->check(at, length, needed) == comch::Errc::ok
+               ? at
+               : nullptr;
+}
+
+} // namespace
+
+void doca_dpa_dev_comch_consumer_ack(doca_dpa_dev_comch_consumer_t consumer, uint32_t num_msg) {
+    if (consumer != 0) {
+        (void)reinterpret_cast<QueueEnd*>(consumer)->post(num_msg);
+    }
+}
+
+int doca_dpa_dev_comch_consumer_get_completion(
+    doca_dpa_dev_comch_consumer_completion_t consumer_comp_handle,
+    doca_dpa_dev_comch_consumer_completion_element_t* comp_element) {
+    if (consumer_comp_handle == 0 || comp_element == nullptr) {
+        return 0;
+    }
+    const auto* const element = completion_of(consumer_comp_handle)->get();
+    *comp_element = reinterpret_cast<std::uintptr_t>(element);
+    return element != nullptr ? 1 : 0;
+}
+
+const uint8_t* doca_dpa_dev_comch_consumer_get_completion_imm(
+    doca_dpa_dev_comch_consumer_completion_element_t comp_element, uint32_t* imm_length) {
+    if (comp_element == 0 || imm_length == nullptr) {
+        return nullptr;
+    }
+    const auto& message = element_of(comp_element)->message;
+    *imm_length = message.length;
+    return reinterpret_cast<const uint8_t*>(message.bytes.data());
+}
+
+uint32_t doca_dpa_dev_comch_consumer_get_completion_producer_id(
+    doca_dpa_dev_comch_consumer_completion_element_t comp_element) {
+    return comp_element == 0 ? 0 : element_of(comp_element)->message.producer;
+}
+
+void doca_dpa_dev_comch_consumer_completion_ack(
+    doca_dpa_dev_comch_consumer_completion_t consumer_comp_handle, uint64_t num_comp) {
+    if (consumer_comp_handle != 0) {
+        auto& completion = *completion_of(consumer_comp_handle);
+        completion.acknowledged += std::min(num_comp, completion.got - completion.acknowledged);
+    }
+}
+
+void doca_dpa_dev_comch_consumer_completion_request_notification(
+    doca_dpa_dev_comch_consumer_completion_t consumer_comp_handle) {
+    if (consumer_comp_handle != 0) {
+        completion_of(consumer_comp_handle)->request_notification();
+    }
+}
+
+int doca_dpa_dev_comch_producer_is_consumer_empty(doca_dpa_dev_comch_producer_t producer,
+                                                  uint32_t consumer_id) {
+    return producer == 0 || producer_of(producer)->is_empty(consumer_id) ? 1 : 0;
+}
+
+void doca_dpa_dev_comch_producer_post_send_imm_only(doca_dpa_dev_comch_producer_t producer,
+                                                    uint32_t consumer_id, const uint8_t* imm,
+                                                    uint32_t imm_length, uint32_t) {
+    if (producer != 0 && imm != nullptr && imm_length <= comch::limits::immediate_data_size) {
+        producer_of(producer)->send(consumer_id,
+                                    {reinterpret_cast<const std::byte*>(imm), imm_length});
+    }
+}
+
+void doca_dpa_dev_comch_producer_dma_copy(doca_dpa_dev_comch_producer_t producer,
+                                          uint32_t consumer_id, doca_dpa_dev_mmap_t dst_mmap,
+                                          uint64_t dst_addr, doca_dpa_dev_mmap_t src_mmap,
+                                          uint64_t src_addr, size_t length, const uint8_t* imm,
+                                          uint32_t imm_length, uint32_t flags) {
+    void* const to = place(dst_mmap, dst_addr, length, comch::local_write);
+    const void* const from = place(src_mmap, src_addr, length, comch::local_read);
+    if (to != nullptr && from != nullptr) {
+        std::memmove(to, from, length);
+        doca_dpa_dev_comch_producer_post_send_imm_only(producer, consumer_id, imm, imm_length,
+                                                       flags);
+    }
+}

@@ -1,0 +1,260 @@
+// Message queues: the CPU and a DPA application, in both directions.
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include <doca_comch_msgq.h>
+#include <doca_dpa.h>
+#include <doca_dpa_dev_comch_msgq.h>
+
+#include "doca_comch/comch/test_support.hpp"
+
+namespace {
+
+using namespace comch::doca::test;
+using ::testing::ElementsAre;
+
+/// What the DPA application is told.
+struct EchoArgument {
+    doca_dpa_dev_comch_consumer_t consumer = 0;
+    doca_dpa_dev_comch_consumer_completion_t completion = 0;
+    doca_dpa_dev_comch_producer_t producer = 0;
+    std::uint32_t answer_to = 0;
+};
+
+// The DPA application: sends everything back, then waits for the next notification.
+void echo(std::uint64_t argument) {
+    const auto& self = *reinterpret_cast<const EchoArgument*>(argument);
+    doca_dpa_dev_comch_consumer_completion_element_t element = 0;
+    while (doca_dpa_dev_comch_consumer_get_completion(self.completion, &element) != 0) {
+        std::uint32_t length = 0;
+        const std::uint8_t* const bytes =
+            doca_dpa_dev_comch_consumer_get_completion_imm(element, &length);
+        while (doca_dpa_dev_comch_producer_is_consumer_empty(self.producer, self.answer_to) != 0) {
+            std::this_thread::yield();
+        }
+        doca_dpa_dev_comch_producer_post_send_imm_only(self.producer, self.answer_to, bytes, length,
+                                                       0);
+        doca_dpa_dev_comch_consumer_ack(self.consumer, 1);
+        doca_dpa_dev_comch_consumer_completion_ack(self.completion, 1);
+    }
+    doca_dpa_dev_comch_consumer_completion_request_notification(self.completion);
+    doca_dpa_dev_thread_reschedule();
+}
+
+// Called by the CPU before anything moves.
+std::uint64_t begin(std::uint64_t argument, std::uint64_t receives) {
+    const auto& self = *reinterpret_cast<const EchoArgument*>(argument);
+    doca_dpa_dev_comch_consumer_ack(self.consumer, static_cast<std::uint32_t>(receives));
+    doca_dpa_dev_comch_consumer_completion_request_notification(self.completion);
+    return receives;
+}
+
+struct Dpa {
+    Lab lab;
+    Engine engine;
+    doca_dpa* dpa = nullptr;
+    doca_dpa_thread* thread = nullptr;
+    doca_comch_msgq* to_dpa = nullptr;
+    doca_comch_msgq* from_dpa = nullptr;
+
+    Dpa() {
+        EXPECT_OK(doca_dpa_create(lab.dpu, &dpa));
+        EXPECT_OK(doca_dpa_start(dpa));
+        EXPECT_OK(doca_dpa_thread_create(dpa, &thread));
+        EXPECT_OK(doca_comch_msgq_create(lab.dpu, &to_dpa));
+        EXPECT_OK(doca_comch_msgq_set_dpa_consumer(to_dpa, dpa));
+        EXPECT_OK(doca_comch_msgq_start(to_dpa));
+        EXPECT_OK(doca_comch_msgq_create(lab.dpu, &from_dpa));
+        EXPECT_OK(doca_comch_msgq_set_dpa_producer(from_dpa, dpa));
+        EXPECT_OK(doca_comch_msgq_start(from_dpa));
+    }
+    ~Dpa() {
+        for (doca_comch_msgq* queue : {to_dpa, from_dpa}) {
+            EXPECT_OK(doca_comch_msgq_stop(queue));
+            EXPECT_OK(doca_comch_msgq_destroy(queue));
+        }
+        EXPECT_EQ(doca_dpa_destroy(dpa), DOCA_ERROR_IN_USE);
+        EXPECT_OK(doca_dpa_thread_destroy(thread));
+        EXPECT_OK(doca_dpa_stop(dpa));
+        EXPECT_OK(doca_dpa_destroy(dpa));
+    }
+};
+
+struct Received {
+    std::vector<std::string> messages;
+    std::vector<doca_error_t> failures;
+    std::vector<doca_error_t> sends;
+};
+
+void on_received(doca_comch_consumer_task_post_recv* task, doca_data, doca_data user) {
+    auto& self = *static_cast<Received*>(user.ptr);
+    self.messages.emplace_back(
+        reinterpret_cast<const char*>(doca_comch_consumer_task_post_recv_get_imm_data(task)),
+        doca_comch_consumer_task_post_recv_get_imm_data_len(task));
+    EXPECT_EQ(doca_comch_consumer_task_post_recv_get_buf(task), nullptr);
+    EXPECT_OK(doca_task_submit(doca_comch_consumer_task_post_recv_as_task(task)));
+}
+void on_receive_failed(doca_comch_consumer_task_post_recv* task, doca_data, doca_data user) {
+    doca_task* const base = doca_comch_consumer_task_post_recv_as_task(task);
+    static_cast<Received*>(user.ptr)->failures.push_back(doca_task_get_status(base));
+    doca_task_free(base);
+}
+void on_sent(doca_comch_producer_task_send* task, doca_data, doca_data user) {
+    doca_task* const base = doca_comch_producer_task_send_as_task(task);
+    static_cast<Received*>(user.ptr)->sends.push_back(doca_task_get_status(base));
+    doca_task_free(base);
+}
+
+TEST(DocaMsgQ, ADpaApplicationEchoesInBothDirections) {
+    Dpa lab;
+    Received received;
+    doca_data user{};
+    user.ptr = &received;
+
+    // From the CPU to the DPA.
+    doca_comch_consumer_completion* completion = nullptr;
+    ASSERT_OK(doca_comch_consumer_completion_create(&completion));
+    ASSERT_EQ(doca_comch_consumer_completion_start(completion), DOCA_ERROR_BAD_STATE);
+    ASSERT_OK(doca_comch_consumer_completion_set_dpa_thread(completion, lab.thread));
+    ASSERT_OK(doca_comch_consumer_completion_set_max_num_recv(completion, 8));
+    ASSERT_OK(doca_comch_consumer_completion_start(completion));
+    doca_comch_consumer* dpa_consumer = nullptr;
+    ASSERT_OK(doca_comch_msgq_consumer_create(lab.to_dpa, &dpa_consumer));
+    doca_ctx* const dpa_consumer_ctx = doca_comch_consumer_as_ctx(dpa_consumer);
+    EXPECT_EQ(doca_ctx_start(dpa_consumer_ctx), DOCA_ERROR_INVALID_VALUE);
+    ASSERT_OK(doca_ctx_set_datapath_on_dpa(dpa_consumer_ctx, lab.dpa));
+    ASSERT_OK(doca_comch_consumer_set_dev_max_num_recv(dpa_consumer, 8));
+    ASSERT_OK(doca_comch_consumer_set_completion(dpa_consumer, completion, 7));
+    ASSERT_OK(doca_ctx_start(dpa_consumer_ctx));
+    std::uint32_t dpa_consumer_id = 0;
+    ASSERT_OK(doca_comch_consumer_get_id(dpa_consumer, &dpa_consumer_id));
+    EXPECT_EQ(dpa_consumer_id, 1u);
+    doca_comch_producer* producer = nullptr;
+    ASSERT_OK(doca_comch_msgq_producer_create(lab.to_dpa, &producer));
+    doca_ctx* const producer_ctx = doca_comch_producer_as_ctx(producer);
+    ASSERT_OK(doca_ctx_set_user_data(producer_ctx, user));
+    ASSERT_OK(doca_comch_producer_task_send_set_conf(producer, on_sent, on_sent, 16));
+    ASSERT_OK(doca_pe_connect_ctx(lab.engine.pe, producer_ctx));
+    ASSERT_OK(doca_ctx_start(producer_ctx));
+
+    // And back.
+    doca_comch_consumer* consumer = nullptr;
+    ASSERT_OK(doca_comch_msgq_consumer_create(lab.from_dpa, &consumer));
+    doca_ctx* const consumer_ctx = doca_comch_consumer_as_ctx(consumer);
+    ASSERT_OK(doca_ctx_set_user_data(consumer_ctx, user));
+    ASSERT_OK(
+        doca_comch_consumer_task_post_recv_set_conf(consumer, on_received, on_receive_failed, 4));
+    ASSERT_OK(doca_pe_connect_ctx(lab.engine.pe, consumer_ctx));
+    ASSERT_OK(doca_ctx_start(consumer_ctx));
+    for (int i = 0; i < 4; ++i) {
+        doca_comch_consumer_task_post_recv* task = nullptr;
+        ASSERT_OK(doca_comch_consumer_task_post_recv_alloc_init(consumer, nullptr, &task));
+        ASSERT_OK(doca_task_submit(doca_comch_consumer_task_post_recv_as_task(task)));
+    }
+    doca_dpa_completion* dpa_completion = nullptr;
+    ASSERT_OK(doca_dpa_completion_create(lab.dpa, 16, &dpa_completion));
+    ASSERT_OK(doca_dpa_completion_start(dpa_completion));
+    doca_comch_producer* dpa_producer = nullptr;
+    ASSERT_OK(doca_comch_msgq_producer_create(lab.from_dpa, &dpa_producer));
+    doca_ctx* const dpa_producer_ctx = doca_comch_producer_as_ctx(dpa_producer);
+    ASSERT_OK(doca_ctx_set_datapath_on_dpa(dpa_producer_ctx, lab.dpa));
+    ASSERT_OK(doca_comch_producer_set_dev_max_num_send(dpa_producer, 16));
+    ASSERT_OK(doca_comch_producer_dpa_completion_attach(dpa_producer, dpa_completion));
+    ASSERT_OK(doca_ctx_start(dpa_producer_ctx));
+
+    EchoArgument argument;
+    ASSERT_OK(doca_comch_consumer_get_dpa_handle(dpa_consumer, &argument.consumer));
+    ASSERT_OK(doca_comch_consumer_completion_get_dpa_handle(completion, &argument.completion));
+    ASSERT_OK(doca_comch_producer_get_dpa_handle(dpa_producer, &argument.producer));
+    ASSERT_OK(doca_comch_consumer_get_id(consumer, &argument.answer_to));
+    const auto address = reinterpret_cast<std::uint64_t>(&argument);
+    ASSERT_OK(doca_dpa_thread_set_func_arg(lab.thread, reinterpret_cast<doca_dpa_func_t*>(echo),
+                                           address));
+    ASSERT_OK(doca_dpa_thread_start(lab.thread));
+    ASSERT_OK(doca_dpa_thread_run(lab.thread));
+
+    const auto send = [&](std::string text) {
+        doca_comch_producer_task_send* task = nullptr;
+        doca_error_t result = doca_comch_producer_task_send_alloc_init(
+            producer, nullptr, reinterpret_cast<std::uint8_t*>(text.data()),
+            static_cast<std::uint32_t>(text.size()), dpa_consumer_id, &task);
+        if (result == DOCA_SUCCESS) {
+            result = doca_task_submit(doca_comch_producer_task_send_as_task(task));
+            if (result != DOCA_SUCCESS) {
+                doca_task_free(doca_comch_producer_task_send_as_task(task));
+            }
+        }
+        return result;
+    };
+    EXPECT_EQ(send("too early"), DOCA_ERROR_AGAIN); // nothing is posted yet
+    std::uint64_t returned = 0;
+    ASSERT_OK(doca_dpa_rpc(lab.dpa, reinterpret_cast<doca_dpa_func_t*>(begin), &returned, address,
+                           std::uint64_t{8}));
+    EXPECT_EQ(returned, 8u);
+    constexpr std::size_t many = 1000;
+    for (std::size_t sent = 0; sent < many;) {
+        const doca_error_t result = send("message " + std::to_string(sent));
+        if (result == DOCA_SUCCESS) {
+            ++sent;
+        } else {
+            ASSERT_TRUE(result == DOCA_ERROR_AGAIN || result == DOCA_ERROR_NO_MEMORY);
+            (void)doca_pe_progress(lab.engine.pe);
+        }
+    }
+    ASSERT_TRUE(progress_until(
+        [&] { return received.messages.size() == many && received.sends.size() == many; },
+        lab.engine));
+    for (std::size_t i = 0; i < many; ++i) {
+        ASSERT_EQ(received.messages[i], "message " + std::to_string(i));
+    }
+
+    // Teardown.
+    EXPECT_EQ(doca_comch_msgq_stop(lab.to_dpa), DOCA_ERROR_IN_USE);
+    ASSERT_OK(doca_dpa_thread_stop(lab.thread));
+    ASSERT_OK(doca_ctx_stop(dpa_consumer_ctx));
+    ASSERT_OK(doca_ctx_stop(dpa_producer_ctx));
+    EXPECT_EQ(doca_ctx_stop(producer_ctx), DOCA_ERROR_IN_PROGRESS);
+    EXPECT_EQ(doca_ctx_stop(consumer_ctx), DOCA_ERROR_IN_PROGRESS);
+    ASSERT_TRUE(progress_until(
+        [&] {
+            return state_of(producer_ctx) == DOCA_CTX_STATE_IDLE &&
+                   state_of(consumer_ctx) == DOCA_CTX_STATE_IDLE;
+        },
+        lab.engine));
+    EXPECT_EQ(received.failures, std::vector<doca_error_t>(4, DOCA_ERROR_SHUTDOWN));
+    EXPECT_EQ(doca_dpa_completion_destroy(dpa_completion), DOCA_ERROR_IN_USE);
+    EXPECT_OK(doca_comch_producer_destroy(dpa_producer));
+    EXPECT_OK(doca_comch_producer_destroy(producer));
+    EXPECT_OK(doca_comch_consumer_destroy(consumer));
+    EXPECT_OK(doca_comch_consumer_destroy(dpa_consumer));
+    EXPECT_OK(doca_dpa_completion_destroy(dpa_completion));
+    EXPECT_OK(doca_comch_consumer_completion_destroy(completion));
+}
+
+TEST(DocaMsgQ, EachQueueHasOneDirection) {
+    Dpa lab;
+    doca_comch_msgq* queue = nullptr;
+    ASSERT_OK(doca_comch_msgq_create(lab.lab.dpu, &queue));
+    doca_comch_consumer* consumer = nullptr;
+    EXPECT_EQ(doca_comch_msgq_consumer_create(queue, &consumer), DOCA_ERROR_BAD_STATE);
+    EXPECT_EQ(doca_comch_msgq_start(queue), DOCA_ERROR_BAD_STATE);
+    EXPECT_EQ(doca_comch_msgq_set_dpa_consumer(queue, nullptr), DOCA_ERROR_INVALID_VALUE);
+    ASSERT_OK(doca_comch_msgq_set_dpa_consumer(queue, lab.dpa));
+    EXPECT_EQ(doca_comch_msgq_set_dpa_producer(queue, lab.dpa), DOCA_ERROR_BAD_STATE);
+    ASSERT_OK(doca_comch_msgq_set_max_num_consumers(queue, 1));
+    ASSERT_OK(doca_comch_msgq_start(queue));
+    EXPECT_EQ(doca_comch_msgq_set_max_num_producers(queue, 1), DOCA_ERROR_BAD_STATE);
+    ASSERT_OK(doca_comch_msgq_consumer_create(queue, &consumer));
+    doca_comch_consumer* second = nullptr;
+    EXPECT_EQ(doca_comch_msgq_consumer_create(queue, &second), DOCA_ERROR_NO_MEMORY);
+    EXPECT_EQ(doca_comch_msgq_destroy(queue), DOCA_ERROR_IN_USE);
+    EXPECT_OK(doca_comch_consumer_destroy(consumer));
+    EXPECT_EQ(doca_comch_msgq_destroy(queue), DOCA_ERROR_BAD_STATE);
+    EXPECT_OK(doca_comch_msgq_stop(queue));
+    EXPECT_OK(doca_comch_msgq_destroy(queue));
+}
+
+} // namespace

@@ -1,0 +1,186 @@
+"""Programs against the DOCA prefix, as their authors would build and run them: the examples and a
+project in the manner of 2023, with meson and pkg-config, given nothing but a search path. The two
+halves of each talk; killed servers and missing ones are told of.
+"""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+
+BUILD = pathlib.Path(os.environ["COMCH_BUILD_DIR"])
+SOURCE = pathlib.Path(os.environ["COMCH_SOURCE_DIR"])
+PATIENCE = 120  # seconds; far more than anything takes
+
+
+class CheckError(Exception):
+    pass
+
+
+def expect(condition, *what):
+    if not condition:
+        raise CheckError(" ".join(str(word) for word in what))
+
+
+def run(*command, **options):
+    result = subprocess.run([str(word) for word in command], capture_output=True, text=True,
+                            check=False, timeout=PATIENCE * 5, **options)
+    return result.returncode, result.stdout + result.stderr
+
+
+def meson(project, prefix, directory):
+    """Builds a project against a prefix; where its programs are."""
+    environment = os.environ | {"PKG_CONFIG_PATH": str(prefix / "lib/pkgconfig")}
+    environment.pop("DESTDIR", None)
+    for command in (["meson", "setup", directory, project], ["ninja", "-C", directory, "-j2"]):
+        code, text = run(*command, env=environment)
+        expect(code == 0, *command, "failed:\n", text)
+    return pathlib.Path(directory)
+
+
+class Program:
+    """A program that runs; what it says is collected."""
+
+    def __init__(self, *command):
+        self.name = pathlib.Path(command[0]).name
+        self.process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE,
+                                        stderr=subprocess.STDOUT, text=True)
+        self.lines = []
+        self.said = threading.Condition()
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            with self.said:
+                self.lines.append(line)
+                self.said.notify_all()
+
+    def text(self):
+        return "".join(self.lines)
+
+    def wait_for(self, text):
+        with self.said:
+            expect(self.said.wait_for(lambda: text in self.text(), PATIENCE), self.name,
+                   "never said", repr(text), "but:\n", self.text())
+
+    def finish(self):
+        code = self.process.wait(PATIENCE)
+        self.reader.join(PATIENCE)
+        return code, self.text()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+        self.reader.join(PATIENCE)
+
+
+def check_pair(server, ready, client, of_server, of_client):
+    """Both end well, and say what they should."""
+    with Program(*server) as one:
+        one.wait_for(ready)
+        with Program(*client) as other:
+            for program, words in ((other, of_client), (one, of_server)):
+                code, text = program.finish()
+                expect(code == 0, program.name, "failed:\n", text)
+                for word in words:
+                    expect(word in text, program.name, "did not say", repr(word), "but:\n", text)
+
+
+DPU = ["-p", "03:00.0", "-r", "3b:00.0"]
+HOST = ["-p", "3b:00.0"]
+
+
+def check_examples(programs):
+    def pair(name, ready, more_server=(), more_client=(), of_server=(), of_client=()):
+        check_pair([programs / f"doca_{name}_server", *DPU, *more_server], ready,
+                   [programs / f"doca_{name}_client", *HOST, *more_client], of_server, of_client)
+
+    texts = {"more_server": ["-t", "from below"], "more_client": ["--text", "from above"]}
+    pair("cc", "Listening as", **texts, of_server=["Received: from above"],
+         of_client=["Received: from below"])
+    pair("comch_ctrl_path", "Waiting for a client", **texts, of_server=["Received: from above"],
+         of_client=["Received: from below"])
+    pair("comch_data_path_high_speed", "Waiting for a client", **texts,
+         of_server=["Received on the fast path: from above"],
+         of_client=["Received on the fast path: from below"])
+    pair("comch_throughput", "Waiting for a client", ["-n", "2"], ["-n", "2", "-m", "1100"],
+         of_server=["received 1.1"], of_client=["rate ", "99.9%"])
+
+
+def check_flags(programs, directory):
+    server = programs / "doca_cc_server"
+    code, text = run(server, "-h")
+    expect(code == 0, "-h failed:", text)
+    for word in ("Usage: doca_cc_server [DOCA Flags] [Program Flags]", "-h, --help",
+                 "-v, --version", "-l, --log-level", "-p, --pci-addr", "-r, --rep-pci",
+                 "-t, --text", "ERROR=30"):
+        expect(word in text, "the usage lacks", word, ":\n", text)
+    code, text = run(server, "--version")
+    expect(code == 0 and "3." in text, "--version:", text)
+    code, text = run(server, "--no-such-flag")
+    expect(code != 0 and "Usage:" in text, "an unknown flag:", text)
+    code, text = run(server, "-p", "00:00.0")
+    expect(code != 0 and "no suitable device" in text, "an unknown device:", text)
+    code, text = run(programs / "doca_cc_client", *HOST)
+    expect(code != 0 and "Cannot connect: Connection aborted" in text, "no service:", text)
+    code, text = run(programs / "doca_comch_ctrl_path_client", *HOST)
+    expect(code != 0 and "could not be reached" in text, "no server:", text)
+
+    path = os.path.join(directory, "flags.json")
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump({"doca_general_flags": {"log-level": 50},
+                   "doca_program_flags": {"pci-addr": "03:00.0", "rep-pci": "3b:00.0",
+                                          "text": "out of a file"}}, file)
+    check_pair([server, "--json", path], "Listening as", [programs / "doca_cc_client", *HOST], [],
+               ["Received: out of a file"])
+
+
+def check_kill(programs):
+    """A killed service fails the client that waits for it, and the name is free again."""
+    with Program(programs / "doca_cc_server", *DPU) as server:
+        server.wait_for("Listening as")
+        server.process.send_signal(signal.SIGSTOP)  # so that it answers nothing
+        client = Program(programs / "doca_cc_client", *HOST)
+        client.wait_for("Waiting to be accepted")
+        server.process.kill()
+        code, text = client.finish()
+        expect(code != 0 and "connection failed" in text, "the client of a killed service:", text)
+    check_pair([programs / "doca_cc_server", *DPU], "Listening as",
+               [programs / "doca_cc_client", *HOST], [], ["Received: "])
+
+
+def check_old_project(directory):
+    dpu = meson(SOURCE / "tests/doca_2023_project", BUILD / "doca-dpu",
+                os.path.join(directory, "old_dpu"))
+    host = meson(SOURCE / "tests/doca_2023_project", BUILD / "doca",
+                 os.path.join(directory, "old_host"))
+    check_pair([dpu / "old_program", *DPU], "Listening", [host / "old_program", *HOST],
+               ["Built for the DPU", "Device 03:00.0, raw 0300"],
+               ["Built for the host", "Device 3b:00.0, raw 3b00", "Came back: round trip"])
+
+
+def main():
+    with tempfile.TemporaryDirectory() as directory:
+        os.environ["COMCH_DOMAIN"] = os.path.join(directory, "domain")
+        for name in ("COMCH_SIDE", "COMCH_DEVICE", "COMCH_DOMAIN_FILE"):
+            os.environ.pop(name, None)
+        programs = meson(SOURCE / "examples", BUILD / "doca", os.path.join(directory, "examples"))
+        check_examples(programs)
+        check_flags(programs, directory)
+        check_kill(programs)
+        check_old_project(directory)
+    print("ok")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except CheckError as error:
+        sys.exit(str(error))
