@@ -63,7 +63,9 @@ std::optional<Address> parse_address(const Domain& domain, const void* bytes,
 int copy_address(const Address& address, void* to, std::size_t* length) noexcept {
     const std::size_t room = *length;
     *length = size_of(address);
-    std::memcpy(to, &address, std::min(room, *length));
+    if (room != 0) { // else `to` may be null: the caller only asks for the length
+        std::memcpy(to, &address, std::min(room, *length));
+    }
     return room < *length ? -FI_ETOOSMALL : 0;
 }
 

@@ -16,7 +16,7 @@ namespace {
 // Ordered, so that the output reads in the order of the text form and diffs well.
 using Json = nlohmann::ordered_json;
 
-constexpr const char* description =
+constexpr const char* about =
     R"(Show the domain, the devices on its two sides, and what they can do.
 
 A domain is one DPU with the host functions that it serves. Two processes can talk
@@ -246,7 +246,7 @@ int report(const comch::Error& error) {
 } // namespace
 
 int main(int argc, char** argv) {
-    CLI::App app(description, "comch_info");
+    CLI::App app(about, "comch_info");
     app.footer(footer);
     bool json = false;
     comch::DomainOptions options;

@@ -253,7 +253,7 @@ TEST_F(TwoProcesses, APutToNewlyMappedMemoryDoesNotOvertakeOneThatTravels) {
 }
 
 TEST_F(TwoProcesses, APutToNewlyMappedMemoryDoesNotChangeWhatAnEarlierGetReads) {
-    constexpr std::size_t length = 4 << 20; // more than the rings hold: answered bit by bit
+    constexpr std::size_t length = 8 << 20; // more than the rings hold: answered bit by bit
     Process other([&] {
         Client client(*this, true);
         RemoteRegion region(to_child.get<RegionKey>());
