@@ -138,7 +138,7 @@ template <class Pipe> bool OneSidedEngine<Pipe>::caught_up() {
 template <class Pipe> void OneSidedEngine<Pipe>::release_if_out() {
     if (hold_ && active_ == canceled_ && puts_waiting_ == 0) {
         hold_ = false;
-            pipe_.release(Pipe::hold_fence);
+        pipe_.release(Pipe::hold_fence);
         pipe_.encourage();
     }
 }
