@@ -31,6 +31,7 @@ TESTS = [
     script("comch_perftest", "perftest.py", timeout=600),
     script("ucx_perftest", "ucx.py", timeout=600),
     script("OpenMPI", "mpi.py", timeout=600),
+    script("libfabric", "libfabric.py", timeout=600),
     # Last: they take devices away.
     script("faults of devices", "faults.py", timeout=600),
 ]
