@@ -7,7 +7,7 @@ import sys
 import over_rdma
 from machine import SOURCE
 
-TESTS = {"comch": "pt2pt_modes,matching,collectives,onesided", "comch-ofi": "pt2pt_modes,collectives"}
+TESTS = {"comch": "pt2pt_modes,matching,collectives,onesided", "comch-ofi": "matching,collectives"}
 
 failed = 0
 for transport, tests in TESTS.items():
