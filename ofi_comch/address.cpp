@@ -1,8 +1,10 @@
 #include "address.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 
 #include "libfabric.hpp"
@@ -18,7 +20,64 @@ Address blank(const Domain& domain) noexcept {
     return address;
 }
 
+std::uint32_t host_number(FunctionId function) noexcept {
+    constexpr std::uint32_t loopback = 127u << 24;
+    return loopback | (function & 0xffffffu);
+}
+
+std::optional<FunctionId> function_of_number(const Domain& domain, std::uint32_t number) noexcept {
+    for (const Function& function : domain.description().host) {
+        if (host_number(function.id) == number) {
+            return function.id;
+        }
+    }
+    return std::nullopt;
+}
+
+std::optional<Address> parse_socket_address(const Domain& domain, const void* bytes) noexcept {
+    sockaddr_in given{};
+    std::memcpy(&given, bytes, sizeof(given));
+    const auto function = function_of_number(domain, ntohl(given.sin_addr.s_addr));
+    if (!function) {
+        return std::nullopt;
+    }
+    if (given.sin_port != 0) {
+        return named_address(domain, *function, fmt::format("{}", ntohs(given.sin_port)));
+    }
+    Address address = blank(domain);
+    address.named = 1;
+    address.function = *function;
+    return address;
+}
+
 } // namespace
+
+sockaddr_in socket_address(FunctionId function, std::uint16_t port) noexcept {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(host_number(function));
+    return address;
+}
+
+sockaddr_in socket_address(const Address& address) noexcept {
+    std::uint16_t port = 0;
+    (void)std::from_chars(address.name, address.name + address.name_length, port);
+    return socket_address(address.function, port);
+}
+
+bool is_socket_format(std::uint32_t format) noexcept {
+    return format == FI_SOCKADDR || format == FI_SOCKADDR_IN;
+}
+
+int copy_address(const sockaddr_in& address, void* to, std::size_t* length) noexcept {
+    const std::size_t room = *length;
+    *length = sizeof(address);
+    if (room != 0) {
+        std::memcpy(to, &address, std::min(room, *length));
+    }
+    return room < *length ? -FI_ETOOSMALL : 0;
+}
 
 Address port_address(const Domain& domain, const link::PortAddress& port) noexcept {
     Address address = blank(domain);
@@ -42,22 +101,32 @@ std::optional<Address> named_address(const Domain& domain, FunctionId function,
 std::optional<Address> parse_address(const Domain& domain, const void* bytes,
                                      std::size_t length) noexcept {
     Address address;
-    if (bytes == nullptr || length < port_address_size) {
+    std::uint16_t family = 0; // where ours have their magic number, which is no family's
+    if (bytes == nullptr || length < sizeof(sockaddr_in)) {
+        return std::nullopt;
+    }
+    std::memcpy(&family, bytes, sizeof(family));
+    if (family == AF_INET) {
+        return parse_socket_address(domain, bytes);
+    }
+    if (length < port_address_size) {
         return std::nullopt;
     }
     std::memcpy(static_cast<void*>(&address), bytes, port_address_size);
+    // Before the rest is read: of what is not an address, there may be no rest.
+    if (address.magic != address_magic || address.version != 1 || address.named > 1 ||
+        std::memcmp(address.domain, domain.id().bytes.data(), sizeof(address.domain)) != 0) {
+        return std::nullopt;
+    }
     if (address.named != 0) {
         if (length < sizeof(address)) {
             return std::nullopt;
         }
         std::memcpy(&address, bytes, sizeof(address));
     }
-    const bool ours =
-        address.magic == address_magic && address.version == 1 && address.named <= 1 &&
-        std::memcmp(address.domain, domain.id().bytes.data(), sizeof(address.domain)) == 0 &&
-        address.name_length < sizeof(address.name) &&
-        (address.named != 0) == (address.name_length != 0);
-    return ours ? std::optional(address) : std::nullopt;
+    const bool named_as_it_says = address.name_length < sizeof(address.name) &&
+                                  (address.named != 0) == (address.name_length != 0);
+    return named_as_it_says ? std::optional(address) : std::nullopt;
 }
 
 int copy_address(const Address& address, void* to, std::size_t* length) noexcept {
@@ -104,6 +173,17 @@ std::optional<FunctionId> function_of_node(const Device& device, std::string_vie
         }
     }
     return std::nullopt;
+}
+
+std::optional<FunctionId> function_of_host(const Device& device, std::string_view node) {
+    if (node == "localhost" || node == "127.0.0.1" || node == "0.0.0.0") {
+        return function_of_node(device, "");
+    }
+    in_addr number{};
+    if (::inet_pton(AF_INET, std::string(node).c_str(), &number) == 1) {
+        return function_of_number(*device.domain(), ntohl(number.s_addr));
+    }
+    return function_of_node(device, node);
 }
 
 } // namespace comch::ofi

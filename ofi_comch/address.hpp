@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include <comch/device.hpp>
+#include <netinet/in.h>
 
 #include "core/link/link.hpp"
 
@@ -45,7 +46,19 @@ inline constexpr std::uint32_t address_format = 0x80000000u | 0x434du;
 [[nodiscard]] std::optional<Address> named_address(const Domain& domain, FunctionId function,
                                                    std::string_view name) noexcept;
 
-/// Copies an address that a program gave; nothing if it is not one of this domain.
+/// The address of a service with a numeric name in the form of an IPv4 socket address, for programs
+/// and utility providers that know no other: the service's number is the port, and the host
+/// function that it lies under has an address of its own in 127.0.0.0/8. A port of 0: none yet.
+[[nodiscard]] sockaddr_in socket_address(FunctionId function, std::uint16_t port) noexcept;
+/// Of an address with a name.
+[[nodiscard]] sockaddr_in socket_address(const Address& address) noexcept;
+/// Is `format` one of socket addresses?
+[[nodiscard]] bool is_socket_format(std::uint32_t format) noexcept;
+/// As copy_address().
+[[nodiscard]] int copy_address(const sockaddr_in& address, void* to, std::size_t* length) noexcept;
+
+/// Copies an address that a program gave, in either form; nothing if it is not one of this domain.
+/// That of a socket without a port has an empty name.
 [[nodiscard]] std::optional<Address> parse_address(const Domain& domain, const void* bytes,
                                                    std::size_t length) noexcept;
 
@@ -57,7 +70,12 @@ inline constexpr std::uint32_t address_format = 0x80000000u | 0x434du;
 
 /// The host function that a program means by `node`, on this device: its name or PCI address;
 /// empty: the device's own, on the DPU the first. Nothing if there is none.
+/// (For socket addresses see function_of_host.)
 [[nodiscard]] std::optional<FunctionId> function_of_node(const Device& device,
+                                                         std::string_view node);
+/// The same where addresses are those of sockets: also "localhost" and 127.0.0.1, which are this
+/// device's own, and the functions' addresses.
+[[nodiscard]] std::optional<FunctionId> function_of_host(const Device& device,
                                                          std::string_view node);
 
 } // namespace comch::ofi

@@ -1,4 +1,6 @@
 // Connected endpoints: how connections begin and end, and what travels between.
+#include <netinet/in.h>
+
 #include "test_node.hpp"
 
 namespace comch::ofi::test {
@@ -46,11 +48,13 @@ CmEvent next_event(fid_eq* eq, const std::vector<fid_eq*>& others = {}) {
 
 /// A passive endpoint under a name.
 struct Listener {
-    explicit Listener(const char* service) {
+    explicit Listener(const char* service, fi_info* given = nullptr) : info(given) {
         InfoHints hints;
         hints->ep_attr->type = FI_EP_MSG;
         hints->caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC;
-        info = query(hints.value, service, FI_SOURCE);
+        if (info == nullptr) {
+            info = query(hints.value, service, FI_SOURCE);
+        }
         if (info == nullptr) {
             throw std::runtime_error("no connected endpoints are offered");
         }
@@ -197,6 +201,66 @@ TEST(Connected, AClientThatGivesUpLeavesNothing) {
         EXPECT_EQ(next_event(server.eq).event, static_cast<std::uint32_t>(FI_SHUTDOWN));
     }
     fi_freeinfo(request.info);
+}
+
+/// What is offered to programs that want addresses of sockets.
+fi_info* socket_offer(const char* service, std::uint64_t flags) {
+    InfoHints hints;
+    hints->ep_attr->type = FI_EP_MSG;
+    hints->caps = FI_MSG;
+    hints->addr_format = FI_SOCKADDR_IN;
+    return query(hints.value, service, flags);
+}
+
+TEST(SocketAddresses, AreOfServicesWithNumbers) {
+    fi_info* const here = socket_offer("5017", FI_SOURCE);
+    ASSERT_NE(here, nullptr);
+    EXPECT_EQ(here->addr_format, FI_SOCKADDR_IN);
+    ASSERT_EQ(here->src_addrlen, sizeof(sockaddr_in));
+    sockaddr_in address{};
+    std::memcpy(&address, here->src_addr, sizeof(address));
+    EXPECT_EQ(address.sin_family, AF_INET);
+    EXPECT_EQ(ntohs(address.sin_port), 5017);
+    EXPECT_EQ(ntohl(address.sin_addr.s_addr) >> 24, 127u);
+    fi_info* const there = socket_offer("5017", 0);
+    ASSERT_NE(there, nullptr);
+    EXPECT_EQ(std::memcmp(there->dest_addr, &address, sizeof(address)), 0);
+    fi_freeinfo(here);
+    fi_freeinfo(there);
+    EXPECT_EQ(socket_offer("echo", FI_SOURCE), nullptr) << "a service of sockets is a number";
+    EXPECT_EQ(socket_offer("65536", FI_SOURCE), nullptr);
+    InfoHints datagrams;
+    datagrams->ep_attr->type = FI_EP_RDM;
+    datagrams->addr_format = FI_SOCKADDR_IN;
+    EXPECT_EQ(query(datagrams.value), nullptr);
+}
+
+TEST(SocketAddresses, AListenerWithoutAPortGetsOneAndPeersConnectToIt) {
+    Listener listener(nullptr, socket_offer(nullptr, 0));
+    sockaddr_in name{};
+    std::size_t length = sizeof(name);
+    COMCH_FI(fi_getname(&listener.pep->fid, &name, &length));
+    EXPECT_GE(ntohs(name.sin_port), 49152);
+
+    fi_info* const offer = socket_offer(nullptr, 0);
+    Node client(connected(), offer);
+    COMCH_FI(fi_connect(client.ep, &name, "hello", 5));
+    const CmEvent request = next_event(listener.eq, {client.eq});
+    ASSERT_EQ(request.event, FI_CONNREQ);
+    EXPECT_EQ(request.data, "hello");
+    ASSERT_EQ(request.info->dest_addrlen, sizeof(sockaddr_in));
+    sockaddr_in from{};
+    std::memcpy(&from, request.info->dest_addr, sizeof(from));
+    EXPECT_EQ(from.sin_addr.s_addr, name.sin_addr.s_addr);
+    {
+        Node server(connected(), request.info, listener.fabric);
+        COMCH_FI(fi_accept(server.ep, nullptr, 0));
+        EXPECT_EQ(next_event(server.eq, {client.eq}).event, FI_CONNECTED);
+        EXPECT_EQ(next_event(client.eq, {server.eq}).event, FI_CONNECTED);
+    }
+    EXPECT_EQ(next_event(client.eq, {listener.eq}).event, FI_SHUTDOWN);
+    fi_freeinfo(request.info);
+    fi_freeinfo(offer);
 }
 
 } // namespace

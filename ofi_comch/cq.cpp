@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "domain.hpp"
+#include "endpoint.hpp"
 #include "status.hpp"
 
 namespace comch::ofi::inline COMCH_OFI_LINK {
@@ -122,6 +123,18 @@ fi_ops_cq cq_ops = {sizeof(fi_ops_cq),   read,   read_from, read_error, sleep_an
 
 } // namespace
 
+Cq::Cq(std::shared_ptr<Lock> lock) : waiter(std::move(lock)) {}
+
+Cq::~Cq() = default;
+
+void Cq::keep(std::unique_ptr<Endpoint> closed) {
+    kept_.push_back({taken_ + count_, std::move(closed)});
+}
+
+void Cq::drop_kept() {
+    std::erase_if(kept_, [&](const Kept& kept) { return kept.until <= taken_; });
+}
+
 void Cq::grow() {
     reserve(ring_.size() * 2);
 }
@@ -142,6 +155,9 @@ void Cq::add_failure(const Failure& failure) {
 }
 
 ssize_t Cq::take(void* to, std::size_t count, fi_addr_t* sources) {
+    if (!kept_.empty()) [[unlikely]] {
+        drop_kept();
+    }
     if (count_ == 0) {
         return -FI_EAGAIN;
     }
@@ -161,6 +177,7 @@ ssize_t Cq::take(void* to, std::size_t count, fi_addr_t* sources) {
         --count_;
         ++taken;
     }
+    taken_ += taken;
     return static_cast<ssize_t>(taken);
 }
 
@@ -176,6 +193,7 @@ ssize_t Cq::take_failure(fi_cq_err_entry* to) {
     failures_.pop_front();
     head_ = (head_ + 1) & (ring_.size() - 1);
     --count_;
+    ++taken_;
     return 1;
 }
 

@@ -16,6 +16,7 @@
 namespace comch::ofi::inline COMCH_OFI_LINK {
 
 struct Domain;
+class Endpoint;
 
 /// An error completion.
 struct Failure {
@@ -32,7 +33,8 @@ struct Cq {
     fi_cq_wait_cond wait_condition = FI_CQ_COND_NONE;
     unsigned references = 0; ///< endpoints that are bound
 
-    explicit Cq(std::shared_ptr<Lock> lock) : waiter(std::move(lock)) {}
+    explicit Cq(std::shared_ptr<Lock> lock);
+    ~Cq();
 
     void add(const fi_cq_tagged_entry& completion, fi_addr_t source) {
         if (count_ == ring_.size()) [[unlikely]] {
@@ -50,6 +52,9 @@ struct Cq {
     [[nodiscard]] ssize_t take(void* to, std::size_t count, fi_addr_t* sources);
     [[nodiscard]] ssize_t take_failure(fi_cq_err_entry* to);
     void reserve(std::size_t size);
+    /// Keeps a closed endpoint until the call after the one that takes the last completion that is
+    /// here now.
+    void keep(std::unique_ptr<Endpoint> closed);
 
 private:
     struct Entry {
@@ -57,12 +62,19 @@ private:
         fi_addr_t source = FI_ADDR_NOTAVAIL;
         bool failed = false; ///< the next of failures_
     };
+    struct Kept {
+        std::uint64_t until; ///< so many completions have been taken
+        std::unique_ptr<Endpoint> endpoint;
+    };
     void grow();
+    void drop_kept();
 
     /// Grows when it is full: a power of two.
     std::vector<Entry> ring_ = std::vector<Entry>(64);
     std::size_t head_ = 0;
     std::size_t count_ = 0;
+    std::uint64_t taken_ = 0;
+    std::vector<Kept> kept_;
     std::deque<Failure> failures_;
 };
 

@@ -24,8 +24,16 @@ int close(fid* fid) {
     Domain& domain = *endpoint->domain;
     const std::shared_ptr<Lock> lock = domain.lock;
     const Guard guard(*lock);
-    delete endpoint;
+    Cq* const cq = endpoint->rx_cq;
+    endpoint->close();
     --domain.references;
+    // Who reads a message of a connection that has ended posts the next receive without a look, and
+    // ofi_rxm does so after it has closed the endpoint.
+    if (endpoint->type == FI_EP_MSG && cq != nullptr && cq->size() != 0) {
+        cq->keep(std::unique_ptr<Endpoint>(endpoint));
+    } else {
+        delete endpoint;
+    }
     return 0;
 }
 
@@ -266,6 +274,13 @@ void take_over(Endpoint& endpoint, ConnectionRequest& request) {
 } // namespace
 
 Endpoint::~Endpoint() {
+    close();
+}
+
+void Endpoint::close() {
+    if (std::exchange(closed, true)) {
+        return;
+    }
     if (type == FI_EP_MSG) {
         shut_down();
     } else if (station) {
@@ -374,9 +389,18 @@ int open_endpoint(fid_domain* domain_fid, fi_info* info, fid_ep** out, void* con
     endpoint->local_address = port_address(core_domain, endpoint->station->port().address());
     if (info->src_addr != nullptr && type == FI_EP_RDM) {
         endpoint->local_address = parse_address(core_domain, info->src_addr, info->src_addrlen);
-        if (!endpoint->local_address || endpoint->local_address->named == 0) {
+        if (!endpoint->local_address || endpoint->local_address->name_length == 0) {
             return -FI_EINVAL; // only names can be chosen
         }
+    }
+    endpoint->socket_addresses = is_socket_format(info->addr_format);
+    endpoint->function = *function_of_node(domain.fabric->device, "");
+    if (info->src_addr != nullptr && endpoint->socket_addresses) {
+        const auto own = parse_address(core_domain, info->src_addr, info->src_addrlen);
+        if (!own) {
+            return -FI_EINVAL;
+        }
+        endpoint->function = own->function;
     }
     if (info->dest_addr != nullptr) {
         endpoint->remote_address = parse_address(core_domain, info->dest_addr, info->dest_addrlen);

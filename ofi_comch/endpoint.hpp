@@ -176,12 +176,16 @@ public:
     /// Closes the connection and fails what was outstanding on it.
     void shut_down();
 
+    /// What the program's close does; calls on the endpoint fail afterwards.
+    void close();
+
     // In the order of use.
     fid_ep fid{};
     Domain* domain;
     std::shared_ptr<Station> station;
     fi_ep_type type = FI_EP_RDM;
     bool enabled = false;
+    bool closed = false;
     bool tx_selective = false;
     bool rx_selective = false;
     std::uint64_t caps = 0;
@@ -202,6 +206,8 @@ public:
     Conn* conn = nullptr;
     std::optional<Address> remote_address;
     std::optional<Address> local_address;
+    FunctionId function = dpu_function_id; ///< the host function that its names lie under
+    bool socket_addresses = false;         ///< the program wants addresses in that form
 
 private:
     [[nodiscard]] Conn* route(fi_addr_t to, ssize_t& error) {

@@ -26,6 +26,9 @@ Endpoint& endpoint_of(void* fid) {
 int get_name(fid* fid, void* to, std::size_t* length) {
     Endpoint& endpoint = endpoint_of(fid);
     const Guard guard(*endpoint.domain->lock);
+    if (endpoint.socket_addresses) {
+        return copy_address(socket_address(endpoint.function, 0), to, length);
+    }
     // Also one that was given a name is known to its peers by its port.
     return copy_address(
         port_address(*endpoint.station->device().domain(), endpoint.station->port().address()), to,
@@ -35,8 +38,12 @@ int get_name(fid* fid, void* to, std::size_t* length) {
 int get_peer(fid_ep* fid, void* to, std::size_t* length) {
     Endpoint& endpoint = endpoint_of(fid);
     const Guard guard(*endpoint.domain->lock);
-    return endpoint.remote_address ? copy_address(*endpoint.remote_address, to, length)
-                                   : -FI_ENOTCONN;
+    if (!endpoint.remote_address) {
+        return -FI_ENOTCONN;
+    }
+    return endpoint.socket_addresses
+               ? copy_address(socket_address(*endpoint.remote_address), to, length)
+               : copy_address(*endpoint.remote_address, to, length);
 }
 
 int connect(fid_ep* fid, const void* to, const void* data, std::size_t length) {
@@ -49,7 +56,7 @@ int connect(fid_ep* fid, const void* to, const void* data, std::size_t length) {
         return -FI_EOPBADSTATE;
     }
     const auto address = parse_address(*endpoint.station->device().domain(), to, sizeof(Address));
-    if (!address) {
+    if (!address || (address->named != 0 && address->name_length == 0)) {
         return -FI_EINVAL;
     }
     return endpoint.connect_to(*address, {static_cast<const std::byte*>(data), length});
@@ -89,6 +96,7 @@ int Endpoint::connect_to(const Address& address, std::span<const std::byte> data
     hello.data_length = static_cast<std::uint32_t>(data.size());
     const link::PortAddress own = station->port().address();
     std::memcpy(hello.port, own.bytes.data(), sizeof(hello.port));
+    hello.function = function;
     std::memcpy(bytes, &hello, sizeof(hello));
     if (!data.empty()) {
         std::memcpy(bytes + sizeof(hello), data.data(), data.size());

@@ -1,10 +1,13 @@
 #include "info.hpp"
 
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <string_view>
+
+#include <fmt/format.h>
 
 #include "address.hpp"
 #include "core/link/soft/tuning.hpp"
@@ -80,22 +83,23 @@ int granted_mr_mode(std::uint32_t version, const fi_info* hints) {
     // words.
     const int asked =
         hints != nullptr && hints->domain_attr != nullptr ? hints->domain_attr->mr_mode : 0;
-    if (asked == FI_MR_BASIC) {
-        return FI_MR_BASIC;
+    if (asked == mr_basic) {
+        return mr_basic;
     }
-    if (asked == FI_MR_SCALABLE || (FI_VERSION_LT(version, FI_VERSION(1, 5)) && asked == 0)) {
-        return FI_MR_SCALABLE;
+    if (asked == mr_scalable || (FI_VERSION_LT(version, FI_VERSION(1, 5)) && asked == 0)) {
+        return mr_scalable;
     }
     return 0;
 }
 
-Info make_info(const Device& device, fi_ep_type type, std::uint32_t version, const fi_info* hints) {
+Info make_info(const Device& device, fi_ep_type type, bool socket_addresses, std::uint32_t version,
+               const fi_info* hints) {
     Info info(fi_allocinfo());
     if (!info) {
         return info;
     }
     info->caps = granted_caps(type, hints);
-    info->addr_format = address_format;
+    info->addr_format = socket_addresses ? std::uint32_t{FI_SOCKADDR_IN} : address_format;
 
     fi_tx_attr& tx = *info->tx_attr;
     tx.caps = info->caps & (primary_caps | tx_modifiers);
@@ -243,7 +247,6 @@ bool accepts_rx(const fi_rx_attr& asked, std::uint64_t caps) {
 bool accepts(const fi_info& hints, const Device& device, fi_ep_type type) {
     const std::uint64_t caps = caps_of(type);
     return within(hints.caps, caps) &&
-           (hints.addr_format == FI_FORMAT_UNSPEC || hints.addr_format == address_format) &&
            (hints.fabric_attr == nullptr || accepts_fabric(*hints.fabric_attr, device)) &&
            (hints.domain_attr == nullptr || accepts_domain(*hints.domain_attr, device)) &&
            (hints.ep_attr == nullptr ||
@@ -252,24 +255,36 @@ bool accepts(const fi_info& hints, const Device& device, fi_ep_type type) {
            (hints.rx_attr == nullptr || accepts_rx(*hints.rx_attr, caps));
 }
 
-bool set_address(void*& to, std::size_t& length, const Address& address) {
-    to = std::malloc(size_of(address));
+bool set_address(void*& to, std::size_t& length, const Address& address, bool of_socket) {
+    length = of_socket ? sizeof(sockaddr_in) : size_of(address);
+    to = std::malloc(length);
     if (to == nullptr) {
         return false;
     }
-    length = size_of(address);
-    std::memcpy(to, &address, length);
-    return true;
+    return (of_socket ? copy_address(socket_address(address), to, &length)
+                      : copy_address(address, to, &length)) == 0;
+}
+
+/// Sockets' services are numbers.
+bool is_port(std::string_view service) {
+    std::uint16_t port = 0;
+    const char* const end = service.data() + service.size();
+    const auto [rest, error] = std::from_chars(service.data(), end, port);
+    return error == std::errc() && rest == end && service != "0" &&
+           fmt::format("{}", port) == service;
 }
 
 /// Who the endpoint is to be, and whom it is to talk to. False: not here.
 bool resolve(const Device& device, const char* node, const char* service, std::uint64_t flags,
-             const fi_info* hints, std::optional<Address>& source, std::optional<Address>& dest) {
+             bool socket_addresses, const fi_info* hints, std::optional<Address>& source,
+             std::optional<Address>& dest) {
     const comch::Domain& domain = *device.domain();
     const bool is_source = (flags & FI_SOURCE) != 0;
     if (node != nullptr || service != nullptr) {
-        const auto function = function_of_node(device, node != nullptr ? node : "");
-        if (!function) {
+        const std::string_view name = node != nullptr ? node : "";
+        const auto function =
+            socket_addresses ? function_of_host(device, name) : function_of_node(device, name);
+        if (!function || (socket_addresses && service != nullptr && !is_port(service))) {
             return false;
         }
         if (service != nullptr) {
@@ -310,13 +325,36 @@ std::string fabric_name(const Device& device) {
     return "comch-" + device.domain()->id().to_string().substr(0, 12);
 }
 
-/// What libfabric's utility providers ask with, for something to layer on. Those for connected
-/// endpoints (ofi_rxm) want addresses of the IP kind, which ours are not.
+/// What libfabric's utility providers ask with, for something to layer on.
 constexpr std::uint64_t core_provider_only = std::uint64_t{1} << 59;
+
+namespace {
+
+/// The form of the addresses of what is asked for; nothing if it is one that we do not have. The
+/// utility providers know none but sockets'. What they make of us, libfabric would list before our
+/// own endpoints, so they get it only where the user wants that.
+std::optional<bool> wants_socket_addresses(const fi_info* hints, std::uint64_t flags) {
+    const std::uint32_t format =
+        hints != nullptr ? hints->addr_format : std::uint32_t{FI_FORMAT_UNSPEC};
+    const bool for_utility = (flags & core_provider_only) != 0;
+    if (for_utility && !settings().layering) {
+        return std::nullopt;
+    }
+    if (is_socket_format(format) || (format == FI_FORMAT_UNSPEC && for_utility)) {
+        return true;
+    }
+    if ((format == FI_FORMAT_UNSPEC || format == address_format) && !for_utility) {
+        return false;
+    }
+    return std::nullopt;
+}
+
+} // namespace
 
 int get_info(std::uint32_t version, const char* node, const char* service, std::uint64_t flags,
              const fi_info* hints, fi_info** out) {
-    if ((flags & core_provider_only) != 0) {
+    const auto socket_addresses = wants_socket_addresses(hints, flags);
+    if (!socket_addresses) {
         return -FI_ENODATA;
     }
     if ((flags & FI_SOURCE) != 0 && node == nullptr && service == nullptr) {
@@ -329,18 +367,25 @@ int get_info(std::uint32_t version, const char* node, const char* service, std::
     }
     std::optional<Address> source;
     std::optional<Address> dest;
-    if (!resolve(*device, node, service, flags, hints, source, dest)) {
+    if (!resolve(*device, node, service, flags, *socket_addresses, hints, source, dest)) {
         return -FI_ENODATA;
+    }
+    if (*socket_addresses && !source) { // such programs change the port of what is there
+        const sockaddr_in own = socket_address(*function_of_node(*device, ""), 0);
+        source = parse_address(*device->domain(), &own, sizeof(own));
     }
     Info first;
     fi_info** tail = nullptr;
     for (const fi_ep_type type : {FI_EP_RDM, FI_EP_MSG}) {
-        if (hints != nullptr && !accepts(*hints, *device, type)) {
+        if ((hints != nullptr && !accepts(*hints, *device, type)) ||
+            (*socket_addresses && type != FI_EP_MSG)) {
             continue;
         }
-        Info info = make_info(*device, type, version, hints);
-        if (!info || (source && !set_address(info->src_addr, info->src_addrlen, *source)) ||
-            (dest && !set_address(info->dest_addr, info->dest_addrlen, *dest))) {
+        Info info = make_info(*device, type, *socket_addresses, version, hints);
+        if (!info ||
+            (source &&
+             !set_address(info->src_addr, info->src_addrlen, *source, *socket_addresses)) ||
+            (dest && !set_address(info->dest_addr, info->dest_addrlen, *dest, *socket_addresses))) {
             return -FI_ENOMEM;
         }
         if (hints != nullptr && hints->handle != nullptr) {

@@ -18,6 +18,8 @@ protected:
 
     Event sent() { return await(a_.tx, pair_.cqs); }
     Event received() { return await(b_.rx, pair_.cqs); }
+    /// `data` must stay until the message has been received.
+    void send(const std::vector<char>&& data, std::uint64_t tag) = delete;
     void send(const std::vector<char>& data, std::uint64_t tag) {
         post(
             [&] {
@@ -171,7 +173,8 @@ TEST_F(Message, ACanceledReceiveTakesNothing) {
     EXPECT_EQ(event.error, FI_ECANCELED);
     EXPECT_EQ(event.failure.op_context, &first);
     EXPECT_EQ(fi_cancel(&b_.ep->fid, &first), -FI_ENOENT);
-    send(pattern(8, 1), 1);
+    const auto data = pattern(8, 1);
+    send(data, 1);
     EXPECT_EQ(received().entry.op_context, &second);
 }
 

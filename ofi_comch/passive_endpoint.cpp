@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "eq.hpp"
 #include "provider.hpp"
@@ -48,7 +49,9 @@ int control(fid*, int command, void*) {
 }
 
 int get_name(fid* fid, void* to, std::size_t* length) {
-    return copy_address(*passive_of(fid).address, to, length);
+    const PassiveEndpoint& passive = passive_of(fid);
+    return passive.socket_addresses ? copy_address(socket_address(*passive.address), to, length)
+                                    : copy_address(*passive.address, to, length);
 }
 
 int set_name(fid* fid, void* from, std::size_t length) {
@@ -61,6 +64,24 @@ int set_name(fid* fid, void* from, std::size_t length) {
     return 0;
 }
 
+/// Takes the first number that nobody has, from somewhere among those that nobody chooses.
+Result<void> listen_anywhere(PassiveEndpoint& passive) {
+    constexpr unsigned first = 49152;
+    constexpr unsigned count = 65536 - first;
+    const comch::Domain& domain = *passive.fabric->device.domain();
+    const auto begin = static_cast<unsigned>(::getpid());
+    Result<void> result;
+    for (unsigned i = 0; i < count; ++i) {
+        passive.address = named_address(domain, passive.address->function,
+                                        fmt::format("{}", first + (begin + i) % count));
+        result = passive.station->port().listen(service_of(*passive.address));
+        if (result || result.error().code != Errc::in_use) {
+            break;
+        }
+    }
+    return result;
+}
+
 int listen(fid_pep* fid) {
     PassiveEndpoint& passive = passive_of(fid);
     if (passive.eq == nullptr) {
@@ -71,7 +92,9 @@ int listen(fid_pep* fid) {
         return -FI_EOPBADSTATE;
     }
     if (passive.address->named != 0) {
-        const auto result = passive.station->port().listen(service_of(*passive.address));
+        const auto result = passive.address->name_length != 0
+                                ? passive.station->port().listen(service_of(*passive.address))
+                                : listen_anywhere(passive);
         if (!result) {
             FI_WARN(&provider, FI_LOG_EP_CTRL, "%s\n", result.error().message.c_str());
             return -to_fi(result.error().code);
@@ -203,11 +226,13 @@ ConnectDecision PassiveEndpoint::on_connect_request(Connection& link,
     conn->request = &made;
     link::PortAddress port;
     std::memcpy(port.bytes.data(), hello.port, sizeof(hello.port));
-    const Address from = port_address(*fabric->device.domain(), port);
     std::free(offer->dest_addr);
-    offer->dest_addrlen = size_of(from);
-    offer->dest_addr = std::malloc(offer->dest_addrlen);
-    std::memcpy(offer->dest_addr, &from, offer->dest_addrlen);
+    offer->dest_addrlen = port_address_size;
+    offer->dest_addr = std::calloc(1, offer->dest_addrlen);
+    (void)(socket_addresses ? copy_address(socket_address(hello.function, 0), offer->dest_addr,
+                                           &offer->dest_addrlen)
+                            : copy_address(port_address(*fabric->device.domain(), port),
+                                           offer->dest_addr, &offer->dest_addrlen));
     offer->handle = &made.fid;
     struct {
         struct fid* fid;
@@ -237,11 +262,14 @@ int open_passive_endpoint(fid_fabric* fabric_fid, fi_info* info, fid_pep** out, 
     passive->fabric = &fabric;
     passive->info = fi_dupinfo(info);
     passive->address = port_address(domain, passive->station->port().address());
+    passive->socket_addresses = is_socket_format(info->addr_format);
     if (info->src_addr != nullptr) {
         passive->address = parse_address(domain, info->src_addr, info->src_addrlen);
         if (!passive->address) {
             return -FI_EINVAL;
         }
+    } else if (passive->socket_addresses) {
+        return -FI_EINVAL;
     }
     ++fabric.references;
     *out = &passive.release()->fid;

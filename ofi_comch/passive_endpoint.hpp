@@ -35,6 +35,7 @@ public:
     std::shared_ptr<Station> station;
     Eq* eq = nullptr;
     std::optional<Address> address; ///< that it listens under, or will
+    bool socket_addresses = false;  ///< the program wants addresses in that form
     bool listening = false;
     fi_info* info = nullptr; ///< a copy
     std::vector<std::unique_ptr<ConnectionRequest>> requests;

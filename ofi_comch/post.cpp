@@ -112,6 +112,9 @@ Receiver receiver_of(fid_ep* fid) noexcept {
 ssize_t post_receive(const Receiver& to, const iovec* iov, std::size_t count, fi_addr_t from,
                      std::uint64_t tag, std::uint64_t ignore, std::uint64_t flags, void* context) {
     if (to.endpoint != nullptr) {
+        if (to.endpoint->closed) {
+            return -FI_EOPBADSTATE;
+        }
         if (to.endpoint->srx != nullptr) {
             return -FI_EOPBADSTATE; // receives are posted to the shared context
         }

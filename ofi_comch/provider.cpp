@@ -24,6 +24,11 @@ std::string text_setting(const char* name) {
     return fi_param_get_str(&provider, name, &value) == 0 && value != nullptr ? value : "";
 }
 
+bool flag_setting(const char* name) {
+    int flag = 0;
+    return fi_param_get_bool(&provider, name, &flag) == 0 && flag != 0;
+}
+
 void define_settings() {
     fi_param_define(&provider, "domain", FI_PARAM_STRING,
                     "Domain in which processes of the host and of the DPU find each other: the "
@@ -38,10 +43,12 @@ void define_settings() {
     fi_param_define(&provider, "host_dpu_only", FI_PARAM_BOOL,
                     "Reach only peers of the other side. By default processes of the same side "
                     "reach each other through their device as well (default: no)");
-    int flag = 0;
-    if (fi_param_get_bool(&provider, "host_dpu_only", &flag) == 0) {
-        the_settings.host_dpu_only = flag != 0;
-    }
+    fi_param_define(
+        &provider, "layering", FI_PARAM_BOOL,
+        "Let libfabric put its utility providers on top of the connected endpoints, for "
+        "comch;ofi_rxm. It lists them before comch's own endpoints then (default: no)");
+    the_settings.host_dpu_only = flag_setting("host_dpu_only");
+    the_settings.layering = flag_setting("layering");
 }
 
 int open_fabric(fi_fabric_attr* attr, fid_fabric** fabric, void* context) {

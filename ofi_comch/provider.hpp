@@ -12,6 +12,7 @@ extern fi_provider provider;
 /// Read once, when the provider is loaded.
 struct Settings {
     bool host_dpu_only = false;
+    bool layering = false; ///< utility providers may use our connected endpoints
 };
 [[nodiscard]] const Settings& settings() noexcept;
 

@@ -12,7 +12,7 @@ class Rma : public testing::TestWithParam<int> {
 protected:
     Rma() {
         mr_ = pair_.b.expose(memory_.data(), memory_.size(), 42);
-        virtual_ = (pair_.b.info->domain_attr->mr_mode == FI_MR_BASIC);
+        virtual_ = (pair_.b.info->domain_attr->mr_mode == mr_basic);
     }
     static NodeOptions options() {
         NodeOptions made;
@@ -181,6 +181,15 @@ TEST_P(Rma, AnEventCounterOfTheMemoryCounts) {
     EXPECT_EQ(fi_close(&cntr->fid), 0);
 }
 
+/// Overflow wraps around: computed without a sign, in at least int's width.
+template <class T> auto unsigned_of(T value) {
+    if constexpr (std::is_integral_v<T>) {
+        return static_cast<std::common_type_t<std::make_unsigned_t<T>, unsigned>>(value);
+    } else {
+        return value;
+    }
+}
+
 template <class T> T expected(int op, T old, T operand, T compare) {
     switch (op) {
     case FI_MIN:
@@ -188,9 +197,9 @@ template <class T> T expected(int op, T old, T operand, T compare) {
     case FI_MAX:
         return operand > old ? operand : old;
     case FI_SUM:
-        return static_cast<T>(old + operand);
+        return static_cast<T>(unsigned_of(old) + unsigned_of(operand));
     case FI_PROD:
-        return static_cast<T>(old * operand);
+        return static_cast<T>(unsigned_of(old) * unsigned_of(operand));
     case FI_LOR:
         return static_cast<T>(old != T{} || operand != T{});
     case FI_LAND:
@@ -336,11 +345,11 @@ TEST_P(Rma, AtomicsThatCannotBeAreRefused) {
     EXPECT_EQ(memory_[8], 1);
 }
 
-INSTANTIATE_TEST_SUITE_P(MrModes, Rma, testing::Values(0, int{FI_MR_BASIC}, int{FI_MR_SCALABLE}),
+INSTANTIATE_TEST_SUITE_P(MrModes, Rma, testing::Values(0, mr_basic, mr_scalable),
                          [](const auto& mode) {
-                             return mode.param == FI_MR_BASIC      ? "basic"
-                                    : mode.param == FI_MR_SCALABLE ? "scalable"
-                                                                   : "none";
+                             return mode.param == mr_basic      ? "basic"
+                                    : mode.param == mr_scalable ? "scalable"
+                                                                : "none";
                          });
 
 } // namespace

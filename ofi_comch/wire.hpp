@@ -22,7 +22,7 @@ namespace comch::ofi::wire {
 static_assert(std::endian::native == std::endian::little,
               "the layout is little-endian; a big-endian port needs conversions here");
 
-inline constexpr std::uint32_t version = 1;
+inline constexpr std::uint32_t version = 2;
 
 enum class Kind : std::uint8_t {
     message = 1,      ///< payload
@@ -98,6 +98,8 @@ struct Hello {
     std::uint32_t endpoint_type; ///< fi_ep_type
     std::uint32_t data_length;   ///< of the program's connection data
     std::uint8_t port[16];       ///< where the sender's endpoint can be reached
+    std::uint32_t function;      ///< the host function that the sender's names lie under
+    std::uint32_t reserved;
 };
 /// And of its answer.
 struct HelloReply {
@@ -107,6 +109,6 @@ struct HelloReply {
 };
 inline constexpr std::uint32_t hello_magic = 0x49464f43; // "COFI"
 inline constexpr std::uint32_t max_connection_data = 192;
-static_assert(sizeof(Hello) == 32 && sizeof(HelloReply) == 24);
+static_assert(sizeof(Hello) == 40 && sizeof(HelloReply) == 24);
 
 } // namespace comch::ofi::wire

@@ -13,13 +13,15 @@ import perftest_pair  # noqa: E402
 
 SIZES = ("64", "4096", "65536", "1048576", "0")
 PATIENCE = 300
+LAYERED = "comch;ofi_rxm"
 
 
-def environment(side, domain):
+def environment(side, domain, provider="comch"):
     build = pathlib.Path(os.environ["COMCH_BUILD_DIR"])
     return os.environ | {"COMCH_SIDE": side, "COMCH_DOMAIN": domain,
                          "FI_PROVIDER_PATH": str(build / "lib" / "libfabric"),
-                         "FI_PROVIDER": "comch"}
+                         "FI_PROVIDER": provider,
+                         "FI_COMCH_LAYERING": "1" if provider == LAYERED else "0"}
 
 
 def check(condition, what, output=""):
@@ -34,15 +36,15 @@ def test_info(domain):
     check(types == ["FI_EP_RDM", "FI_EP_MSG"], "fi_info offers both kinds of endpoints", text)
     settings = subprocess.run(["fi_info", "-e"], env=environment("host", domain),
                               capture_output=True, text=True, check=True, errors="replace").stdout
-    for name in ("DOMAIN", "SIDE", "DEVICE", "HOST_DPU_ONLY"):
+    for name in ("DOMAIN", "SIDE", "DEVICE", "HOST_DPU_ONLY", "LAYERING"):
         check(f"FI_COMCH_{name}" in settings, f"fi_info -e lists FI_COMCH_{name}", settings)
 
 
-def pingpong(domain, endpoint, size, iterations):
+def pingpong(domain, endpoint, size, iterations, provider="comch"):
     port = str(perftest_pair.free_port())
-    arguments = ["-p", "comch", "-e", endpoint, "-c", "-S", size, "-I", iterations]
+    arguments = ["-p", provider, "-e", endpoint, "-c", "-S", size, "-I", iterations]
     server = subprocess.Popen(["fi_pingpong", "-B", port, *arguments],
-                              env=environment("dpu", domain), stdout=subprocess.PIPE,
+                              env=environment("dpu", domain, provider), stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True)
     client = None
     try:
@@ -50,11 +52,11 @@ def pingpong(domain, endpoint, size, iterations):
             check(server.poll() is None, "the server listens")
             time.sleep(0.01)
         client = subprocess.Popen(["fi_pingpong", "-P", port, *arguments, "127.0.0.1"],
-                                  env=environment("host", domain), stdout=subprocess.PIPE,
-                                  stderr=subprocess.STDOUT, text=True)
+                                  env=environment("host", domain, provider),
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         said = client.communicate(timeout=PATIENCE)[0]
         heard = server.communicate(timeout=PATIENCE)[0]
-        name = f"fi_pingpong -e {endpoint} -S {size}"
+        name = f"fi_pingpong -p {provider} -e {endpoint} -S {size}"
         check(client.returncode == 0, f"{name}: the client ends well", said)
         check(server.returncode == 0, f"{name}: the server ends well", heard)
         check("data error" not in said + heard, f"{name}: the data is right", said + heard)
@@ -72,6 +74,8 @@ def main():
         for endpoint in ("rdm", "msg"):
             for size in SIZES:
                 pingpong(domain, endpoint, size, "200" if int(size) < 10000 else "20")
+        for size in SIZES:
+            pingpong(domain, "rdm", size, "20", LAYERED)
         left = sorted(entry.name for entry in pathlib.Path(domain).iterdir()
                       if not entry.name.startswith("domain."))
         check(not left, f"nothing is left in the domain: {left}")

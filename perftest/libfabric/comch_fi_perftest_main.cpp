@@ -1,0 +1,296 @@
+// comch_fi_perftest: tagged messages between two processes through libfabric, with any provider.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <memory>
+#include <new>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fi_end.hpp"
+#include "perftest/pinning.hpp"
+
+namespace {
+
+using comch::perftest::FiEnd;
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* description =
+    R"(Measure tagged messages through libfabric between two processes of this machine, over comch (one
+process on the host's side, one on the DPU's) or over another provider for comparison.)";
+
+constexpr const char* footer = R"(
+Tests:
+  lat   microseconds for a message in one direction: half of a ping-pong
+  bw    messages and bytes per second, in windows that the receiver acknowledges
+
+Examples:
+  FI_PROVIDER_PATH=build/lib/libfabric comch_fi_perftest lat --size 64 --cpus 0,1
+  comch_fi_perftest bw --size 1M --provider shm --json)";
+
+struct Options {
+    std::string test = "lat";
+    std::string provider = "comch";
+    std::vector<std::size_t> sizes;
+    std::vector<int> cpus{-1, -1};
+    unsigned window = 64;
+    unsigned buffers = 1;
+    double seconds = 0.2;
+};
+
+struct Result {
+    std::size_t size = 0;
+    std::uint64_t messages = 0;
+    double seconds = 0;
+};
+
+/// What the two processes say to each other beside libfabric.
+class Wire {
+public:
+    explicit Wire(int fd) : fd_(fd) {}
+    ~Wire() { ::close(fd_); }
+    Wire(const Wire&) = delete;
+    Wire& operator=(const Wire&) = delete;
+
+    void put(std::span<const std::byte> bytes) {
+        if (::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL) !=
+            static_cast<ssize_t>(bytes.size())) {
+            throw std::runtime_error("the other process has ended");
+        }
+    }
+    [[nodiscard]] std::vector<std::byte> get() {
+        std::vector<std::byte> bytes(512);
+        const ssize_t length = ::recv(fd_, bytes.data(), bytes.size(), 0);
+        if (length <= 0) {
+            throw std::runtime_error("the other process has ended");
+        }
+        bytes.resize(static_cast<std::size_t>(length));
+        return bytes;
+    }
+    void put_number(std::uint64_t number) { put(std::as_bytes(std::span(&number, 1))); }
+    [[nodiscard]] std::uint64_t get_number() {
+        const auto bytes = get();
+        std::uint64_t number = 0;
+        std::copy_n(bytes.begin(), std::min(bytes.size(), sizeof(number)),
+                    std::as_writable_bytes(std::span(&number, 1)).begin());
+        return number;
+    }
+
+private:
+    int fd_;
+};
+
+struct Role {
+    FiEnd& end;
+    Wire& wire;
+    bool first; ///< sends first, and keeps the time
+    std::byte* memory;
+    std::size_t stride; ///< between buffers
+    unsigned buffers;   ///< for the messages of a window, in turn; one more for acknowledgements
+
+    [[nodiscard]] std::byte* buffer(unsigned i) const { return memory + i % buffers * stride; }
+    [[nodiscard]] std::byte* last() const { return memory + buffers * stride; }
+};
+
+/// `count` ping-pongs.
+double ping_pong(Role& role, std::size_t size, std::uint64_t count) {
+    const auto begin = Clock::now();
+    for (std::uint64_t i = 0; i < count; ++i) {
+        role.end.post_receive(role.last(), size);
+        if (role.first) {
+            role.end.send(role.memory, size);
+            role.end.await_receives(1);
+        } else {
+            role.end.await_receives(1);
+            role.end.send(role.memory, size);
+        }
+        role.end.await_sends();
+    }
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+/// `count` windows, each acknowledged.
+double stream(Role& role, std::size_t size, unsigned window, std::uint64_t count) {
+    const auto begin = Clock::now();
+    for (std::uint64_t i = 0; i < count; ++i) {
+        if (role.first) {
+            role.end.post_receive(role.last(), 1);
+            for (unsigned k = 0; k < window; ++k) {
+                role.end.send(role.buffer(k), size);
+            }
+            role.end.await_sends();
+            role.end.await_receives(1);
+        } else {
+            for (unsigned k = 0; k < window; ++k) {
+                role.end.post_receive(role.buffer(k), size);
+            }
+            role.end.await_receives(window);
+            role.end.send(role.last(), 1);
+            role.end.await_sends();
+        }
+    }
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+/// Grows the count until it takes long enough; both ends know each count beforehand.
+Result measure(Role& role, const Options& options, std::size_t size) {
+    const bool is_latency = options.test == "lat";
+    const auto run = [&](std::uint64_t count) {
+        return is_latency ? ping_pong(role, size, count)
+                          : stream(role, size, options.window, count);
+    };
+    Result result;
+    result.size = size;
+    if (!role.first) {
+        while (const std::uint64_t count = role.wire.get_number()) {
+            (void)run(count);
+        }
+        return result;
+    }
+    std::uint64_t count = 2;
+    for (;;) {
+        role.wire.put_number(count);
+        result.seconds = run(count);
+        if (result.seconds >= options.seconds) {
+            break;
+        }
+        const double wanted = options.seconds * 1.1 / std::max(result.seconds, 1e-6);
+        count = static_cast<std::uint64_t>(static_cast<double>(count) * std::min(wanted, 20.0)) + 1;
+    }
+    role.wire.put_number(0);
+    result.messages = count * (is_latency ? 2 : options.window);
+    return result;
+}
+
+std::vector<Result> play(const Options& options, int fd, bool first) {
+    comch::perftest::pin_or_throw(options.cpus[first ? 1 : 0]);
+    Wire wire(fd);
+    FiEnd end(options.provider);
+    wire.put(end.name());
+    end.meet(wire.get());
+    const std::size_t largest = *std::max_element(options.sizes.begin(), options.sizes.end());
+    const std::size_t stride = (std::max<std::size_t>(largest, 1) + 4095) / 4096 * 4096;
+    std::vector<std::byte> memory(stride * (options.buffers + 1) + 4096, std::byte{1});
+    auto* const aligned = reinterpret_cast<std::byte*>(
+        (reinterpret_cast<std::uintptr_t>(memory.data()) + 4095) / 4096 * 4096);
+    end.use({aligned, stride * (options.buffers + 1)});
+    Role role{end, wire, first, aligned, stride, options.buffers};
+    std::vector<Result> results;
+    for (const std::size_t size : options.sizes) {
+        results.push_back(measure(role, options, size));
+    }
+    // Nobody leaves while the other may still want an answer.
+    wire.put_number(1);
+    (void)wire.get_number();
+    return results;
+}
+
+void print(const Options& options, const std::vector<Result>& results, bool as_json) {
+    nlohmann::ordered_json all = nlohmann::ordered_json::array();
+    for (const Result& result : results) {
+        const double rate = static_cast<double>(result.messages) / result.seconds;
+        const double bytes = rate * static_cast<double>(result.size);
+        if (as_json) {
+            all.push_back({{"test", options.test},
+                           {"provider", options.provider},
+                           {"bytes", result.size},
+                           {"latency_us", 1e6 / rate},
+                           {"messages_per_second", rate},
+                           {"bytes_per_second", bytes}});
+        } else if (options.test == "lat") {
+            fmt::print("{:>10} B  {:10.3f} us\n", result.size, 1e6 / rate);
+        } else {
+            fmt::print("{:>10} B  {:10.3f} M/s  {:10.3f} GB/s\n", result.size, rate / 1e6,
+                       bytes / 1e9);
+        }
+    }
+    if (as_json) {
+        fmt::print("{}\n", all.dump(2));
+    }
+}
+
+/// The other process. Never returns.
+[[noreturn]] void play_second(const Options& options, int fd) {
+    (void)::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ::setenv("COMCH_SIDE", "dpu", 1);
+    int code = 0;
+    try {
+        (void)play(options, fd, false);
+    } catch (const std::exception& error) {
+        fmt::print(stderr, "error: the receiving process: {}\n", error.what());
+        code = 1;
+    }
+    std::exit(code);
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+    CLI::App app{description, "comch_fi_perftest"};
+    app.footer(footer);
+    Options options;
+    bool json = false;
+    app.add_option("test", options.test, "lat or bw")
+        ->required()
+        ->check(CLI::IsMember({"lat", "bw"}));
+    app.add_option("--provider", options.provider, "libfabric's name of it")->capture_default_str();
+    app.add_option("--size", options.sizes, "bytes (64, 64K, 1M); may be given several times")
+        ->transform(CLI::AsSizeValue(false));
+    app.add_option("--window", options.window, "messages in a window of bw")
+        ->check(CLI::Range(1u, 4096u))
+        ->capture_default_str();
+    app.add_option("--buffers", options.buffers, "that bw sends from and receives into, in turn")
+        ->check(CLI::Range(1u, 4096u))
+        ->capture_default_str();
+    app.add_option("--cpus", options.cpus,
+                   "receiver's and sender's CPU, as 0,1 (default: not pinned)")
+        ->delimiter(',')
+        ->expected(2);
+    app.add_option("--seconds", options.seconds, "for each measurement, at least")
+        ->check(CLI::Range(0.001, 60.0))
+        ->capture_default_str();
+    app.add_flag("--json", json, "as JSON");
+    CLI11_PARSE(app, argc, argv);
+    if (options.sizes.empty()) {
+        options.sizes = {8, 64, 4096, 65536, 1 << 20};
+    }
+    int fds[2];
+    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0) {
+        fmt::print(stderr, "error: socketpair: {}\n", std::strerror(errno));
+        return 1;
+    }
+    // Before libfabric's first use, so that each process has providers of its own.
+    const pid_t child = ::fork();
+    if (child < 0) {
+        fmt::print(stderr, "error: fork: {}\n", std::strerror(errno));
+        return 1;
+    }
+    ::close(fds[child == 0 ? 0 : 1]);
+    if (child == 0) {
+        play_second(options, fds[1]);
+    }
+    ::setenv("COMCH_SIDE", "host", 1);
+    int code = 0;
+    try {
+        const std::vector<Result> results = play(options, fds[0], true);
+        print(options, results, json);
+    } catch (const std::exception& error) {
+        fmt::print(stderr, "error: {}\n", error.what());
+        (void)::kill(child, SIGKILL);
+        code = 1;
+    }
+    int status = 0;
+    (void)::waitpid(child, &status, 0);
+    return code != 0 || status != 0 ? 1 : 0;
+}

@@ -1,0 +1,106 @@
+// One end of a measurement: a reliable-datagram endpoint of any libfabric provider, used as
+// programs for many providers do: tagged messages, one completion queue for each direction, polled.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <rdma/fabric.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_tagged.h>
+
+namespace comch::perftest {
+
+class FiEnd {
+public:
+    /// The provider's first endpoint that sends and receives tagged messages.
+    explicit FiEnd(const std::string& provider);
+    ~FiEnd();
+    FiEnd(const FiEnd&) = delete;
+    FiEnd& operator=(const FiEnd&) = delete;
+
+    /// To be given to the other end's meet().
+    [[nodiscard]] std::vector<std::byte> name() const;
+    void meet(std::span<const std::byte> peer_name);
+    /// Memory for messages, registered if the provider wants that.
+    void use(std::span<std::byte> memory);
+
+    void post_receive(std::byte* to, std::size_t size) {
+        retry(rx_, [&] { return fi_trecv(ep_, to, size, desc_, peer_, tag, 0, nullptr); });
+    }
+    void send(const std::byte* from, std::size_t size) {
+        if (size <= inject_size_) {
+            retry(tx_, [&] { return fi_tinject(ep_, from, size, peer_, tag); });
+        } else {
+            retry(tx_, [&] { return fi_tsend(ep_, from, size, desc_, peer_, tag, nullptr); });
+            ++sending_;
+        }
+    }
+    /// Until so many receives have completed.
+    void await_receives(std::size_t count) { await(rx_, count); }
+    /// Until every send has.
+    void await_sends() {
+        await(tx_, sending_);
+        sending_ = 0;
+    }
+
+private:
+    static constexpr std::uint64_t tag = 7;
+
+    struct Queue {
+        fid_cq* cq = nullptr;
+        std::size_t ready = 0; ///< completions that nobody has asked for yet
+    };
+    void poll(Queue& queue) {
+        fi_cq_tagged_entry entries[16];
+        const ssize_t count = fi_cq_read(queue.cq, entries, std::size(entries));
+        if (count > 0) {
+            queue.ready += static_cast<std::size_t>(count);
+        } else if (count != -FI_EAGAIN) {
+            fail(queue, count);
+        }
+    }
+    void await(Queue& queue, std::size_t count) {
+        while (queue.ready < count) {
+            poll(queue);
+        }
+        queue.ready -= count;
+    }
+    template <class Call> void retry(Queue& queue, Call&& call) {
+        for (;;) {
+            const ssize_t result = call();
+            if (result == 0) [[likely]] {
+                return;
+            }
+            if (result != -FI_EAGAIN) {
+                throw std::runtime_error(std::string("libfabric: ") +
+                                         fi_strerror(static_cast<int>(-result)));
+            }
+            poll(queue);
+            poll(&queue == &tx_ ? rx_ : tx_); // either may be what makes progress
+        }
+    }
+    [[noreturn]] void fail(Queue& queue, ssize_t error);
+
+    fi_info* info_ = nullptr;
+    fid_fabric* fabric_ = nullptr;
+    fid_domain* domain_ = nullptr;
+    fid_av* av_ = nullptr;
+    fid_mr* mr_ = nullptr;
+    fid_ep* ep_ = nullptr;
+    Queue tx_;
+    Queue rx_;
+    void* desc_ = nullptr;
+    fi_addr_t peer_ = FI_ADDR_UNSPEC;
+    std::size_t inject_size_ = 0;
+    std::size_t sending_ = 0;
+};
+
+} // namespace comch::perftest
