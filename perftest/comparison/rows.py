@@ -11,9 +11,9 @@ MIB = 1 << 20
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    level: str            # "uct", "ucp": ucx_perftest; "mpi", "core": programs of our own
+    level: str            # "uct", "ucp": ucx_perftest; "mpi", "core", "doca": programs of our own
     test: str             # ucx_perftest's name of it; of ours: mpi_lat, mpi_bw, mpi_alltoall,
-                          # core_lat, core_bw
+                          # core_lat, core_bw, doca_lat, doca_bw
     size: int             # bytes
     layout: str = ""      # of UCT: short, bcopy, zcopy
     memory: str = ""      # where buffers come from: "" as ucx_perftest chooses, "heap", or "own":
@@ -120,4 +120,12 @@ VERBS = [
     *(Row(level, test, size, target=(0.9, 0.9), link="verbs")
       for level, test in (("core", "core_bw"), ("ucp", "tag_bw"))
       for size in (4 * KIB, 64 * KIB, MIB)),
+]
+
+# The DOCA face beside the core: what it may cost at most. (Of the rate at 8 bytes no more is asked
+# than that it is known: there is a task, with its callback, for each message.)
+DOCA = [
+    *(Row("doca", "doca_lat", size, target=(1.2, 1.2)) for size in (8, 256, 4 * KIB, 64 * KIB)),
+    Row("doca", "doca_bw", 8),
+    *(Row("doca", "doca_bw", size, target=(0.95, 0.95)) for size in (4 * KIB, 64 * KIB, MIB, 8 * MIB)),
 ]
