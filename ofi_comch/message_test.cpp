@@ -107,9 +107,11 @@ TEST_F(Message, TagsMatchWithIgnoredBitsInOrder) {
 }
 
 TEST_F(Message, LongAndShortOnesOfOneTagStayInOrder) {
+    // Named: they are read until they have been received.
     const auto large = pattern(200000, 1);
+    const auto small = pattern(10, 1);
     for (int i = 0; i < 20; ++i) {
-        send(i % 2 == 0 ? large : pattern(10, 1), 5);
+        send(i % 2 == 0 ? large : small, 5);
     }
     for (int i = 0; i < 20; ++i) {
         std::vector<char> buffer(large.size());
