@@ -147,7 +147,6 @@ Errc Connection::start_transfer(bool is_get, std::byte* local, std::size_t lengt
         transfers_.pop_back();
         return pipe_->broken() != Errc::ok ? pipe_->broken() : Errc::again;
     }
-    (is_get ? pipe_->slot()->rx.bytes : pipe_->slot()->tx.bytes).add(length);
     pipe_->slot()->tx.mapped_bytes.add(length);
     return Errc::in_progress;
 }
