@@ -21,6 +21,7 @@ SIZES = {"fast": [1, 8, 57, 1000, 4089, 32769, 100000, 1000001], "control": [1, 
 
 class Perftest(unittest.TestCase):
     COUNT = 200  # messages where all sizes are tried
+    STANDSTILL = 1  # seconds that a client waits for a server that stands still
     MANY = 5000  # enough to fill what can be filled
 
     def setUp(self):
@@ -320,9 +321,10 @@ class Perftest(unittest.TestCase):
         for arguments in self.kinds():
             with self.subTest(arguments=arguments):
                 server = self.start_server()
-                client = self.start_long_client("--timeout", "1s", *arguments)
+                client = self.start_long_client("--timeout", f"{self.STANDSTILL}s", *arguments)
                 server.send_signal(signal.SIGSTOP)
-                self.assertIn("nothing has moved for 1 s", self.words_at_the_end(client))
+                self.assertIn(f"nothing has moved for {self.STANDSTILL} s",
+                              self.words_at_the_end(client))
                 server.send_signal(signal.SIGCONT)
                 self.words_at_the_end(server)
 

@@ -795,9 +795,13 @@ TEST_P(FastPath, AGigabyteArrives) {
     ProducerProgram producer;
     ASSERT_TRUE(start(consumer));
     ASSERT_EQ(producer.open(*server.engine, dpu()), Errc::ok);
-    ASSERT_EQ(consumer.consumer->post({.address = to.data(), .capacity = to.size()}, nullptr),
+    const auto from_map = *MemoryMap::create(from, local_read);
+    const auto to_map = *MemoryMap::create(to, peer_write);
+    ASSERT_EQ(consumer.consumer->post(
+                  {.address = to.data(), .capacity = to.size(), .memory = to_map.get()}, nullptr),
               Errc::ok);
-    ASSERT_EQ(send(producer, consumer.consumer->id(), {.data = from}), Errc::ok);
+    ASSERT_EQ(send(producer, consumer.consumer->id(), {.data = from, .memory = from_map.get()}),
+              Errc::ok);
     ASSERT_TRUE(until([&] { return producer.sent.size() == 1; }, server, client));
     EXPECT_EQ(producer.sent[0].second, Errc::ok);
     ASSERT_EQ(consumer.landed.size(), 1u);

@@ -328,16 +328,18 @@ inline unsigned step(std::deque<ClientProgram>& programs) {
     return handled;
 }
 
-/// Progresses all of them until `done`; a failure after `patience`.
+/// Progresses all of them until `done`; a failure when nothing has happened for `patience`.
 template <class Done, class... Programs>
 ::testing::AssertionResult until(Done done, Programs&... programs) {
-    const auto deadline = std::chrono::steady_clock::now() + patience;
+    auto deadline = std::chrono::steady_clock::now() + patience;
     while (!done()) {
-        if ((step(programs) + ... + 0u) == 0) {
-            std::this_thread::yield();
-            if (std::chrono::steady_clock::now() > deadline) {
-                return ::testing::AssertionFailure() << "nothing happens any more";
-            }
+        if ((step(programs) + ... + 0u) != 0) {
+            deadline = std::chrono::steady_clock::now() + patience;
+            continue;
+        }
+        std::this_thread::yield();
+        if (std::chrono::steady_clock::now() > deadline) {
+            return ::testing::AssertionFailure() << "nothing happens any more";
         }
     }
     return ::testing::AssertionSuccess();

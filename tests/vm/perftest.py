@@ -11,6 +11,7 @@ comch_perftest_test.PATIENCE = 240
 class OverRdma(comch_perftest_test.Perftest):
     COUNT = 20
     MANY = 500
+    STANDSTILL = 10
     # These end before the two sides have met.
     WITHOUT_TRAFFIC = {"test_help", "test_wrong_command_lines", "test_the_wrong_side",
                        "test_nobody_there", "test_a_name_that_is_taken", "test_too_much_memory"}
