@@ -116,7 +116,7 @@ void ChannelCore::abandon() noexcept {
 }
 
 Result<void> ChannelCore::prepare(const SlotInfo& parent) {
-    auto made = Queues::create(device);
+    auto made = Queues::create(device, 1);
     if (!made) {
         return tl::unexpected(std::move(made.error()));
     }

@@ -92,7 +92,7 @@ Result<void> Port::start() {
         return tl::unexpected(std::move(rdma.error()));
     }
     rdma_ = std::move(*rdma);
-    auto queues = Queues::create(rdma_);
+    auto queues = Queues::create(rdma_, tuning::port_pipes);
     if (!queues) {
         return tl::unexpected(std::move(queues.error()));
     }

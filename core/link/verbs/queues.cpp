@@ -16,21 +16,23 @@ namespace {
 /// work request. (On an error the device says nothing else that could be relied on.)
 constexpr std::uint64_t receive_mark = std::uint64_t{1} << 63;
 
-constexpr std::uint32_t first_depth = 8 * (tuning::window + tuning::uncredited);
+/// Queue pairs that there are completions for at first: a completion queue can be made larger.
+constexpr std::uint32_t first_pipes = 8;
 /// Completions of sends that one queue pair can have waiting.
 constexpr std::uint32_t sends_signalled = tuning::send_queue;
 
 } // namespace
 
-Result<std::unique_ptr<Queues>> Queues::create(std::shared_ptr<RdmaDevice> device) {
+Result<std::unique_ptr<Queues>> Queues::create(std::shared_ptr<RdmaDevice> device,
+                                               std::uint32_t pipes) {
     std::unique_ptr<Queues> queues(new Queues(std::move(device)));
-    if (auto opened = queues->open(); !opened) {
+    if (auto opened = queues->open(pipes); !opened) {
         return tl::unexpected(std::move(opened.error()));
     }
     return queues;
 }
 
-Result<void> Queues::open() {
+Result<void> Queues::open(std::uint32_t pipes) {
     const auto failed = [&](const char* what) {
         return fail_errno(Errc::no_memory, fmt::format("cannot create {} on {}", what,
                                                        device_->name()),
@@ -44,12 +46,13 @@ Result<void> Queues::open() {
     if (flags < 0 || ::fcntl(channel_->fd, F_SETFL, flags | O_NONBLOCK) != 0) {
         return failed("a non-blocking completion channel");
     }
-    completions_ = std::min(device_->limits().completions, first_depth + 8 * sends_signalled);
+    completions_ = std::min(device_->limits().completions,
+                            std::min(pipes, first_pipes) * (chunk_slots + sends_signalled));
     cq_ = ::ibv_create_cq(device_->context(), static_cast<int>(completions_), nullptr, channel_, 0);
     if (cq_ == nullptr) {
         return failed("a completion queue");
     }
-    receive_depth_ = std::min(device_->limits().shared_depth, first_depth);
+    receive_depth_ = std::min(device_->limits().shared_depth, pipes * chunk_slots);
     ibv_srq_init_attr attr{};
     attr.attr.max_wr = receive_depth_;
     attr.attr.max_sge = 1;
@@ -126,7 +129,8 @@ Result<void> Queues::grow_queues(std::uint32_t slots) {
             std::min(std::max(slots, 2 * receive_depth_), device_->limits().shared_depth);
         ibv_srq_attr attr{};
         attr.max_wr = wanted;
-        if (wanted < slots || ::ibv_modify_srq(srq_, &attr, IBV_SRQ_MAX_WR) != 0) {
+        if (wanted < slots || !device_->limits().shared_resize ||
+            ::ibv_modify_srq(srq_, &attr, IBV_SRQ_MAX_WR) != 0) {
             return full("the shared receive queue", receive_depth_);
         }
         receive_depth_ = wanted;

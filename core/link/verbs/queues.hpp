@@ -41,7 +41,10 @@ public:
         const std::byte* data;
     };
 
-    [[nodiscard]] static Result<std::unique_ptr<Queues>> create(std::shared_ptr<RdmaDevice> device);
+    /// `pipes`: how many queue pairs the receive queue is to have places for, if the device has as
+    /// many; with more, it must be one that can make it larger. Buffers come with each add_room().
+    [[nodiscard]] static Result<std::unique_ptr<Queues>> create(std::shared_ptr<RdmaDevice> device,
+                                                                std::uint32_t pipes);
     ~Queues();
     Queues(const Queues&) = delete;
     Queues& operator=(const Queues&) = delete;
@@ -102,7 +105,7 @@ private:
     static constexpr std::uint32_t chunk_slots = tuning::window + tuning::uncredited;
 
     explicit Queues(std::shared_ptr<RdmaDevice> device) : device_(std::move(device)) {}
-    [[nodiscard]] Result<void> open();
+    [[nodiscard]] Result<void> open(std::uint32_t pipes);
     [[nodiscard]] Result<void> grow_queues(std::uint32_t slots);
     [[nodiscard]] Pipe* find(std::uint32_t qp) noexcept;
     void post_buffers() noexcept;

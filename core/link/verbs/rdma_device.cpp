@@ -91,6 +91,7 @@ Result<void> RdmaDevice::open() {
     }
     limits_.queue_depth = static_cast<std::uint32_t>(attr.max_qp_wr);
     limits_.shared_depth = static_cast<std::uint32_t>(attr.max_srq_wr);
+    limits_.shared_resize = (attr.device_cap_flags & IBV_DEVICE_SRQ_RESIZE) != 0;
     limits_.completions = static_cast<std::uint32_t>(attr.max_cqe);
     limits_.rdma_length = std::min(port.max_msg_sz, tuning::rdma_chunk);
     limits_.reads = static_cast<std::uint8_t>(

@@ -55,6 +55,7 @@ public:
     struct Limits {
         std::uint32_t queue_depth = 0; ///< work requests of a queue pair
         std::uint32_t shared_depth = 0; ///< of a shared receive queue
+        bool shared_resize = false;     ///< and one can be made larger
         std::uint32_t completions = 0;
         std::uint32_t rdma_length = 0; ///< of one RDMA read or write
         std::uint8_t reads = 0;        ///< RDMA reads under way, as requester and as responder

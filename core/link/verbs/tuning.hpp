@@ -14,6 +14,10 @@ inline constexpr std::uint32_t max_inline = max_message;
 /// multiple of a cache line.
 inline constexpr std::uint32_t slot_size = max_message + 64;
 
+/// Connections that a port's shared receive queue has places for from the beginning: many devices
+/// cannot make one larger. A place without a buffer costs a few bytes.
+inline constexpr std::uint32_t port_pipes = 256;
+
 /// Records that a peer may have on its way to one connection. Together with the slots below it is
 /// what a connection costs: 0.8 MB of pinned memory.
 inline constexpr std::uint32_t window = 64;

@@ -160,5 +160,26 @@ TEST_F(Counting, ShortPutsAndGetsGoByRdmaToo) {
     RegionTable::instance().remove(key.region);
 }
 
+TEST(Queues, TheReceiveQueueOfAPortIsMadeOnce) {
+    // Where devices cannot make one larger (the emulated one can), a ninth connection must do
+    // without.
+    const auto domain = *Domain::open();
+    const End host(devices(domain, Side::host).at(0));
+    const auto queues = *Queues::create(host.port->rdma(), tuning::port_pipes);
+    const auto depth = [&] {
+        ibv_srq_attr attr{};
+        EXPECT_EQ(::ibv_query_srq(queues->srq(), &attr), 0);
+        return attr.max_wr;
+    };
+    const std::uint32_t at_first = depth();
+    EXPECT_GE(at_first, std::min(host.port->rdma()->limits().shared_depth,
+                                 tuning::port_pipes * (tuning::window + tuning::uncredited)));
+    for (unsigned i = 0; i < 20; ++i) {
+        const auto room = queues->add_room();
+        ASSERT_TRUE(room.has_value()) << room.error().message;
+    }
+    EXPECT_EQ(depth(), at_first);
+}
+
 } // namespace
 } // namespace comch::link::verbs
