@@ -44,8 +44,12 @@ int access_flags(std::uint32_t access) {
 Result<std::shared_ptr<RdmaDevice>> RdmaDevice::of(ibv_context* context,
                                                    const std::string& address) {
     Devices& all = devices();
+    // Both are let go of after the lock: their destructor takes it.
+    std::shared_ptr<RdmaDevice> known;
+    std::shared_ptr<RdmaDevice> device;
     const std::lock_guard lock(all.mutex);
-    if (auto known = all.known[context].lock()) {
+    known = all.known[context].lock();
+    if (known != nullptr) {
         if (!known->gone()) {
             all.by_address[address] = known;
             return known;
@@ -53,7 +57,7 @@ Result<std::shared_ptr<RdmaDevice>> RdmaDevice::of(ibv_context* context,
         return fail(Errc::not_found,
                     fmt::format("the RDMA device {} is being removed", known->name()));
     }
-    std::shared_ptr<RdmaDevice> device(new RdmaDevice(context));
+    device.reset(new RdmaDevice(context));
     if (auto opened = device->open(); !opened) {
         return tl::unexpected(std::move(opened.error()));
     }
