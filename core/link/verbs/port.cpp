@@ -411,6 +411,9 @@ Reason Port::take_event(Connection& c, const CmEvent& event) {
 }
 
 Reason Port::take_refusal(Connection& c, const CmEvent& event) {
+    if (!c.is_initiator_) {
+        return Reason::not_found; // it asked, was accepted, and then did not want to
+    }
     c.pipe_->unmake();
     wire::Refusal refusal{};
     const auto check = wire::read_private(event.private_data, event.private_length, refusal);
