@@ -280,8 +280,8 @@ Result<Connection*> Port::start_connect(Address remote, const wire::Request& req
         return fail(Errc::too_big, fmt::format("{} bytes of private data are more than {}",
                                                private_data.size(), max_private_data));
     }
-    if (rdma_ == nullptr) {
-        return fail(Errc::not_found, "cannot connect: the RDMA device was removed");
+    if (rdma_ == nullptr || rdma_->gone() || queues_->broken()) {
+        return fail(Errc::not_found, "cannot connect: the RDMA device was removed or has failed");
     }
     auto made = new_connection();
     if (!made) {

@@ -215,12 +215,21 @@ private:
         return count;
     }
 
+    /// The connections of now, for a loop whose calls of the sink may close some and open others.
+    /// (A closed one lives until the end of slow_poll().)
+    [[nodiscard]] const std::vector<Connection*>& look_at_these() {
+        these_.resize(connections_.size());
+        std::transform(connections_.begin(), connections_.end(), these_.begin(),
+                       [](const auto& c) { return c.get(); });
+        return these_;
+    }
+
     /// Connections whose peer is gone, or whose queue pair failed.
     template <class S> unsigned look_for_ends(S& sink) {
         unsigned count = 0;
         gone_.clear();
-        for (std::size_t i = 0; i < connections_.size(); ++i) {
-            Connection& c = *connections_[i];
+        for (Connection* const each : look_at_these()) {
+            Connection& c = *each;
             if (c.state_ >= Connection::State::ended ||
                 !(c.peer_gone_ || c.pipe_->failed() || c.pipe_->corrupt())) {
                 continue;
@@ -277,8 +286,8 @@ private:
             return lose_device(lost, sink);
         }
         unsigned count = 0;
-        for (std::size_t i = 0; i < connections_.size(); ++i) {
-            Connection& c = *connections_[i];
+        for (Connection* const each : look_at_these()) {
+            Connection& c = *each;
             if (c.state_ >= Connection::State::ended) {
                 continue;
             }
@@ -299,8 +308,8 @@ private:
     /// Everything on the device ends. `release`: and nothing of it may be held any longer.
     template <class S> unsigned lose_device(bool release, S& sink) {
         unsigned count = 0;
-        for (std::size_t i = 0; i < connections_.size(); ++i) {
-            Connection& c = *connections_[i];
+        for (Connection* const each : look_at_these()) {
+            Connection& c = *each;
             if (c.state_ < Connection::State::ended) {
                 c.error_text_ = release ? "the RDMA device was removed or has failed"
                                         : "the RDMA device's port has been down for too long";
@@ -342,7 +351,8 @@ private:
         id->context = nullptr;
         wire::Request request{};
         Connection* parent = nullptr;
-        const wire::Why why = judge(event, request, parent);
+        const wire::Why why =
+            rdma_ == nullptr ? wire::Why::no_resources : judge(event, request, parent);
         if (why != wire::Why{}) {
             refuse(id.get(), why);
             return;
@@ -522,6 +532,7 @@ private:
     std::uint64_t slow_poll_ticks_ = 0;
     std::uint64_t last_look_at_all_ns_ = 0;
     std::vector<std::unique_ptr<Connection>> connections_;
+    std::vector<Connection*> these_;                   ///< look_at_these()'s
     std::vector<std::unique_ptr<Connection>> closing_; ///< their last words are on the way
     std::vector<std::unique_ptr<Connection>> closed_;
     std::vector<std::unique_ptr<Listener>> listeners_;
