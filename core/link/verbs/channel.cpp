@@ -7,6 +7,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
+#include "core/link/verbs/bell.hpp"
 #include "core/link/verbs/clock.hpp"
 #include "core/link/verbs/conn_param.hpp"
 
@@ -386,9 +387,11 @@ Channel& Channel::operator=(Channel&& other) noexcept {
 Errc Channel::arm() {
     ChannelCore& core = *core_;
     const auto lock = core.lock_until_ready();
+    drain(core.bell.get()); // before what it may have been rung for is looked at
     core.connect_on();
     core.look_at_cm();
-    if (core.failed || core.peer_gone || core.life->state() != Errc::ok || core.device->gone()) {
+    if (core.failed || core.peer_gone || core.life->state() != Errc::ok || core.device->gone() ||
+        core.queues->broken() || core.pipe->device_gave_up()) {
         return Errc::again; // poll what is left, then check()
     }
     core.pipe->arm(false);
@@ -412,12 +415,12 @@ Errc Channel::check() {
     if (core.failed) {
         return Errc::connection_reset;
     }
-    if (core.pipe->corrupt()) {
+    if (core.pipe->corrupt() || core.queues->broken()) {
         core.fail();
         return Errc::connection_reset;
     }
     const Errc life = core.life->state();
-    const bool gone = core.peer_gone || core.pipe->failed();
+    const bool gone = core.pipe->device_gave_up() || core.peer_gone || core.pipe->failed();
     if (!gone && life == Errc::ok && !core.pipe->peer_said_goodbye()) {
         return Errc::ok;
     }

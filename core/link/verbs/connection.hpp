@@ -103,6 +103,7 @@ public:
 
 private:
     friend class Port;
+    friend struct Inside; // tests
 
     enum class State : std::uint8_t {
         connecting,  ///< initiator: no queue pair that is connected yet

@@ -2,17 +2,9 @@
 
 #include <algorithm>
 
-#include <unistd.h>
+#include "core/link/verbs/bell.hpp"
 
 namespace comch::link::verbs {
-namespace {
-
-void ring(int fd) noexcept {
-    constexpr std::uint64_t one = 1;
-    (void)!::write(fd, &one, sizeof(one));
-}
-
-} // namespace
 
 void ConnectionLife::end(Errc state) noexcept {
     const std::lock_guard lock(mutex_);

@@ -78,6 +78,7 @@ Result<void> Pipe::make_queue_pair(rdma_cm_id* id) {
                           errno);
     }
     qp_ = id->qp;
+    watch_ = std::make_unique<DeviceWatch>(queues_.device_ptr(), qp_);
     inline_limit_ = 0; // until it is connected
     queues_.attach(qp_->qp_num, *this);
     ibv_qp_attr state{};
@@ -136,6 +137,7 @@ void Pipe::detach() noexcept {
         const std::uint32_t number = qp_->qp_num;
         qp_ = nullptr;
         failed_ = true;
+        watch_.reset();
         queues_.detach(number);
     }
 }
@@ -540,6 +542,21 @@ void Pipe::on_failure(ibv_wc_status status) noexcept {
         failure_ = status;
         queues_.note_trouble();
     }
+}
+
+bool Pipe::device_gave_up() noexcept {
+    if (watch_ == nullptr || !watch_->failed()) {
+        return false;
+    }
+    on_failure(IBV_WC_FATAL_ERR);
+    return true;
+}
+
+std::string Pipe::device_said() const {
+    return watch_ == nullptr || !watch_->failed()
+               ? std::string()
+               : fmt::format("the RDMA device {} reports: {}", queues_.device().name(),
+                             watch_->why());
 }
 
 // ---- receiving ---------------------------------------------------------------------------------

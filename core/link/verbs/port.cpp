@@ -15,6 +15,7 @@
 
 #include "core/base/ticks.hpp"
 #include "core/link/verbs/admission.hpp"
+#include "core/link/verbs/bell.hpp"
 #include "core/link/verbs/clock.hpp"
 #include "core/link/verbs/conn_param.hpp"
 
@@ -53,11 +54,6 @@ std::string name_entry(const ServiceName& service) {
     const XXH128_hash_t hash = XXH3_128bits(service.name.data(), service.name.size());
     return fmt::format("rdma-name.{:08x}.{:016x}{:016x}", service.function, hash.high64,
                        hash.low64);
-}
-
-void drain(int fd) noexcept {
-    std::uint64_t count = 0;
-    (void)!::read(fd, &count, sizeof(count));
 }
 
 } // namespace
@@ -464,8 +460,11 @@ Reason Port::reason_of_end(Connection& c) const {
     case IBV_WC_LOC_LEN_ERR:
     case IBV_WC_LOC_QP_OP_ERR:
     case IBV_WC_FATAL_ERR:
-        c.error_text_ = fmt::format("the RDMA device refused a request: {}",
-                                    ::ibv_wc_status_str(c.pipe_->failure()));
+        c.error_text_ = c.pipe_->device_said();
+        if (c.error_text_.empty()) {
+            c.error_text_ = fmt::format("the RDMA device refused a request: {}",
+                                        ::ibv_wc_status_str(c.pipe_->failure()));
+        }
         return Reason::device_error;
     default:
         return Reason::peer_died;

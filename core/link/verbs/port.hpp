@@ -79,6 +79,7 @@ public:
 
 private:
     friend class Connection;
+    friend struct Inside; // tests
 
     struct Listener {
         CmId id;
@@ -291,7 +292,14 @@ private:
             if (c.state_ >= Connection::State::ended) {
                 continue;
             }
-            if (c.pipe_->take_life_sign() || c.heard_ns_ == 0) {
+            if (c.pipe_->device_gave_up()) {
+                continue; // ends when all that has arrived is handed out
+            }
+            if (c.state_ == Connection::State::meeting && now > c.deadline_ns_) {
+                c.error_text_ = "the peer connected and then said nothing of use";
+                end(c, Reason::protocol_error, {}, sink);
+                ++count;
+            } else if (c.pipe_->take_life_sign() || c.heard_ns_ == 0) {
                 c.heard_ns_ = now;
             } else if (now > c.heard_ns_ + tuning::keepalive_ns && c.pipe_->started()) {
                 c.heard_ns_ = now;
@@ -311,8 +319,9 @@ private:
         for (Connection* const each : look_at_these()) {
             Connection& c = *each;
             if (c.state_ < Connection::State::ended) {
-                c.error_text_ = release ? "the RDMA device was removed or has failed"
-                                        : "the RDMA device's port has been down for too long";
+                c.error_text_ = !release ? "the RDMA device's port has been down for too long"
+                                : queues_->broken() ? queues_->why_broken()
+                                                    : "the RDMA device was removed or has failed";
                 end(c, Reason::device_error, {}, sink);
                 ++count;
             }

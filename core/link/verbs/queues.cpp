@@ -60,6 +60,8 @@ Result<void> Queues::open(std::uint32_t pipes) {
     if (srq_ == nullptr) {
         return failed("a shared receive queue");
     }
+    cq_watch_ = std::make_unique<DeviceWatch>(device_, cq_);
+    srq_watch_ = std::make_unique<DeviceWatch>(device_, srq_);
     return {};
 }
 
@@ -70,6 +72,8 @@ Queues::~Queues() {
 void Queues::abandon() noexcept {
     head_ = tail_;
     returning_ = 0;
+    srq_watch_.reset();
+    cq_watch_.reset();
     if (srq_ != nullptr) {
         (void)::ibv_destroy_srq(srq_);
     }
@@ -84,6 +88,15 @@ void Queues::abandon() noexcept {
     channel_ = nullptr;
     chunks_.clear();
     device_.reset();
+}
+
+std::string Queues::why_broken() const {
+    for (const auto* watch : {&cq_watch_, &srq_watch_}) {
+        if (*watch && (*watch)->failed()) {
+            return fmt::format("the RDMA device {} reports: {}", device_->name(), (*watch)->why());
+        }
+    }
+    return "the RDMA device does not answer any more";
 }
 
 Result<void> Queues::add_room() {

@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "core/link/verbs/bell.hpp"
 #include "core/link/verbs/clock.hpp"
 #include "core/link/verbs/tuning.hpp"
 #include "core/memory/region_table.hpp"
@@ -209,39 +210,69 @@ void RdmaDevice::set_gone() noexcept {
 }
 
 void RdmaDevice::look_at_events() {
-    if (gone()) {
-        return;
+    ibv_async_event event{};
+    while (!gone() && ::ibv_get_async_event(context_, &event) == 0) {
+        take(event);
+        ::ibv_ack_async_event(&event); // until then, nobody can destroy the object it is of
     }
-    bool failed = false;
-    {
-        const std::lock_guard lock(mutex_);
-        ibv_async_event event{};
-        while (::ibv_get_async_event(context_, &event) == 0) {
-            switch (event.event_type) {
-            case IBV_EVENT_PORT_ERR:
-                if (event.element.port_num == 1) {
-                    down_since_ns_.store(monotonic_ns(), std::memory_order_release);
-                    ring_bells();
-                }
-                break;
-            case IBV_EVENT_PORT_ACTIVE:
-                if (event.element.port_num == 1) {
-                    down_since_ns_.store(0, std::memory_order_release);
-                    ring_bells();
-                }
-                break;
-            case IBV_EVENT_DEVICE_FATAL:
-                failed = true;
-                break;
-            default:
-                break; // of one queue pair: its completions say the same
-            }
-            ::ibv_ack_async_event(&event);
+}
+
+void RdmaDevice::take(const ibv_async_event& event) {
+    const auto port_is_down_since = [&](std::uint64_t when) {
+        if (event.element.port_num == 1) {
+            down_since_ns_.store(when, std::memory_order_release);
+            const std::lock_guard lock(mutex_);
+            ring_bells();
         }
-    }
-    if (failed) {
+    };
+    const auto tell = [&](const void* object, auto&& say) {
+        const std::lock_guard lock(mutex_);
+        if (const auto found = watched_.find(object); found != watched_.end()) {
+            say(*found->second);
+            ring_bells();
+        }
+    };
+    const auto error = [&](Said& said) {
+        said.error.store(event.event_type, std::memory_order_release);
+    };
+    switch (event.event_type) {
+    case IBV_EVENT_PORT_ERR:
+        port_is_down_since(monotonic_ns());
+        break;
+    case IBV_EVENT_PORT_ACTIVE:
+        port_is_down_since(0);
+        break;
+    case IBV_EVENT_DEVICE_FATAL:
         set_gone();
+        break;
+    case IBV_EVENT_CQ_ERR:
+        tell(event.element.cq, error);
+        break;
+    case IBV_EVENT_SRQ_ERR:
+        tell(event.element.srq, error);
+        break;
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+        tell(event.element.qp, error);
+        break;
+    case IBV_EVENT_QP_LAST_WQE_REACHED:
+        tell(event.element.qp,
+             [](Said& said) { said.last_receive.store(true, std::memory_order_release); });
+        break;
+    default:
+        break; // nothing that this link depends on
     }
+}
+
+void RdmaDevice::watch(const void* object, Said& said) {
+    const std::lock_guard lock(mutex_);
+    watched_[object] = &said;
+}
+
+void RdmaDevice::unwatch(const void* object) {
+    const std::lock_guard lock(mutex_);
+    watched_.erase(object);
 }
 
 void RdmaDevice::add_bell(int fd) {
@@ -255,10 +286,7 @@ void RdmaDevice::remove_bell(int fd) {
 }
 
 void RdmaDevice::ring_bells() {
-    constexpr std::uint64_t one = 1;
-    for (const int fd : bells_) {
-        (void)!::write(fd, &one, sizeof(one));
-    }
+    std::for_each(bells_.begin(), bells_.end(), ring);
 }
 
 } // namespace comch::link::verbs
