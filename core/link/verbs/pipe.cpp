@@ -104,6 +104,12 @@ bool Pipe::start(const wire::Credential& peer) noexcept {
     peer_ = peer;
     limit_ = peer.limit;
     started_ = true;
+    if (qp_ != nullptr) {
+        ibv_qp_attr attr{};
+        attr.qp_state = IBV_QPS_RTS;
+        attr.min_rnr_timer = tuning::rnr_timer;
+        (void)::ibv_modify_qp(qp_, &attr, IBV_QP_STATE | IBV_QP_MIN_RNR_TIMER);
+    }
     inline_limit_ = granted_inline_;
     resume();
     post_waiting();
@@ -130,6 +136,16 @@ bool Pipe::goodbye_arrived() noexcept {
         say_goodbye();
     }
     return failed_ || (said_goodbye_ && done(goodbye_ticket_));
+}
+
+void Pipe::stop() noexcept {
+    if (qp_ != nullptr) {
+        ibv_qp_attr attr{};
+        attr.qp_state = IBV_QPS_ERR;
+        (void)::ibv_modify_qp(qp_, &attr, IBV_QP_STATE);
+    }
+    failed_ = true;
+    queues_.note_trouble();
 }
 
 void Pipe::detach() noexcept {
@@ -517,6 +533,7 @@ void Pipe::probe() noexcept {
 
 void Pipe::on_sent(Ticket ticket, ibv_wc_status status) noexcept {
     if (status != IBV_WC_SUCCESS) {
+        dropped_ = std::max(dropped_, ticket);
         on_failure(status);
         return;
     }

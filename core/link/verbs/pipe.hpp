@@ -383,6 +383,7 @@ private:
     std::uint32_t granted_inline_ = 0; ///< by the device
     Ticket posted_ = 0;
     Ticket done_ = 0;
+    Ticket dropped_ = 0; ///< the last that the device gave back undone
     std::uint64_t slots_taken_ = 0;
     std::uint64_t slots_freed_ = 0;
     std::uint32_t unsignalled_ = 0;

@@ -450,6 +450,11 @@ Reason Port::reason_of_end(Connection& c) const {
     if (c.state_ < Connection::State::waiting) {
         return Reason::not_found;
     }
+    if (c.canceled_) {
+        c.error_text_ =
+            "a transfer was canceled that the RDMA device was at; that ends the connection";
+        return Reason::device_error;
+    }
     switch (c.pipe_->failure()) {
     case IBV_WC_REM_ACCESS_ERR:
     case IBV_WC_REM_INV_REQ_ERR:
@@ -662,7 +667,7 @@ void Port::close(Connection* connection) {
         retire(c, closed_);
         return;
     }
-    c.fail_all(Errc::not_connected, [](void*, Errc) {});
+    c.drop_operations();
     c.state_ = Connection::State::closed;
     c.life_->end(Errc::not_connected);
     c.pipe_->say_goodbye();
@@ -693,8 +698,16 @@ void Port::tear_down(Connection& c) noexcept {
     if (c.id_ && c.pipe_->started()) {
         (void)::rdma_disconnect(c.id_.get());
     }
-    c.pipe_->detach();
-    c.id_.reset();
+    c.pipe_->stop();
+    c.transfers_.clear();
+    if (c.id_) {
+        c.id_->context = nullptr; // what rdma_cm says of it is of no interest any more
+        c.drain_deadline_ns_ = monotonic_ns() + tuning::drain_timeout_ns;
+    }
+    if (c.is_initiator_ && !c.pipe_->started()) {
+        let_go(c); // the peer was never able to send
+    }
+    c.paused_ = false; // what still comes is not kept
     for (const Queues::Arrival& arrival : c.deferred_) {
         queues_->give_back(arrival.slot);
     }
@@ -741,13 +754,31 @@ void Port::tend_closing() {
     }
 }
 
+void Port::let_go(Connection& c) noexcept {
+    c.pipe_->detach();
+    c.id_.reset();
+}
+
 void Port::free_closed() {
-    for (const auto& c : closed_) {
+    if (closed_.empty()) {
+        return;
+    }
+    // A queue pair that is destroyed while it holds buffers of the shared receive queue takes them
+    // along, for good.
+    if (rdma_ != nullptr) {
+        rdma_->look_at_events();
+    }
+    const std::uint64_t now = monotonic_ns();
+    std::erase_if(closed_, [&](const auto& c) {
+        if (c->id_ && !c->pipe_->drained() && now < c->drain_deadline_ns_) {
+            return false;
+        }
+        let_go(*c);
         std::erase(working_, c.get());
         std::erase(owing_, c.get());
         std::erase(gone_, c.get());
-    }
-    closed_.clear();
+        return true;
+    });
 }
 
 void Port::abandon_device() {
@@ -933,23 +964,27 @@ Errc Port::arm(bool for_credit) {
     if (awake) {
         return Errc::again;
     }
+    const auto lives = [](const auto& c) { return c->state_ < Connection::State::ended; };
     for (const auto& c : connections_) {
-        c->pipe_->arm(for_credit);
+        if (lives(c)) {
+            c->pipe_->arm(for_credit);
+        }
     }
     if (queues_->arm() != Errc::ok) {
         return Errc::again;
     }
     for (const auto& c : connections_) {
-        awake = awake || c->pipe_->must_stay_awake(for_credit);
+        awake = awake || (lives(c) && c->pipe_->must_stay_awake(for_credit));
     }
     if (awake) {
         return Errc::again;
     }
-    const std::uint64_t wait_ns = !closing_.empty() ? 10'000'000 : tuning::keepalive_ns;
+    const bool leftovers = !closing_.empty() || !closed_.empty();
+    const std::uint64_t wait_ns = leftovers ? 10'000'000 : tuning::keepalive_ns;
     itimerspec when{};
     when.it_value.tv_sec = static_cast<time_t>(wait_ns / 1'000'000'000);
     when.it_value.tv_nsec = static_cast<long>(wait_ns % 1'000'000'000);
-    if (connections_.empty() && closing_.empty()) {
+    if (connections_.empty() && !leftovers) {
         when = {}; // nobody to lose
     }
     (void)::timerfd_settime(timer_.get(), 0, &when, nullptr);

@@ -508,6 +508,8 @@ private:
     void discard(Connection& c);
     void retire(Connection& c, std::vector<std::unique_ptr<Connection>>& to);
     void tend_closing();
+    /// The queue pair is destroyed, if it is there.
+    void let_go(Connection& c) noexcept;
     void free_closed();
     void abandon_device();
     void refuse_latecomers();

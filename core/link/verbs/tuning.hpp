@@ -75,6 +75,17 @@ inline constexpr int resolve_at_once_ms = 50;
 inline constexpr std::uint64_t connect_timeout_ns = 10'000'000'000;
 /// What was sent before a close is acknowledged within microseconds, or the peer is gone.
 inline constexpr std::uint64_t close_timeout_ns = 2'000'000'000;
+/// A close waits so long for the device to have read what the caller asked for: into memory that is
+/// the caller's again afterwards. What is not there by then costs the connection its orderly end.
+inline constexpr std::uint64_t reads_at_close_ns = 20'000'000;
+/// A queue pair that is not needed any more is destroyed when the device has given back what it
+/// took of the shared receive queue. A device that never says so has this long.
+inline constexpr std::uint64_t drain_timeout_ns = 50'000'000;
+/// For a device to drop what a queue pair is doing.
+inline constexpr std::uint64_t stop_timeout_ns = 10'000'000;
+/// How long a sender waits that met a receiver without buffers: 0.64 ms, in the device's code.
+/// Credit keeps it from happening; rdma_cm's own choice is 655 ms.
+inline constexpr std::uint8_t rnr_timer = 12;
 /// A request for a channel that was made before its connection was closed may come this much later.
 inline constexpr unsigned latecomers_us = 2'000;
 /// A device tries this long, for each of its retries, before it gives a peer up: 4.096 us * 2^16 =
