@@ -588,8 +588,11 @@ bool Pipe::open(const Queues::Arrival& arrival, wire::Header& head, const std::b
     std::memcpy(&head, arrival.data, sizeof(head));
     payload = arrival.data + sizeof(head);
     length = arrival.length - static_cast<std::uint32_t>(sizeof(head));
-    if (wire::is_credited(head.kind) && ++arrived_ > granted_) {
-        return false; // more than it may: it used buffers of others
+    if (wire::is_credited(head.kind) ? ++arrived_ > granted_ : !started_) {
+        return false; // more than it may, or before it may: it used buffers of others
+    }
+    if (length > tuning::max_message && head.kind == static_cast<std::uint8_t>(Kind::data)) {
+        return false; // there is room for it in a buffer, but the layers above rely on the limit
     }
     accept_credit(wire::widen(head.records, peer_taken_),
                   wire::widen(head.messages, peer_taken_messages_),
@@ -602,7 +605,8 @@ bool Pipe::handle_control(const wire::Header& head, const std::byte* payload,
     switch (static_cast<wire::Control>(head.kind)) {
     case wire::Control::want_credit: {
         wire::WantCredit want{};
-        if (length != sizeof(want)) {
+        // One at a time, as there is one buffer for it; the same for those that follow.
+        if (length != sizeof(want) || peer_asked_) {
             return false;
         }
         std::memcpy(&want, payload, sizeof(want));
@@ -612,10 +616,16 @@ bool Pipe::handle_control(const wire::Header& head, const std::byte* payload,
         return true;
     }
     case wire::Control::bell:
+        if (!asked_) {
+            return false;
+        }
         asked_ = false;
         slot_->rx.wakeups.add(1);
         return true;
     case wire::Control::goodbye:
+        if (peer_said_goodbye_) {
+            return false;
+        }
         peer_said_goodbye_ = true;
         return true;
     default:

@@ -304,10 +304,6 @@ private:
             } else if (now > c.heard_ns_ + tuning::keepalive_ns && c.pipe_->started()) {
                 c.heard_ns_ = now;
                 c.pipe_->probe();
-            } else if (c.state_ == Connection::State::meeting && now > c.deadline_ns_) {
-                c.error_text_ = "the peer connected and then said nothing";
-                end(c, Reason::protocol_error, {}, sink);
-                ++count;
             }
         }
         return count;
