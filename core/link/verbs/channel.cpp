@@ -288,20 +288,19 @@ bool ChannelCore::over() {
 
 // ---- Channel -----------------------------------------------------------------------------------
 
-Result<Channel> Channel::open(std::shared_ptr<RdmaDevice> device,
-                              std::shared_ptr<ConnectionLife> life,
+Result<Channel> Channel::open(std::shared_ptr<ConnectionLife> life,
                               std::shared_ptr<ProcessCounters> counters, const SlotInfo& parent,
                               std::uint64_t tag) {
+    const auto way = life->way();
     if (life->state() != Errc::ok) {
         return comch::fail(life->state(), "cannot open a channel: the connection has ended");
     }
-    const auto way = life->way();
     if (!way) {
         return comch::fail(Errc::again, "cannot open a channel: the connection is not established "
                                         "yet; try again after progress");
     }
     auto core = std::make_shared<ChannelCore>();
-    core->device = std::move(device);
+    core->device = way->device;
     core->life = std::move(life);
     core->counters = std::move(counters);
     core->is_opener = true;

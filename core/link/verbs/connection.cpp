@@ -317,9 +317,7 @@ SlotInfo Connection::slot_info(counters::SlotState state) const {
 }
 
 Result<Channel> Connection::open_channel(std::uint64_t tag) {
-    // The port's device does not change; it is held by the port, which lives as the connection does.
-    return Channel::open(port_->rdma_, life_, port_->counters_,
-                         slot_info(counters::SlotState::connected), tag);
+    return Channel::open(life_, port_->counters_, slot_info(counters::SlotState::connected), tag);
 }
 
 } // namespace comch::link::verbs

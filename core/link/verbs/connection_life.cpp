@@ -7,7 +7,9 @@
 namespace comch::link::verbs {
 
 void ConnectionLife::end(Errc state) noexcept {
+    std::optional<Way> way; // let go of without the lock
     const std::lock_guard lock(mutex_);
+    way.swap(way_);
     state_.store(state, std::memory_order_release);
     std::for_each(bells_.begin(), bells_.end(), ring);
 }

@@ -595,7 +595,8 @@ bool Port::take_hello(Connection& c, const wire::Hello& hello) {
 }
 
 void Port::let_channels_open(Connection& c, std::uint64_t token, std::uint16_t port) {
-    ConnectionLife::Way way{.local = *Address::parse(device_.function().address, 0),
+    ConnectionLife::Way way{.device = rdma_,
+                            .local = *Address::parse(device_.function().address, 0),
                             .peer = c.remote_,
                             .request = {}};
     way.peer.set_port(port);
