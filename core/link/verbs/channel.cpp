@@ -31,6 +31,8 @@ public:
         remains_.push_back(std::move(core));
         count();
     }
+    void count_tender(int change) { tenders_.fetch_add(change, std::memory_order_relaxed); }
+    [[nodiscard]] bool has_tender() const { return tenders_.load(std::memory_order_relaxed) != 0; }
     /// True if no remains are left.
     bool tend() {
         if (count_.load(std::memory_order_relaxed) == 0) {
@@ -62,12 +64,21 @@ private:
     std::vector<std::weak_ptr<ChannelCore>> connecting_;
     std::vector<std::shared_ptr<ChannelCore>> remains_;
     std::atomic<std::size_t> count_{0};
+    std::atomic<int> tenders_{0}; ///< ports of this process
 };
 
 } // namespace
 
 void tend_channels() {
     (void)Keeper::instance().tend();
+}
+
+TendsChannels::TendsChannels() {
+    Keeper::instance().count_tender(1);
+}
+
+TendsChannels::~TendsChannels() {
+    Keeper::instance().count_tender(-1);
 }
 
 void finish_channels(std::uint64_t deadline_ns) {
@@ -372,9 +383,17 @@ Channel::~Channel() {
         }
         core_->pipe->say_goodbye();
         core_->deadline_ns = monotonic_ns() + tuning::close_timeout_ns;
+        if (!Keeper::instance().has_tender()) {
+            core_->deadline_ns = monotonic_ns() + tuning::close_timeout_ns / 20;
+        }
     }
+    const std::uint64_t deadline = core_->deadline_ns;
     Keeper::instance().take_remains(std::move(core_));
-    tend_channels();
+    if (Keeper::instance().has_tender()) {
+        tend_channels();
+    } else {
+        finish_channels(deadline + tuning::close_timeout_ns / 20); // nobody else will
+    }
 }
 
 Channel& Channel::operator=(Channel&& other) noexcept {

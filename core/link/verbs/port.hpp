@@ -521,6 +521,7 @@ private:
 
     PortOptions options_;
     ProcessId owner_ = process_id();
+    TendsChannels tends_channels_;
     Device device_;
     std::shared_ptr<ProcessCounters> counters_;
     std::shared_ptr<RdmaDevice> rdma_;
