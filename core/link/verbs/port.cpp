@@ -889,6 +889,7 @@ Port::~Port() {
 
 void Port::return_credit(bool all) noexcept {
     quiet_calls_ = 0;
+    all = all || ++quiet_waits_ >= tuning::credit_after_waits;
     for (std::size_t i = 0; i < owing_.size();) {
         Connection& c = *owing_[i];
         if (c.state_ < Connection::State::ended && (all || !c.pipe_->has_answered())) {

@@ -139,6 +139,7 @@ private:
         c.pipe_->taken(header_);
         if (c.pipe_->owes_credit()) {
             quiet_calls_ = 0;
+            quiet_waits_ = 0;
             if (!c.owing_) {
                 c.owing_ = true;
                 owing_.push_back(&c);
@@ -514,6 +515,7 @@ private:
     std::unique_ptr<Queues> queues_;
     std::vector<Connection*> owing_;
     unsigned quiet_calls_ = 0; ///< of progress(), since there was something to owe
+    unsigned quiet_waits_ = 0; ///< of credit_after_calls such each
     std::vector<Connection*> working_;
     std::vector<Connection*> gone_;
     unsigned calls_to_clock_ = 1;

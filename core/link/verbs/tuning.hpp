@@ -29,6 +29,9 @@ inline constexpr std::uint32_t credit_batch = window / 4;
 /// A port that owes credit waits for so many calls that bring nothing: most often something goes the
 /// other way meanwhile and takes the credit along, which else costs a work request of its own.
 inline constexpr unsigned credit_after_calls = 64;
+/// And so many times as long where something went, which tells nearly all: a peer that sends takes
+/// the rest along, but one that waits for the rest (a flush does) must get it.
+inline constexpr unsigned credit_after_waits = 64;
 
 /// Send buffers of one connection: messages too long to be sent inline that the peer's device has
 /// not acknowledged. A power of two.
