@@ -32,6 +32,11 @@ void ConnectionLife::add_bell(int fd) {
     }
 }
 
+std::size_t ConnectionLife::bells() {
+    const std::lock_guard lock(mutex_);
+    return bells_.size();
+}
+
 void ConnectionLife::remove_bell(int fd) {
     const std::lock_guard lock(mutex_);
     std::erase(bells_, fd);

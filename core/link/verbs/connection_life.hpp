@@ -42,6 +42,8 @@ public:
     /// An eventfd that is rung at the end.
     void add_bell(int fd);
     void remove_bell(int fd);
+    /// How many there are: one for each channel.
+    [[nodiscard]] std::size_t bells();
 
 private:
     ProcessId owner_ = process_id();

@@ -365,6 +365,9 @@ private:
         }
         if (parent == nullptr) {
             admit(std::move(id), event, request);
+        } else if (parent->early_channels_.size() + parent->life_->bells() >=
+                   tuning::max_channels) {
+            refuse(id.get(), wire::Why::no_resources);
         } else if (parent->state_ == Connection::State::established) {
             accept_channel(*parent, std::move(id), event, sink);
         } else {
