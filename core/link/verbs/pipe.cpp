@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "core/link/verbs/memlock.hpp"
+
 namespace comch::link::verbs {
 namespace {
 
@@ -73,9 +75,8 @@ Result<void> Pipe::make_queue_pair(rdma_cm_id* id) {
         result = ::rdma_create_qp(id, queues_.device().pd(), &attr);
     }
     if (result != 0) {
-        return fail_errno(Errc::no_memory,
-                          fmt::format("cannot create a queue pair on {}", queues_.device().name()),
-                          errno);
+        return fail_pinning(
+            fmt::format("cannot create a queue pair on {}", queues_.device().name()), errno);
     }
     qp_ = id->qp;
     watch_ = std::make_unique<DeviceWatch>(queues_.device_ptr(), qp_);

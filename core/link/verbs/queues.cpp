@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
+#include "core/link/verbs/memlock.hpp"
 #include "core/link/verbs/pipe.hpp"
 
 namespace comch::link::verbs {
@@ -34,9 +35,7 @@ Result<std::unique_ptr<Queues>> Queues::create(std::shared_ptr<RdmaDevice> devic
 
 Result<void> Queues::open(std::uint32_t pipes) {
     const auto failed = [&](const char* what) {
-        return fail_errno(Errc::no_memory, fmt::format("cannot create {} on {}", what,
-                                                       device_->name()),
-                          errno);
+        return fail_pinning(fmt::format("cannot create {} on {}", what, device_->name()), errno);
     };
     channel_ = ::ibv_create_comp_channel(device_->context());
     if (channel_ == nullptr) {

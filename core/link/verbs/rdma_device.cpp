@@ -7,12 +7,12 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <rdma/rdma_cma.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "core/link/verbs/bell.hpp"
 #include "core/link/verbs/clock.hpp"
-#include "core/link/verbs/tuning.hpp"
+#include "core/link/verbs/device_needs.hpp"
+#include "core/link/verbs/memlock.hpp"
 #include "core/memory/region_table.hpp"
 
 namespace comch::link::verbs {
@@ -86,40 +86,19 @@ std::uint64_t link_data_of(const Device& device, std::uint64_t region) {
 Result<void> RdmaDevice::open() {
     pd_ = ::ibv_alloc_pd(context_);
     if (pd_ == nullptr) {
-        return fail_errno(Errc::no_memory,
-                          fmt::format("cannot allocate a protection domain on {}", name()), errno);
+        return fail_pinning(fmt::format("cannot allocate a protection domain on {}", name()),
+                            errno);
     }
     ibv_device_attr attr{};
     ibv_port_attr port{};
     if (::ibv_query_device(context_, &attr) != 0 || ::ibv_query_port(context_, 1, &port) != 0) {
         return fail_errno(Errc::io, fmt::format("cannot query the limits of {}", name()), errno);
     }
-    limits_.queue_depth = static_cast<std::uint32_t>(attr.max_qp_wr);
-    limits_.shared_depth = static_cast<std::uint32_t>(attr.max_srq_wr);
-    limits_.shared_resize = (attr.device_cap_flags & IBV_DEVICE_SRQ_RESIZE) != 0;
-    limits_.completions = static_cast<std::uint32_t>(attr.max_cqe);
-    limits_.rdma_length = std::min(port.max_msg_sz, tuning::rdma_chunk);
-    limits_.reads = static_cast<std::uint8_t>(
-        std::min({attr.max_qp_rd_atom, attr.max_qp_init_rd_atom, int{tuning::reads_in_flight}}));
-    limits_.atomics = attr.atomic_cap != IBV_ATOMIC_NONE;
-    const auto lacks = [&](std::string_view what, std::uint64_t has, std::uint64_t needs) {
-        return fail(Errc::unsupported,
-                    fmt::format("the RDMA device {} allows {} {}, and comch needs {}", name(), has,
-                                what, needs));
-    };
-    if (limits_.queue_depth < tuning::send_queue) {
-        return lacks("work requests on a queue pair", limits_.queue_depth, tuning::send_queue);
+    auto limits = judge_device(name(), attr, port);
+    if (!limits) {
+        return tl::unexpected(std::move(limits.error()));
     }
-    if (limits_.shared_depth < tuning::window + tuning::uncredited) {
-        return lacks("buffers in a shared receive queue", limits_.shared_depth,
-                     tuning::window + tuning::uncredited);
-    }
-    if (port.max_msg_sz < tuning::slot_size) {
-        return lacks("bytes in a message", port.max_msg_sz, tuning::slot_size);
-    }
-    if (limits_.reads == 0) {
-        return lacks("RDMA reads under way", 0, 1);
-    }
+    limits_ = *limits;
     const int flags = ::fcntl(context_->async_fd, F_GETFL);
     if (flags < 0 || ::fcntl(context_->async_fd, F_SETFL, flags | O_NONBLOCK) != 0) {
         return fail_errno(Errc::io, fmt::format("cannot watch {} for events", name()), errno);
@@ -156,20 +135,8 @@ Result<Mr> RdmaDevice::register_memory(const void* address, std::size_t length, 
     if (mr != nullptr) {
         return Mr(mr);
     }
-    const int error = errno;
-    rlimit limit{};
-    if ((error == ENOMEM || error == EAGAIN || error == EPERM) &&
-        ::getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
-        return fail(Errc::no_memory,
-                    fmt::format("cannot pin {} bytes for the RDMA device {}: the limit of locked "
-                                "memory is {} KiB; raise it with 'ulimit -l unlimited', memlock in "
-                                "/etc/security/limits.conf, or LimitMEMLOCK=infinity of a service",
-                                length, name(), limit.rlim_cur / 1024));
-    }
-    return fail_errno(Errc::no_memory,
-                      fmt::format("cannot register {} bytes with the RDMA device {}", length,
-                                  name()),
-                      error);
+    return fail_pinning(
+        fmt::format("cannot register {} bytes with the RDMA device {}", length, name()), errno);
 }
 
 RdmaDevice::RegionKeys RdmaDevice::keys_of(std::uint64_t region) {
