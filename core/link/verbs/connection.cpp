@@ -271,7 +271,7 @@ void Connection::take_back_memory() {
     pipe_->stop();
     const Pipe::Ticket last = transfers_.back().last;
     const std::uint64_t deadline = monotonic_ns() + tuning::stop_timeout_ns;
-    while (!pipe_->settled(last) && monotonic_ns() < deadline) {
+    while (!pipe_->settled(last) && !port_->rdma_->gone() && monotonic_ns() < deadline) {
         (void)port_->queues_->fetch();
     }
     if (!pipe_->settled(last)) {

@@ -116,6 +116,18 @@ TEST_F(Trouble, ASleeperOnAChannelSleepsOnAfterThePortWasDownForAMoment) {
     EXPECT_EQ(channel.check(), Errc::ok);
 }
 
+TEST_F(Trouble, AChannelThatEndsAfterTheLastPortHoldsNothingAfterwards) {
+    auto opened = *connection->open_channel(1);
+    ASSERT_EQ(opened.send(1, bytes_of("hello")), Errc::ok);
+    ASSERT_TRUE(until([&] { return !dpu.seen.channels.empty(); }));
+    const std::weak_ptr<RdmaDevice> device = host.port->rdma();
+    host.port.reset();
+    dpu.port.reset();
+    EXPECT_FALSE(device.expired()) << "the channel is there";
+    opened = Channel();
+    EXPECT_TRUE(device.expired());
+}
+
 TEST_F(Trouble, ACanceledTransferIsOverAtOnceAndEndsItsConnection) {
     std::vector<std::byte> memory(4u << 20);
     auto key = *RegionTable::instance().add(
