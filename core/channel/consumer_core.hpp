@@ -4,9 +4,14 @@
 // lands in the next posted buffer whichever lane it comes from, and stays in its lane while there
 // is none. Feedback (what was handled, how many buffers are free) goes back on the lane, as seldom
 // as possible: when the lane is drained, or the producer could run dry.
+//
+// A message that is offered is promised the next buffer. If that is from a memory map and the link
+// can (Channel::writes_directly), the producer is told its place and writes into it; until it has
+// said so, or its channel is cut, the buffer is not given back to the program.
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <span>
@@ -19,6 +24,7 @@
 #include "core/channel/idle_check.hpp"
 #include "core/channel/notifier.hpp"
 #include "core/channel/posted_buffers.hpp"
+#include "core/channel/promised_buffers.hpp"
 #include "core/channel/wire.hpp"
 
 namespace comch::channel {
@@ -82,9 +88,10 @@ public:
         }
         ++outstanding_;
         posted_.push_back({.tail = buffer.address + buffer.length,
-                           .room = buffer.capacity - buffer.length,
-                           .offset = buffer.length,
-                           .cookie = cookie});
+                           .room = static_cast<std::uint32_t>(buffer.capacity - buffer.length),
+                           .offset = static_cast<std::uint32_t>(buffer.length),
+                           .cookie = cookie,
+                           .memory = buffer.memory});
         if (!announced_) [[unlikely]] {
             // Until a producer has a lane, this is how it learns that it may send. Said again with
             // each buffer until the connection's thread has passed it on.
@@ -107,6 +114,9 @@ private:
     static constexpr unsigned poll_budget = 16;
     static constexpr std::uint64_t acknowledge_at_most = 16; ///< messages without feedback
     static constexpr std::uint32_t announce_up_to = 64;
+    static constexpr bool writes_directly = Link::Channel::writes_directly;
+    /// How long a producer that was told goodbye may go on writing.
+    static constexpr std::chrono::milliseconds patience{500};
 
     /// From one producer.
     struct Lane {
@@ -125,6 +135,9 @@ private:
         std::uint64_t length = 0;
         std::uint64_t received = 0;
         wire::Immediate immediate;
+        // messages that were offered
+        PromisedBuffers promised;
+        bool told_goodbye = false; ///< stopping: only what was promised is waited for
 
         [[nodiscard]] bool filling() const noexcept { return in_parts && !skipping; }
     };
@@ -176,6 +189,9 @@ private:
             return 0;
         }
         lane.stalled = false;
+        if (lane.promised.waiting() != 0) [[unlikely]] {
+            answer_offers(lane);
+        }
         const unsigned taken = lane.channel.poll(
             [&](std::uint8_t id, const std::byte* data, std::uint32_t length) {
                 return on_record(lane, id, {data, length});
@@ -187,18 +203,19 @@ private:
 
     /// False: the record stays where it is.
     bool on_record(Lane& lane, std::uint8_t id, std::span<const std::byte> record) {
-        if (state_ != State::running || lane.ended) {
+        if ((state_ != State::running && !lane.told_goodbye) || lane.ended) {
             return false;
         }
         switch (static_cast<wire::FastPath>(id)) {
         case wire::FastPath::plain:
-            if (lane.in_parts) {
+            if (lane.in_parts || !lane.promised.empty()) {
                 break;
             }
             return land(lane, {}, record);
         case wire::FastPath::with_immediate: {
             const auto immediate = wire::read<wire::Immediate>(record);
-            if (lane.in_parts || !immediate || immediate->length > limits::immediate_data_size) {
+            if (lane.in_parts || !lane.promised.empty() || !immediate ||
+                immediate->length > limits::immediate_data_size) {
                 break;
             }
             return land(lane, {immediate->bytes, immediate->length},
@@ -206,13 +223,38 @@ private:
         }
         case wire::FastPath::start: {
             const auto start = wire::read<wire::Start>(record);
-            if (lane.in_parts || !start || start->length == 0 ||
+            if (lane.in_parts || !lane.promised.empty() || !start || start->length == 0 ||
                 start->immediate.length > limits::immediate_data_size) {
                 break;
             }
             return begin(lane, *start);
         }
+        case wire::FastPath::offer: {
+            const auto offer = wire::read<wire::Start>(record);
+            if constexpr (writes_directly) {
+                lane.promised.reserve(max_posted_);
+                if (lane.in_parts || lane.promised.full() || !offer || offer->length == 0 ||
+                    offer->immediate.length > limits::immediate_data_size) {
+                    break;
+                }
+                lane.promised.push_back(
+                    {.buffer = {}, .length = offer->length, .immediate = offer->immediate});
+                answer_offers(lane);
+                return true;
+            }
+            break;
+        }
+        case wire::FastPath::filled:
+            if (lane.in_parts || lane.promised.empty() ||
+                lane.promised.front().how != PromisedBuffer::How::written) {
+                break;
+            }
+            land_promised(lane);
+            return true;
         case wire::FastPath::part:
+            if (!lane.in_parts) {
+                take_promise_for_parts(lane);
+            }
             if (!lane.in_parts || record.size() > lane.length - lane.received) {
                 break;
             }
@@ -222,8 +264,9 @@ private:
             if (!lane.in_parts) {
                 break;
             }
-            give_back(lane);
+            drop_parts(lane);
             ++lane.handled;
+            count_refused(lane);
             return true;
         case wire::FastPath::goodbye:
             end_lane(lane);
@@ -241,7 +284,7 @@ private:
             return false;
         }
         if (data.size() > posted_.front().room) [[unlikely]] {
-            if (!refuse(lane)) {
+            if (!refuse(lane, lane.handled + 1)) {
                 return false;
             }
             ++lane.handled;
@@ -263,7 +306,7 @@ private:
         }
         lane.skipping = start.length > posted_.front().room;
         if (lane.skipping) {
-            if (!refuse(lane)) {
+            if (!refuse(lane, lane.handled + 1)) {
                 return false;
             }
         } else {
@@ -284,10 +327,81 @@ private:
         if (lane.received == lane.length) {
             ++lane.handled;
             lane.in_parts = false;
+            count_refused(lane);
             if (!lane.skipping) {
                 deliver(lane, lane.buffer, lane.length,
                         {lane.immediate.bytes, lane.immediate.length});
             }
+        }
+    }
+
+    /// Answers as many offers as there are buffers for. Those that wait do not keep what comes
+    /// behind them from being taken: it may be the message that fills the buffer they wait for.
+    void answer_offers(Lane& lane) {
+        while (lane.promised.waiting() != 0 && !posted_.empty()) {
+            PromisedBuffer& promised = lane.promised.first_waiting();
+            const std::uint64_t number =
+                lane.handled + lane.promised.size() - lane.promised.waiting() + 1;
+            if (promised.length > posted_.front().room) {
+                if (!refuse(lane, number)) {
+                    break;
+                }
+                promised.how = PromisedBuffer::How::refused;
+            } else if (!grant(lane, number, promised)) {
+                break;
+            }
+            lane.promised.answered();
+        }
+        count_refused(lane);
+    }
+
+    /// Promises the next buffer. False: no room to say it; later.
+    bool grant(Lane& lane, std::uint64_t number, PromisedBuffer& promised) {
+        const PostedBuffer& buffer = posted_.front();
+        wire::Grant grant{.number = number};
+        if constexpr (writes_directly) {
+            if (buffer.memory != nullptr &&
+                lane.channel.remote_key(buffer.memory->region(), grant.key)) {
+                grant.address = reinterpret_cast<std::uint64_t>(buffer.tail);
+            }
+        }
+        if (lane.channel.send(static_cast<std::uint8_t>(wire::Feedback::grant),
+                              wire::as_bytes(grant)) == Errc::again) {
+            return false;
+        }
+        promised.how =
+            grant.address != 0 ? PromisedBuffer::How::written : PromisedBuffer::How::parts;
+        promised.buffer = posted_.pop_front();
+        return true;
+    }
+
+    void land_promised(Lane& lane) {
+        const PromisedBuffer promised = lane.promised.pop_front();
+        ++lane.handled;
+        count_refused(lane);
+        deliver(lane, promised.buffer, promised.length,
+                {promised.immediate.bytes, promised.immediate.length});
+    }
+
+    /// Those whose turn it is.
+    void count_refused(Lane& lane) {
+        while (!lane.promised.empty() &&
+               lane.promised.front().how == PromisedBuffer::How::refused) {
+            (void)lane.promised.pop_front();
+            ++lane.handled;
+        }
+    }
+
+    /// The oldest promised message comes in parts, if it was promised so.
+    void take_promise_for_parts(Lane& lane) {
+        if (!lane.promised.empty() && lane.promised.front().how == PromisedBuffer::How::parts) {
+            const PromisedBuffer promised = lane.promised.pop_front();
+            lane.in_parts = true;
+            lane.skipping = false;
+            lane.buffer = promised.buffer;
+            lane.length = promised.length;
+            lane.received = 0;
+            lane.immediate = promised.immediate;
         }
     }
 
@@ -307,14 +421,15 @@ private:
 
     /// Tells the producer that its next message is too long. False: no room to say it; the message
     /// has to wait until there is.
-    bool refuse(Lane& lane) {
-        const wire::Refused refused{.number = lane.handled + 1};
+    bool refuse(Lane& lane, std::uint64_t number) {
+        const wire::Refused refused{.number = number};
         return lane.channel.send(static_cast<std::uint8_t>(wire::Feedback::refused),
                                  wire::as_bytes(refused)) != Errc::again;
     }
 
     void give_feedback(Lane& lane, bool drained, bool idle) {
-        const std::int64_t free = posted_.size() + (lane.filling() ? 1 : 0);
+        const std::int64_t free =
+            std::int64_t{posted_.size()} + lane.promised.size() + (lane.filling() ? 1 : 0);
         const auto unacknowledged = lane.handled - lane.told.handled;
         // What the producer believes to have for messages that are not here yet.
         const std::int64_t believed =
@@ -330,12 +445,11 @@ private:
     }
 
     void send_feedback(Lane& lane, std::uint32_t free) {
+        const std::uint32_t room = next_room(lane);
         const wire::Credit credit{.handled = lane.handled,
-                                  .room = lane.filling()    ? lane.buffer.room
-                                          : posted_.empty() ? 0
-                                                            : posted_.front().room,
+                                  .room = room,
                                   .free = free,
-                                  .uniform = uniform_for(lane) ? 1u : 0u};
+                                  .uniform = all_have(lane, room) ? 1u : 0u};
         const Errc result = lane.channel.send(static_cast<std::uint8_t>(wire::Feedback::credit),
                                               wire::as_bytes(credit));
         lane.feedback_due = result == Errc::again;
@@ -344,10 +458,20 @@ private:
         }
     }
 
-    /// While a lane is being filled, its buffer comes first.
-    [[nodiscard]] bool uniform_for(const Lane& lane) const noexcept {
-        return posted_.uniform() &&
-               (!lane.filling() || posted_.empty() || posted_.front().room == lane.buffer.room);
+    /// Of the next buffer for a lane's messages: the one that is being filled, those that are
+    /// promised, those that are free.
+    [[nodiscard]] std::uint32_t next_room(const Lane& lane) const noexcept {
+        if (lane.filling()) {
+            return lane.buffer.room;
+        }
+        if (!lane.promised.empty() && lane.promised.front().has_buffer()) {
+            return lane.promised.front().buffer.room;
+        }
+        return posted_.empty() ? 0 : posted_.front().room;
+    }
+    [[nodiscard]] bool all_have(const Lane& lane, std::uint32_t room) const noexcept {
+        return posted_.uniform() && (posted_.empty() || posted_.front().room == room) &&
+               lane.promised.all_have(room);
     }
 
     // ---- everything else
@@ -401,11 +525,27 @@ private:
     }
 
     /// The buffer of a message that will not become whole is the next free one again.
-    void give_back(Lane& lane) {
+    void drop_parts(Lane& lane) {
         if (lane.filling()) {
             posted_.push_front(lane.buffer);
         }
         lane.in_parts = false;
+    }
+
+    /// All buffers of a lane that has ended are free again, in their order.
+    void give_back(Lane& lane) {
+        if constexpr (writes_directly) {
+            if (lane.promised.any_written()) {
+                lane.channel.cut(); // nobody writes into them any more
+            }
+        }
+        while (!lane.promised.empty()) {
+            const PromisedBuffer promised = lane.promised.pop_back();
+            if (promised.has_buffer()) {
+                posted_.push_front(promised.buffer);
+            }
+        }
+        drop_parts(lane);
     }
 
     void sweep() {
@@ -431,12 +571,48 @@ private:
             give_back(*lane);
             unwatch(*lane);
             // So that its producer knows at once; if there is no room, it sees the channel end.
-            (void)lane->channel.send(static_cast<std::uint8_t>(wire::Feedback::goodbye), {});
+            if (!lane->told_goodbye) {
+                (void)lane->channel.send(static_cast<std::uint8_t>(wire::Feedback::goodbye), {});
+            }
         }
         lanes_.clear();
     }
 
+    /// Lets producers that are writing into our buffers end that in order. True: there are none.
+    bool settle_lanes() {
+        bool settled = true;
+        if constexpr (writes_directly) {
+            const auto now = std::chrono::steady_clock::now();
+            for (const std::unique_ptr<Lane>& lane : lanes_) {
+                if (lane->ended || !lane->promised.any_written()) {
+                    continue;
+                }
+                if (!lane->told_goodbye) {
+                    lane->told_goodbye =
+                        lane->channel.send(static_cast<std::uint8_t>(wire::Feedback::goodbye),
+                                           {}) != Errc::again;
+                    settle_until_ = std::max(settle_until_, now + patience);
+                }
+                const unsigned taken = lane->channel.poll(
+                    [&](std::uint8_t id, const std::byte* data, std::uint32_t length) {
+                        return id == static_cast<std::uint8_t>(wire::FastPath::filled) ||
+                                       id == static_cast<std::uint8_t>(wire::FastPath::goodbye)
+                                   ? on_record(*lane, id, {data, length})
+                                   : true;
+                    },
+                    poll_budget);
+                if ((taken != 0 || lane->channel.check() == Errc::ok) && now < settle_until_) {
+                    settled = false;
+                }
+            }
+        }
+        return settled;
+    }
+
     unsigned finish() {
+        if (!settle_lanes()) {
+            return 0;
+        }
         close_lanes();
         unsigned handled = 1;
         while (!posted_.empty()) {
@@ -472,6 +648,12 @@ private:
         }
         idle_check_.force();
         for (const std::unique_ptr<Lane>& lane : lanes_) {
+            if (lane->promised.waiting() != 0) {
+                answer_offers(*lane);
+                if (lane->promised.waiting() != 0 && !posted_.empty()) {
+                    return Errc::again; // no room to answer
+                }
+            }
             give_feedback(*lane, true, true);
             if (lane->stalled) {
                 if (!posted_.empty()) {
@@ -509,6 +691,7 @@ private:
     Errc end_status_ = Errc::ok;
     bool announced_ = false;
     bool has_ended_lanes_ = false;
+    std::chrono::steady_clock::time_point settle_until_{};
     std::uint32_t id_ = 0;
     Attachment<Link>* attachment_ = nullptr;
 };

@@ -128,6 +128,7 @@ private:
         unsigned wrong = 0;
         std::deque<std::vector<std::byte>> data;
         std::deque<std::vector<std::byte>> buffers;
+        std::deque<std::unique_ptr<MemoryMap>> maps; ///< of all data, and of every other buffer
         ConsumerProgram consumer;
         ProducerProgram producer;
     };
@@ -175,16 +176,25 @@ private:
             ++half.controls;
         }
         if (half.posted < messages + 1 && half.consumer.consumer->state() == State::running) {
-            half.buffers.emplace_back(10'000);
-            if (half.consumer.post(half.buffers.back()) == Errc::ok) {
+            auto& buffer = half.buffers.emplace_back(10'000);
+            const MemoryMap* const map =
+                half.buffers.size() % 2 == 0
+                    ? half.maps.emplace_back(*MemoryMap::create(buffer, peer_write)).get()
+                    : nullptr;
+            if (half.consumer.consumer->post(
+                    {.address = buffer.data(), .capacity = buffer.size(), .memory = map},
+                    &buffer) == Errc::ok) {
                 ++half.posted;
             }
         }
         if (half.accepted < messages && half.target != 0) {
             const std::string immediate(half.accepted % 4, 'i');
-            half.data.push_back(pattern(size(half.accepted), half.accepted));
+            auto& data = half.data.emplace_back(pattern(size(half.accepted), half.accepted));
+            const MemoryMap* const map =
+                data.empty() ? nullptr
+                             : half.maps.emplace_back(*MemoryMap::create(data, local_read)).get();
             if (half.producer.producer->send(
-                    half.target, {.data = half.data.back(), .immediate = bytes_of(immediate)},
+                    half.target, {.data = data, .immediate = bytes_of(immediate), .memory = map},
                     nullptr) == Errc::ok) {
                 ++half.accepted;
             } else {
@@ -594,12 +604,27 @@ TEST_F(Hostile, BadProducersEndTheConnection) {
          record(wire::FastPath::plain, bytes_of("x"))},
         {record(wire::FastPath::start, bytes_with(start)),
          record(wire::FastPath::part, bytes_of(eleven))},
+        {record(wire::FastPath::offer, bytes_of("short"))},
+        {record(wire::FastPath::offer, bytes_with(long_start))},
+        {record(wire::FastPath::offer, bytes_with(wire::Start{}))},
+        {record(wire::FastPath::filled, {})},
+        // The buffer is not from a memory map: what is offered has to come in parts.
+        {record(wire::FastPath::offer, bytes_with(start)), record(wire::FastPath::filled, {})},
+        {record(wire::FastPath::offer, bytes_with(start)),
+         record(wire::FastPath::plain, bytes_of("x"))},
+        {record(wire::FastPath::offer, bytes_with(start)),
+         record(wire::FastPath::start, bytes_with(start))},
+        {record(wire::FastPath::offer, bytes_with(start)),
+         record(wire::FastPath::part, bytes_of(eleven))},
+        {record(wire::FastPath::offer, bytes_with(start)), record(wire::FastPath::part, {}),
+         record(wire::FastPath::offer, bytes_with(start))},
+        Records(3, record(wire::FastPath::offer, bytes_with(start))), // more than it may post
     };
     for (const Records& crime : crimes) {
         enter();
         ConsumerProgram consumer;
         Connection* const connection = server.connected.back();
-        ASSERT_EQ(consumer.open(*server.engine, *connection), Errc::ok);
+        ASSERT_EQ(consumer.open(*server.engine, *connection, {.max_posted = 2}), Errc::ok);
         ASSERT_TRUE(
             until([&] { return consumer.consumer->state() == State::running; }, server, peer));
         std::vector<std::byte> buffer(100);
@@ -631,6 +656,9 @@ TEST_F(Hostile, BadConsumersEndTheConnection) {
              feedback(wire::Feedback::refused, bytes_of("short")),
              feedback(wire::Feedback::refused, bytes_with(wire::Refused{.number = 2})),
              feedback(wire::Feedback::refused, bytes_with(wire::Refused{.number = 0})),
+             feedback(wire::Feedback::grant, bytes_of("short")),
+             feedback(wire::Feedback::grant, bytes_with(wire::Grant{.number = 1})),
+             feedback(wire::Feedback::grant, bytes_with(wire::Grant{.number = 2})),
          }) {
         enter();
         note(wire::Control::consumer_added, 1);
@@ -687,7 +715,7 @@ TEST_F(OddServer, BadAnswersEndTheAttempt) {
     };
     for (const auto& bad :
          {std::vector<std::byte>(), std::vector<std::byte>(23), bytes_with(welcome(), "surplus"),
-          with([](auto& w) { w.magic = 0; }), with([](auto& w) { w.version = 2; }),
+          with([](auto& w) { w.magic = 0; }), with([](auto& w) { w.version = 99; }),
           with([](auto& w) { w.answer = 0; }), with([](auto& w) { w.answer = 9; }),
           with([](auto& w) { w.message_size = 101; }), with([](auto& w) { w.message_size = 0; }),
           with([](auto& w) { w.recv_queue = 0; }), with([](auto& w) { w.data_length = 9; })}) {

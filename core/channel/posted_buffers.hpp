@@ -5,16 +5,22 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
+
+#include <comch/capabilities.hpp>
+#include <comch/memory.hpp>
 
 namespace comch::channel {
 
 struct PostedBuffer {
     std::byte* tail = nullptr; ///< where the message goes
-    std::size_t room = 0;
-    std::size_t offset = 0; ///< of `tail` in the program's buffer
+    std::uint32_t room = 0;
+    std::uint32_t offset = 0; ///< of `tail` in the program's buffer
     void* cookie = nullptr;
+    const MemoryMap* memory = nullptr; ///< that it is from, if any
 };
+static_assert(limits::fast_path_buffer_size <= std::numeric_limits<std::uint32_t>::max());
 
 class PostedBuffers {
 public:

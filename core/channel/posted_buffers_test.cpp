@@ -6,7 +6,7 @@ namespace comch::channel {
 namespace {
 
 PostedBuffer buffer(std::size_t room) {
-    return {.tail = nullptr, .room = room};
+    return {.tail = nullptr, .room = static_cast<std::uint32_t>(room)};
 }
 
 TEST(PostedBuffers, IsAQueueThatTakesBuffersBackAtItsFront) {

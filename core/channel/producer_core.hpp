@@ -3,8 +3,13 @@
 // One route (a link channel) per consumer that it sends to, opened at the first send. A send is an
 // operation from a pool, in a queue per route: it is put on the link at once if it can be, the rest
 // of a long message on progress, and it is complete when the consumer says that it has handled it.
+//
+// Where the link can write into the consumer's memory (link.hpp, Channel::writes_directly) and a
+// long message is from a memory map, it is offered, and written to the place that is granted: no
+// CPU copies it. Offers are sent ahead, so that the answers of many are under way at a time.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <span>
@@ -119,6 +124,10 @@ public:
         op.started = false;
         op.whole = false;
         op.number = route->accepted + 1;
+        if constexpr (writes_directly) {
+            op.memory = buffer.memory;
+            op.way = Way::parts;
+        }
         if (route->unsent == nullptr) [[likely]] {
             const Errc result = transmit(*route, op);
             if (!op.started && result != Errc::ok) [[unlikely]] {
@@ -143,6 +152,7 @@ public:
             if (!op.started) {
                 // It waits behind a long one; the caller's immediate data is only his for now.
                 op.keep_immediate();
+                offer_ahead(*route);
             }
         }
         return Errc::ok;
@@ -163,6 +173,14 @@ private:
     /// many that other routes and contexts starve while the consumer drains at our speed.
     static constexpr unsigned parts_at_once = 16;
     static constexpr std::uint32_t default_in_flight = 256;
+    static constexpr bool writes_directly = Link::Channel::writes_directly;
+
+    /// How a long message goes.
+    enum class Way : std::uint8_t {
+        parts,   ///< through the link's own buffers
+        offered, ///< the consumer has not answered yet
+        granted, ///< straight into the consumer's memory
+    };
 
     struct Operation {
         Operation* next = nullptr;
@@ -174,6 +192,12 @@ private:
         Errc status = Errc::ok;
         bool started = false; ///< something of it is on the link
         bool whole = false;   ///< all of it is
+        Way way = Way::parts;
+        std::uint32_t local_key = 0;             ///< offered: of the memory that `data` is in
+        const MemoryMap* memory = nullptr;       ///< if any
+        std::uint64_t place = 0;                 ///< granted: where it goes,
+        std::uint64_t place_key = 0;             ///< in the peer's memory
+        typename Link::Channel::Ticket ticket{}; ///< of the last write
         std::byte kept[limits::immediate_data_size];
 
         void keep_immediate() noexcept {
@@ -192,10 +216,11 @@ private:
         std::uint64_t accepted = 0; ///< sends, ever
         Operation* head = nullptr;  ///< not complete, oldest first
         Operation* tail = nullptr;
-        Operation* unsent = nullptr; ///< the first that is not whole on the link
-        bool starved = false;        ///< a send was told `again`: somebody waits for feedback
-        bool more = false;           ///< more could be put on the link right now
-        Errc end = Errc::ok;         ///< why nothing can be sent any more
+        Operation* unsent = nullptr;  ///< the first that is not whole on the link
+        Operation* offered = nullptr; ///< the last that was offered, while it is not complete
+        bool starved = false;         ///< a send was told `again`: somebody waits for feedback
+        bool more = false;            ///< more could be put on the link right now
+        Errc end = Errc::ok;          ///< why nothing can be sent any more
 
         [[nodiscard]] std::int64_t available() const noexcept {
             return std::int64_t{credit.free} - static_cast<std::int64_t>(accepted - credit.handled);
@@ -267,6 +292,11 @@ private:
             op.started = op.whole = result == Errc::ok;
             return result;
         }
+        if constexpr (writes_directly) {
+            if (op.way != Way::parts) {
+                return write_directly(route, op);
+            }
+        }
         for (unsigned parts = 0; parts < parts_at_once; ++parts) {
             if (op.status != Errc::ok) {
                 // The consumer has refused it already: spare it the rest.
@@ -319,14 +349,105 @@ private:
     }
 
     Errc transmit_start(Route& route, Operation& op) {
-        const wire::Start start{.length = op.data.size(), .immediate = immediate_of(op)};
-        const Errc result = route.channel.send(static_cast<std::uint8_t>(wire::FastPath::start),
-                                               wire::as_bytes(start));
-        if (result != Errc::ok) {
-            return result;
+        const Errc result = say_start(route, op);
+        return result != Errc::ok ? result : transmit(route, op);
+    }
+
+    /// Of a message that is too long for one record.
+    Errc say_start(Route& route, Operation& op) {
+        wire::FastPath id = wire::FastPath::start;
+        if constexpr (writes_directly) {
+            if (op.memory != nullptr &&
+                route.channel.local_key(op.memory->region(), op.local_key)) {
+                id = wire::FastPath::offer;
+            }
         }
-        op.started = true;
-        return transmit(route, op);
+        const wire::Start start{.length = op.data.size(), .immediate = immediate_of(op)};
+        const Errc result =
+            route.channel.send(static_cast<std::uint8_t>(id), wire::as_bytes(start));
+        if (result == Errc::ok) {
+            op.started = true;
+            op.way = id == wire::FastPath::offer ? Way::offered : Way::parts;
+        }
+        return result;
+    }
+
+    /// Offers the long messages that wait, as far as nothing else has to go out before them.
+    void offer_ahead(Route& route) {
+        if constexpr (writes_directly) {
+            if (route.unsent->started && route.unsent->way == Way::parts) {
+                return; // its parts go out first
+            }
+            Operation* op = route.offered != nullptr ? route.offered->next : route.unsent;
+            for (; op != nullptr; op = op->next) {
+                if (!op->started &&
+                    (op->memory == nullptr || !is_long(*op) || say_start(route, *op) != Errc::ok)) {
+                    return;
+                }
+                if (op->way == Way::parts) {
+                    return;
+                }
+                route.offered = op;
+            }
+        }
+    }
+
+    [[nodiscard]] bool is_long(const Operation& op) const noexcept {
+        const std::size_t head = op.immediate.empty() ? 0 : sizeof(wire::Immediate);
+        return head + op.data.size() > link_limits_.max_message;
+    }
+
+    /// ok: it is whole; again: the consumer has not answered, or the link is full.
+    Errc write_directly(Route& route, Operation& op) {
+        if (op.status != Errc::ok) {
+            op.whole = true; // refused: the consumer waits for nothing
+            return Errc::ok;
+        }
+        if (op.way == Way::offered) {
+            return Errc::again;
+        }
+        while (op.sent < op.data.size()) {
+            const auto size = static_cast<std::uint32_t>(
+                std::min<std::size_t>(op.data.size() - op.sent, route.channel.max_write()));
+            const bool last = op.sent + size == op.data.size();
+            const Errc result =
+                route.channel.write(op.data.data() + op.sent, size, op.local_key,
+                                    op.place + op.sent, op.place_key, last, op.ticket);
+            if (result != Errc::ok) {
+                return result;
+            }
+            op.sent += size;
+        }
+        const Errc result = send_empty(route, wire::FastPath::filled);
+        op.whole = result == Errc::ok;
+        return result;
+    }
+
+    bool on_grant(Route& route, const wire::Grant& grant) {
+        for (Operation* op = route.head; op != nullptr; op = op->next) {
+            if (op->number == grant.number) {
+                if (!op->started || op->way != Way::offered || op->status != Errc::ok) {
+                    return false;
+                }
+                op->way = grant.address == 0 ? Way::parts : Way::granted;
+                op->place = grant.address;
+                op->place_key = grant.key;
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /// All that remains to be done is to tell the program.
+    [[nodiscard]] bool is_complete(const Route& route, const Operation& op) const noexcept {
+        if (!op.whole || op.number > route.credit.handled) {
+            return false;
+        }
+        if constexpr (writes_directly) {
+            // The device may have to read the memory once more until it knows that it is there.
+            return op.way != Way::granted || op.sent == 0 || route.channel.written(op.ticket);
+        }
+        return true;
     }
 
     [[nodiscard]] static wire::Immediate immediate_of(const Operation& op) noexcept {
@@ -359,6 +480,9 @@ private:
                 break;
             }
             route.unsent = op.next;
+        }
+        if (route.unsent != nullptr) {
+            offer_ahead(route);
         }
         return handled;
     }
@@ -409,14 +533,17 @@ private:
         case wire::Feedback::goodbye:
             end_route(route, Errc::canceled);
             return true;
+        case wire::Feedback::grant: {
+            const auto grant = wire::read<wire::Grant>(record);
+            return writes_directly && grant && on_grant(route, *grant);
+        }
         }
         return false;
     }
 
     unsigned complete(Route& route) {
         unsigned completed = 0;
-        while (route.head != nullptr && route.head->whole &&
-               route.head->number <= route.credit.handled) {
+        while (route.head != nullptr && is_complete(route, *route.head)) {
             finish_first(route, route.head->status);
             ++completed;
         }
@@ -431,6 +558,9 @@ private:
         }
         if (route.unsent == &op) {
             route.unsent = op.next;
+        }
+        if (route.offered == &op) {
+            route.offered = nullptr;
         }
         void* const cookie = op.cookie;
         op.next = free_;
@@ -591,8 +721,7 @@ private:
         }
         idle_check_.force();
         for (const std::unique_ptr<Route>& route : routes_) {
-            const bool completable = route->head != nullptr && route->head->whole &&
-                                     route->head->number <= route->credit.handled;
+            const bool completable = route->head != nullptr && is_complete(*route, *route->head);
             if (completable || route->more || route->channel.arm() != Errc::ok) {
                 look_at_all_ = true;
                 return Errc::again;

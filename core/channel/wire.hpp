@@ -27,7 +27,7 @@ static_assert(std::endian::native == std::endian::little,
               "the layout is little-endian; a big-endian port needs conversions here");
 
 inline constexpr std::uint32_t magic = 0x314c4843; ///< "CHL1"
-inline constexpr std::uint16_t version = 1;        ///< of everything in this file
+inline constexpr std::uint16_t version = 2;        ///< of everything in this file
 
 /// A copy of the T at the front of `bytes`, if they are long enough.
 template <class T> [[nodiscard]] std::optional<T> read(std::span<const std::byte> bytes) noexcept {
@@ -113,9 +113,13 @@ static_assert(sizeof(ConsumerNote) == 16);
     return static_cast<std::uint32_t>(tag);
 }
 
-/// Producer to consumer. A message is either one record (plain or with_immediate), or a `start`
-/// followed by `part`s until its length is reached or a `cancel` gives it up. Messages of one
-/// channel do not interleave; both ends number them from 1.
+/// Producer to consumer. A message is one record (plain or with_immediate); or a `start` followed by
+/// `part`s until its length is reached or a `cancel` gives it up; or, on links where the producer
+/// can write into the consumer's memory, an `offer`. Each offer is answered by a Grant or a Refused.
+/// If a place was granted, the producer writes there and says `filled`; if not, `part`s follow, or a
+/// `cancel`. The bytes of messages do not interleave: offers may be sent ahead, but nothing else is
+/// while one of them is open, and what follows their answers is in their order. Both ends number
+/// messages from 1.
 enum class FastPath : std::uint8_t {
     plain = 1,          ///< the message, nothing else: 8 bytes stay 8 bytes
     with_immediate = 2, ///< Immediate, then the message
@@ -123,6 +127,8 @@ enum class FastPath : std::uint8_t {
     part = 4,           ///< the next bytes
     cancel = 5,         ///< nothing
     goodbye = 6,        ///< nothing; the producer stopped
+    offer = 7,          ///< Start
+    filled = 8,         ///< nothing; the oldest message with a granted place is there
 };
 
 /// Fixed size, so that the message behind it is aligned for copying.
@@ -144,6 +150,7 @@ enum class Feedback : std::uint8_t {
     credit = 33,  ///< Credit
     refused = 34, ///< Refused
     goodbye = 35, ///< nothing; the consumer stopped
+    grant = 36,   ///< Grant
 };
 
 /// Cumulative: a later record replaces an earlier one.
@@ -155,6 +162,14 @@ struct Credit {
     std::uint32_t uniform = 0; ///< 1: all of them have this room
 };
 static_assert(sizeof(Credit) == 24);
+
+/// Where an offered message may be written, until it is said to be filled.
+struct Grant {
+    std::uint64_t number = 0;  ///< the message
+    std::uint64_t address = 0; ///< 0: nowhere; it has to come in parts
+    std::uint64_t key = 0;     ///< what the link's write() wants
+};
+static_assert(sizeof(Grant) == 24);
 
 /// The message was longer than the room in the next free buffer. Comes before the Credit that
 /// counts it as handled.

@@ -245,6 +245,21 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //     Errc check();                                         connection_reset when the peer is gone,
 //                                                           not_connected after an orderly end; what
 //                                                           was sent before is polled first
+//     static constexpr bool writes_directly;                if true, also what follows: writing into
+//                                                           the peer's memory, without its CPU
+//     using Ticket;                                         which write
+//     bool local_key(std::uint64_t region, std::uint32_t& key);   of a region of RegionTable, for
+//     bool remote_key(std::uint64_t region, std::uint64_t& key);  write() here, and at the other end;
+//                                                           false: it cannot be reached so
+//     std::uint32_t max_write() const;                      bytes at a time
+//     Errc write(const std::byte* from, std::uint32_t length, std::uint32_t local_key,
+//                std::uint64_t to, std::uint64_t remote_key, bool last, Ticket&);
+//           Done at the peer before any message that is sent later is polled there. again: no room.
+//           `last`: of those whose ticket is wanted. The memory must stay registered until
+//           written(). What the peer's end does not grant ends the channel.
+//     bool written(Ticket);                                 the device is done with that memory
+//     void cut();                                           ends the channel at once: the other end
+//                                                           writes nothing any more
 // };
 
 } // namespace comch::link

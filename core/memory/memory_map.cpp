@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "core/device/process_id.hpp"
 #include "core/memory/region_table.hpp"
 #include "core/memory/remote_region.hpp"
 
@@ -103,22 +104,34 @@ Result<std::vector<std::byte>> MemoryMap::export_descriptor() {
         return fail(Errc::not_permitted, "cannot export a memory map that grants the peer nothing; "
                                          "create it with peer_read or peer_write");
     }
-    if (descriptor_.empty()) {
-        const auto key =
-            RegionTable::instance().add({.base = address_, .length = size_, .access = access});
-        if (!key) {
-            return tl::unexpected(key.error());
-        }
-        region_ = key->region;
-        Descriptor descriptor{};
-        descriptor.magic = descriptor_magic;
-        descriptor.version = descriptor_version;
-        descriptor.permissions = permissions_ & (peer_read | peer_write);
-        descriptor.key = *key;
-        descriptor_.resize(sizeof(descriptor));
-        std::memcpy(descriptor_.data(), &descriptor, sizeof(descriptor));
+    if (region() == 0) {
+        return fail(Errc::no_memory, "cannot export a memory map: all memory registrations of this "
+                                     "process are in use; release some");
     }
-    return descriptor_;
+    Descriptor descriptor{};
+    descriptor.magic = descriptor_magic;
+    descriptor.version = descriptor_version;
+    descriptor.permissions = permissions_ & (peer_read | peer_write);
+    descriptor.key = {.process_id = process_id(),
+                      .region = region_,
+                      .base = reinterpret_cast<std::uint64_t>(address_),
+                      .length = size_,
+                      .access = access};
+    std::vector<std::byte> bytes(sizeof(descriptor));
+    std::memcpy(bytes.data(), &descriptor, sizeof(descriptor));
+    return bytes;
+}
+
+std::uint64_t MemoryMap::region() const noexcept {
+    if (imported()) {
+        return 0;
+    }
+    std::call_once(registered_, [this] {
+        const auto key = RegionTable::instance().add(
+            {.base = address_, .length = size_, .access = access_of(permissions_)});
+        region_ = key ? key->region : 0;
+    });
+    return region_;
 }
 
 } // namespace comch

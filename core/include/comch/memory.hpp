@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <vector>
 
@@ -61,6 +62,10 @@ public:
     /// destroyed. not_permitted: neither is granted, or the map is itself imported.
     [[nodiscard]] Result<std::vector<std::byte>> export_descriptor();
 
+    /// This process's memory in its region table, so that devices can be told of it; from the first
+    /// call until the map is destroyed. 0: it cannot be registered, or is the other side's.
+    [[nodiscard]] std::uint64_t region() const noexcept;
+
     /// The other side's memory as links reach it; null for a local map.
     [[nodiscard]] RemoteRegion* remote() const noexcept { return remote_.get(); }
 
@@ -70,8 +75,8 @@ private:
     std::byte* address_ = nullptr;
     std::size_t size_ = 0;
     std::uint32_t permissions_ = 0;
-    std::uint64_t region_ = 0; ///< in the region table, once exported
-    std::vector<std::byte> descriptor_;
+    mutable std::once_flag registered_; ///< region_ was tried
+    mutable std::uint64_t region_ = 0;
     std::unique_ptr<RemoteRegion> remote_;
 };
 

@@ -259,6 +259,27 @@ void Channel::pop() {
     detail::taken_out(*wire_, 1 - end_);
 }
 
+Errc Channel::write(const std::byte* from, std::uint32_t length, std::uint32_t, std::uint64_t to,
+                    std::uint64_t remote_key, bool, Ticket&) {
+    const std::lock_guard lock(network_->mutex);
+    network_->step(wire_->port[end_]);
+    if (const Errc state = channel_state_of(*wire_, end_); state != Errc::ok) {
+        return state;
+    }
+    const auto pin = RegionTable::instance().pin(remote_key);
+    std::byte* const place = pin ? pin.range(to, length, access_remote_write) : nullptr;
+    if (place == nullptr || wire_->lane[end_].abandoned) {
+        return Errc::connection_reset; // as an RDMA device does
+    }
+    std::memcpy(place, from, length);
+    return Errc::ok;
+}
+
+void Channel::cut() noexcept {
+    const std::lock_guard lock(network_->mutex);
+    wire_->lane[1 - end_].abandoned = true;
+}
+
 int Channel::event_fd() const noexcept {
     return wire_->bell[end_]->fd.get();
 }

@@ -262,6 +262,23 @@ public:
         }
         return handled;
     }
+    static constexpr bool writes_directly = true;
+    using Ticket = std::uint64_t;
+    /// The region itself is the key.
+    [[nodiscard]] bool local_key(std::uint64_t region, std::uint32_t& key) const noexcept {
+        key = 0;
+        return region != 0;
+    }
+    [[nodiscard]] bool remote_key(std::uint64_t region, std::uint64_t& key) const noexcept {
+        key = region;
+        return region != 0;
+    }
+    [[nodiscard]] std::uint32_t max_write() const noexcept { return limits().max_message; }
+    Errc write(const std::byte* from, std::uint32_t length, std::uint32_t local_key,
+               std::uint64_t to, std::uint64_t remote_key, bool last, Ticket& ticket);
+    [[nodiscard]] bool written(Ticket) const noexcept { return true; }
+    void cut() noexcept;
+
     [[nodiscard]] int event_fd() const noexcept;
     [[nodiscard]] counters::Counter& buffer_stalls() noexcept {
         return wire_->buffer_stalls[end_];

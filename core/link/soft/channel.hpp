@@ -69,6 +69,10 @@ public:
         return count;
     }
 
+    /// Both ends copy, through the ring, at the same time.
+    static constexpr bool writes_directly = false;
+    struct Ticket {};
+
     [[nodiscard]] int event_fd() const noexcept { return socket_.get(); }
     [[nodiscard]] Errc arm();
     [[nodiscard]] Errc check();

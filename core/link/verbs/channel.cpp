@@ -56,9 +56,7 @@ public:
     }
 
 private:
-    void count() {
-        count_.store(connecting_.size() + remains_.size(), std::memory_order_relaxed);
-    }
+    void count() { count_.store(connecting_.size() + remains_.size(), std::memory_order_relaxed); }
 
     std::mutex mutex_;
     std::vector<std::weak_ptr<ChannelCore>> connecting_;
@@ -87,7 +85,8 @@ void finish_channels(std::uint64_t deadline_ns) {
     }
 }
 
-// ---- ChannelCore --------------------------------------------------------------------------------------
+// ---- ChannelCore
+// --------------------------------------------------------------------------------------
 
 ChannelCore::~ChannelCore() {
     let_go();
@@ -323,8 +322,8 @@ Result<Channel> Channel::open(std::shared_ptr<ConnectionLife> life,
     const wire::Attach attach{.credit = core->pipe->credential(), .number = 0};
     (void)core->pipe->put_plain(wire::Control::attach, std::as_bytes(std::span(&attach, 1)));
     bool resolved = false;
-    auto id = CmId::create_to(core->cm, nullptr, way->local, way->peer,
-                              tuning::resolve_at_once_ms, resolved);
+    auto id = CmId::create_to(core->cm, nullptr, way->local, way->peer, tuning::resolve_at_once_ms,
+                              resolved);
     if (!id) {
         return tl::unexpected(std::move(id.error()));
     }
@@ -372,7 +371,8 @@ Channel::~Channel() {
         return;
     }
     if (core_->life->inherited()) {
-        (void)new std::shared_ptr<ChannelCore>(std::move(core_)); // a forked child: it is its parent's
+        (void)new std::shared_ptr<ChannelCore>(
+            std::move(core_)); // a forked child: it is its parent's
         return;
     }
     {
@@ -400,6 +400,51 @@ Channel& Channel::operator=(Channel&& other) noexcept {
     Channel old(std::move(*this)); // ends the channel that was here
     core_ = std::move(other.core_);
     return *this;
+}
+
+bool Channel::local_key(std::uint64_t region, std::uint32_t& key) {
+    const auto lock = core_->lock_until_ready();
+    if (region == 0 || core_->device == nullptr) {
+        return false;
+    }
+    const RdmaDevice::RegionKeys keys = core_->device->keys_of(region);
+    key = keys.lkey;
+    return keys.valid;
+}
+
+bool Channel::remote_key(std::uint64_t region, std::uint64_t& key) {
+    const auto lock = core_->lock_until_ready();
+    if (region == 0 || core_->device == nullptr) {
+        return false;
+    }
+    const RdmaDevice::RegionKeys keys = core_->device->keys_of(region);
+    key = keys.rkey;
+    return keys.valid;
+}
+
+std::uint32_t Channel::max_write() const noexcept {
+    return core_->device != nullptr ? core_->device->limits().rdma_length : tuning::rdma_chunk;
+}
+
+Errc Channel::write(const std::byte* from, std::uint32_t length, std::uint32_t local_key,
+                    std::uint64_t to, std::uint64_t remote_key, bool last,
+                    Ticket& ticket) noexcept {
+    const auto lock = core_->lock_until_ready();
+    const Errc result = attend(core_->pipe->write(
+        from, length, local_key, to, static_cast<std::uint32_t>(remote_key), false, last, ticket));
+    if (result == Errc::ok) {
+        core_->pipe->slot()->tx.mapped_bytes.add(length);
+    }
+    return result;
+}
+
+void Channel::cut() noexcept {
+    const auto lock = core_->lock_until_ready();
+    core_->fail();
+    if (core_->pipe) {
+        core_->pipe->detach();
+    }
+    core_->id.reset(); // and with it the queue pair
 }
 
 Errc Channel::arm() {
@@ -443,10 +488,10 @@ Errc Channel::check() {
         return Errc::ok;
     }
     const bool more = core.peek(); // may find a goodbye
-    const bool orderly = core.orderly || core.pipe->peer_said_goodbye() ||
-                         (!gone && life == Errc::not_connected);
-    const Errc end = orderly || life == Errc::not_connected ? Errc::not_connected
-                                                            : Errc::connection_reset;
+    const bool orderly =
+        core.orderly || core.pipe->peer_said_goodbye() || (!gone && life == Errc::not_connected);
+    const Errc end =
+        orderly || life == Errc::not_connected ? Errc::not_connected : Errc::connection_reset;
     core.pipe->break_off(end); // nobody would read it
     return more ? Errc::ok : end;
 }

@@ -1,5 +1,6 @@
-// A verbs channel: a queue pair under a connection with queues and an rdma_cm channel of its own, so
-// that its two ends share nothing with the threads of the connection. Contract: core/link/link.hpp.
+// A verbs channel: a queue pair under a connection with queues and an rdma_cm channel of its own,
+// so that its two ends share nothing with the threads of the connection. Contract:
+// core/link/link.hpp.
 #pragma once
 
 #include <memory>
@@ -77,6 +78,16 @@ public:
         }
         return count;
     }
+
+    static constexpr bool writes_directly = true;
+    using Ticket = Pipe::Ticket;
+    [[nodiscard]] bool local_key(std::uint64_t region, std::uint32_t& key);
+    [[nodiscard]] bool remote_key(std::uint64_t region, std::uint64_t& key);
+    [[nodiscard]] std::uint32_t max_write() const noexcept;
+    Errc write(const std::byte* from, std::uint32_t length, std::uint32_t local_key,
+               std::uint64_t to, std::uint64_t remote_key, bool last, Ticket& ticket) noexcept;
+    [[nodiscard]] bool written(Ticket ticket) const noexcept { return core_->pipe->done(ticket); }
+    void cut() noexcept;
 
     [[nodiscard]] int event_fd() const noexcept { return core_->epoll.get(); }
     [[nodiscard]] Errc arm();

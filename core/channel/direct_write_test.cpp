@@ -1,0 +1,255 @@
+// Long messages between memory maps: written by the link into the consumer's memory where it can,
+// and all the same to the programs where it cannot.
+#include <array>
+
+#include "core/channel/link_kind.hpp"
+#include "core/channel/test_support.hpp"
+#include "core/counters/counter_files.hpp"
+
+namespace comch::channel::test {
+namespace {
+
+/// Memory with a map.
+struct Mapped {
+    std::vector<std::byte> bytes;
+    std::unique_ptr<MemoryMap> map;
+
+    explicit Mapped(std::vector<std::byte> content, bool mapped = true)
+        : bytes(std::move(content)),
+          map(mapped ? *MemoryMap::create(bytes, local_read | peer_write) : nullptr) {}
+};
+
+/// A consumer on the host, a producer on the DPU.
+class DirectWrite : public ::testing::TestWithParam<bool> {
+protected:
+    Lab lab{GetParam()};
+    ServerProgram server;
+    ClientProgram client;
+    ConsumerProgram consumer;
+    ProducerProgram producer;
+    std::deque<Mapped> buffers;
+    std::deque<Mapped> data;
+
+    void SetUp() override {
+        ASSERT_EQ(server.open(lab, "name"), Errc::ok);
+        ASSERT_EQ(client.open(lab, "name"), Errc::ok);
+        ASSERT_TRUE(until(
+            [&] { return !server.connected.empty() && client.client->state() == State::running; },
+            server, client));
+        ASSERT_EQ(consumer.open(*client.engine, client.connection()), Errc::ok);
+        ASSERT_TRUE(until(
+            [&] { return consumer.consumer->state() == State::running && !server.added.empty(); },
+            server, client));
+        ASSERT_EQ(producer.open(*server.engine, *server.connected.at(0)), Errc::ok);
+    }
+    [[nodiscard]] bool writes_directly() const { return link_kind_of(*lab.dpu) != LinkKind::soft; }
+    void post(std::size_t size, bool mapped = true) {
+        Mapped& buffer = buffers.emplace_back(std::vector<std::byte>(size), mapped);
+        ASSERT_EQ(
+            consumer.consumer->post(
+                {.address = buffer.bytes.data(), .capacity = size, .memory = buffer.map.get()},
+                &buffer),
+            Errc::ok);
+    }
+    [[nodiscard]] Errc send(ProducerProgram& from, std::size_t size, bool mapped = true,
+                            std::string_view immediate = {}) {
+        const Mapped& message =
+            data.emplace_back(pattern(size, static_cast<std::uint32_t>(data.size())), mapped);
+        Errc result = Errc::again;
+        EXPECT_TRUE(until(
+            [&] {
+                result = from.producer->send(consumer.consumer->id(),
+                                             {.data = message.bytes,
+                                              .immediate = bytes_of(immediate),
+                                              .memory = message.map.get()},
+                                             nullptr);
+                return result != Errc::again;
+            },
+            server, client));
+        return result;
+    }
+    /// The i-th message is in the buffer that came back as the i-th, and nothing is behind it.
+    void expect_landed(std::size_t i) {
+        const auto& landed = consumer.landed.at(i);
+        const auto& buffer = *static_cast<const Mapped*>(landed.cookie);
+        ASSERT_EQ(landed.status, Errc::ok);
+        ASSERT_EQ(landed.length, data.at(i).bytes.size());
+        EXPECT_TRUE(
+            std::equal(data.at(i).bytes.begin(), data.at(i).bytes.end(), buffer.bytes.begin()));
+        EXPECT_TRUE(std::all_of(buffer.bytes.begin() + static_cast<std::ptrdiff_t>(landed.length),
+                                buffer.bytes.end(), [](std::byte b) { return b == std::byte{0}; }));
+    }
+};
+
+INSTANTIATE_TEST_SUITE_P(, DirectWrite, ::testing::Values(true, false),
+                         [](const auto& parameter) { return parameter.param ? "Fake" : "Soft"; });
+
+TEST_P(DirectWrite, AllMixturesArriveInOrder) {
+    constexpr std::array<std::size_t, 6> sizes = {100'000, 20, 40'000, 33'000, 0, 1'000'003};
+    unsigned count = 0;
+    for (unsigned round = 0; round < 8; ++round) {
+        for (const std::size_t size : sizes) {
+            post(1'000'100, count % 3 != 2);
+            ASSERT_EQ(
+                send(producer, size, size != 0 && count % 5 != 4, std::string(count % 4, 'i')),
+                Errc::ok);
+            ++count;
+        }
+    }
+    ASSERT_TRUE(until([&] { return producer.sent.size() == count; }, server, client));
+    ASSERT_EQ(consumer.landed.size(), count);
+    for (unsigned i = 0; i < count; ++i) {
+        EXPECT_EQ(producer.sent[i].second, Errc::ok);
+        EXPECT_EQ(consumer.landed[i].immediate, std::string(i % 4, 'i'));
+        expect_landed(i);
+    }
+}
+
+TEST_P(DirectWrite, NoCpuCopiesALongMessage) {
+    constexpr std::size_t size = 3'000'000;
+    std::size_t in_records = 0; // on the fake link
+    if (lab.network) {
+        lab.network->on_transit(
+            [&](link::fake::Transit& transit) { in_records += transit.bytes.size(); });
+    }
+    post(size);
+    ASSERT_EQ(send(producer, size), Errc::ok);
+    ASSERT_TRUE(until([&] { return producer.sent.size() == 1; }, server, client));
+    expect_landed(0);
+    if (lab.network) {
+        EXPECT_LT(in_records, 500u);
+        return;
+    }
+    std::uint64_t direct = 0;
+    std::uint64_t copied = 0;
+    const auto processes = counters::read_counter_files(*lab.domain);
+    for (const auto& process : processes.value()) {
+        for (const auto& connection : process.connections) {
+            if (connection.kind == counters::SlotKind::channel) {
+                direct += connection.figures.tx_mapped_bytes;
+                copied += connection.figures.tx_bytes;
+            }
+        }
+    }
+    EXPECT_EQ(direct, writes_directly() ? size : 0u);
+    EXPECT_EQ(copied < 500, writes_directly()) << copied;
+}
+
+TEST_P(DirectWrite, AMessageThatIsTooLongIsRefusedWithoutHarm) {
+    for (const std::size_t room : {1'000'000u, 50'000u, 1'000'000u}) {
+        post(room);
+    }
+    for (const std::size_t size : {100'000u, 100'000u, 50'000u, 100'000u}) {
+        ASSERT_EQ(send(producer, size), Errc::ok);
+    }
+    ASSERT_TRUE(until([&] { return producer.sent.size() == 4; }, server, client));
+    const std::array expected = {Errc::ok, Errc::invalid_argument, Errc::ok, Errc::ok};
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+        EXPECT_EQ(producer.sent[i].second, expected[i]) << i;
+    }
+    data.erase(data.begin() + 1);
+    for (std::size_t i = 0; i < data.size(); ++i) {
+        expect_landed(i);
+    }
+}
+
+TEST_P(DirectWrite, ProducersThatShareFewBuffersAllGetThrough) {
+    // Offers wait for buffers that are being filled through the same channel.
+    constexpr unsigned each = 20;
+    ProducerProgram other;
+    ASSERT_EQ(other.open(*server.engine, *server.connected.at(0)), Errc::ok);
+    std::size_t received = 0;
+    consumer.on_received = [&](const Received& r) {
+        ++received;
+        auto& buffer = *static_cast<Mapped*>(r.cookie);
+        ASSERT_EQ(consumer.consumer->post({.address = buffer.bytes.data(),
+                                           .capacity = buffer.bytes.size(),
+                                           .memory = buffer.map.get()},
+                                          &buffer),
+                  Errc::ok);
+    };
+    post(100'000);
+    post(100'000);
+    for (unsigned i = 0; i < each; ++i) {
+        ASSERT_EQ(send(producer, 70'000), Errc::ok);
+        ASSERT_EQ(send(other, 70'000), Errc::ok);
+    }
+    ASSERT_TRUE(until([&] { return producer.sent.size() == each && other.sent.size() == each; },
+                      server, client));
+    EXPECT_EQ(received, 2 * each);
+}
+
+TEST_P(DirectWrite, AStopWaitsForWhatIsBeingWritten) {
+    post(100'000);
+    ASSERT_EQ(send(producer, 70'000), Errc::ok);
+    // The consumer grants its place; the producer has not heard of it when the consumer stops.
+    for (int i = 0; i < 10; ++i) {
+        client.engine->progress();
+    }
+    ASSERT_TRUE(consumer.consumer->stop());
+    ASSERT_TRUE(until(
+        [&] { return consumer.consumer->state() == State::idle && producer.sent.size() == 1; },
+        server, client));
+    ASSERT_EQ(consumer.landed.size(), 1u) << "the buffer comes back once, filled or not";
+    const Errc sent = producer.sent[0].second;
+    EXPECT_TRUE(sent == Errc::ok || sent == Errc::canceled) << to_string(sent);
+    if (sent == Errc::ok) {
+        expect_landed(0);
+    }
+}
+
+TEST_P(DirectWrite, NobodyWritesOnceTheConsumerIsGone) {
+    post(100'000);
+    ASSERT_EQ(send(producer, 70'000), Errc::ok);
+    for (int i = 0; i < 10; ++i) {
+        client.engine->progress();
+    }
+    consumer.consumer.reset();
+    std::fill(buffers[0].bytes.begin(), buffers[0].bytes.end(), std::byte{0});
+    ASSERT_TRUE(until([&] { return producer.sent.size() == 1; }, server, client));
+    EXPECT_NE(producer.sent[0].second, Errc::ok);
+    settle(server, client);
+    EXPECT_TRUE(std::all_of(buffers[0].bytes.begin(), buffers[0].bytes.end(),
+                            [](std::byte b) { return b == std::byte{0}; }));
+    EXPECT_EQ(client.client->state(), State::running);
+}
+
+TEST_P(DirectWrite, AProducerThatStopsLeavesTheBuffersToOthers) {
+    post(100'000);
+    post(100'000);
+    ASSERT_EQ(send(producer, 70'000), Errc::ok);
+    ASSERT_TRUE(producer.producer->stop());
+    ASSERT_TRUE(until([&] { return producer.producer->state() == State::idle; }, server, client));
+    ASSERT_EQ(producer.sent.size(), 1u);
+    // Its message has landed or it has not; the next producer's does.
+    ProducerProgram next;
+    ASSERT_EQ(next.open(*server.engine, *server.connected.at(0)), Errc::ok);
+    ASSERT_EQ(send(next, 80'000), Errc::ok);
+    ASSERT_TRUE(until([&] { return next.sent.size() == 1; }, server, client));
+    EXPECT_EQ(next.sent[0].second, Errc::ok);
+    if (consumer.landed.size() == 1) {
+        data.pop_front();
+    }
+    for (std::size_t i = 0; i < consumer.landed.size(); ++i) {
+        expect_landed(i);
+    }
+}
+
+TEST_P(DirectWrite, ADisconnectGivesEverythingBack) {
+    for (int i = 0; i < 4; ++i) {
+        post(1'000'000);
+        ASSERT_EQ(send(producer, 900'000), Errc::ok);
+    }
+    client.client.reset();
+    ASSERT_TRUE(until(
+        [&] {
+            return consumer.consumer->state() == State::idle &&
+                   producer.producer->state() == State::idle;
+        },
+        server, client));
+    EXPECT_EQ(consumer.landed.size(), 4u) << "each buffer comes back once";
+    EXPECT_EQ(producer.sent.size(), 4u);
+}
+
+} // namespace
+} // namespace comch::channel::test
