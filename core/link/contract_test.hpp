@@ -9,6 +9,8 @@
 //     // a port on the DPU, or on the host function number `function` (0 and 1 must exist)
 //     std::unique_ptr<Port> open(Side side, unsigned function = 0, const PortOptions& = {});
 //     FunctionId function(unsigned number);              // the id of that host function
+//     // RegionKey::link_data of a region of this process, for peers of that side's port
+//     std::uint64_t link_data(Side side, std::uint64_t region);
 //     // Something with a port on host function 0 that can be killed. It does what the plan says,
 //     // wherever it lives (another process, perhaps: play() is for that); after that the port is
 //     // progressed with a sink that accepts everything, until kill().
@@ -103,6 +105,9 @@ template <class Link> struct Recorder {
     }
     void on_disconnected(Connection& connection, Reason reason, std::span<const std::byte> data) {
         ends.push_back({&connection, reason, text_of(data), messages.size(), completions.size()});
+        if (on_end_hook) {
+            on_end_hook(connection);
+        }
     }
     void on_message(Connection& connection, std::uint8_t id, const std::byte* data,
                     std::uint32_t length) {
@@ -124,6 +129,7 @@ template <class Link> struct Recorder {
     std::string reply;
     std::vector<std::byte> reply_bytes;
     std::function<void(Connection&)> on_message_hook;
+    std::function<void(Connection&)> on_end_hook;
 
     std::vector<Request> requests;
     std::vector<std::pair<Connection*, std::string>> connected;
@@ -626,6 +632,47 @@ TYPED_TEST_P(LinkContract, ADeathIsReportedOnceAndAfterWhatCameBefore) {
     RegionTable::instance().remove(key->region);
 }
 
+TYPED_TEST_P(LinkContract, EachOfSeveralDeathsAtOnceIsReported) {
+    auto dpu = this->open(Side::dpu);
+    const PortAddress address = dpu.port->address();
+    std::vector<std::unique_ptr<typename TypeParam::Victim>> victims;
+    for (unsigned i = 0; i < 4; ++i) {
+        victims.push_back(this->traits.start_victim({.connect_to = address, .messages = 1}));
+    }
+    ASSERT_TRUE(this->until(
+        [&] {
+            for (const auto& victim : victims) {
+                victim->step();
+            }
+            return dpu.seen.messages.size() == victims.size();
+        },
+        dpu));
+    // One closes itself when it is told, another one that has not been told yet, and so on.
+    std::vector<typename TestFixture::Connection*> open;
+    for (const auto& request : dpu.seen.requests) {
+        open.push_back(request.connection);
+    }
+    const auto close = [&](auto* connection) {
+        std::erase(open, connection);
+        dpu.port->close(connection);
+    };
+    dpu.seen.on_end_hook = [&](auto& connection) {
+        close(&connection);
+        if (dpu.seen.ends.size() == 1) {
+            close(open.back());
+        }
+    };
+    for (const auto& victim : victims) {
+        victim->kill();
+    }
+    ASSERT_TRUE(this->until([&] { return open.empty(); }, dpu));
+    this->settle(dpu);
+    EXPECT_EQ(dpu.seen.ends.size(), 3u);
+    for (const auto& end : dpu.seen.ends) {
+        EXPECT_EQ(end.reason, Reason::peer_died);
+    }
+}
+
 TYPED_TEST_P(LinkContract, ASleeperHearsOfADeathInTime) {
     auto dpu = this->open(Side::dpu);
     const PortAddress address = dpu.port->address();
@@ -757,6 +804,30 @@ TYPED_TEST_P(LinkContract, OneSidedOperationsCannotLeaveTheRegion) {
     EXPECT_EQ(refused, 5u);
     EXPECT_TRUE(
         std::all_of(memory.begin(), memory.end(), [](std::byte b) { return b == std::byte{0}; }));
+}
+
+TYPED_TEST_P(LinkContract, MessagesAroundALongPutArriveAlthoughItsConnectionIsClosed) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    const auto pair = this->connect(host, dpu);
+    std::vector<std::byte> memory(4u << 20);
+    const auto source = pattern(memory.size(), 1);
+    auto key = *RegionTable::instance().add(
+        {.base = memory.data(), .length = memory.size(), .access = access_remote_all});
+    key.link_data = this->traits.link_data(Side::dpu, key.region);
+    RemoteRegion region(key);
+    int token = 0;
+    ASSERT_EQ(pair.initiator->send(1, bytes_of("before")), Errc::ok);
+    const Errc put = pair.initiator->put(source.data(), source.size(), region, key.base, &token);
+    EXPECT_TRUE(put == Errc::ok || put == Errc::in_progress);
+    this->send(*pair.initiator, 2, bytes_of("behind"), host, dpu);
+    const std::size_t completions = host.seen.completions.size();
+    host.port->close(pair.initiator);
+    ASSERT_TRUE(this->until([&] { return !dpu.seen.ends.empty(); }, dpu, host));
+    EXPECT_EQ(dpu.seen.ends[0].reason, Reason::closed);
+    EXPECT_EQ(dpu.seen.messages.size(), 2u);
+    EXPECT_EQ(host.seen.completions.size(), completions);
+    RegionTable::instance().remove(key.region);
 }
 
 TYPED_TEST_P(LinkContract, AFlushComesAfterTheMessagesBefore) {
@@ -1209,14 +1280,16 @@ REGISTER_TYPED_TEST_SUITE_P(
     TooLongIsRefused, AFullConnectionSaysAgainAndLosesNothing, ConfirmedFollowsSent,
     ArrivalOrderHoldsOverAllConnections, WhatWasSentBeforeACloseArrives,
     WhatWasSentBeforeAPortWentAwayArrives, TheAcceptorMayCloseToo, ASinkMayCloseTheConnectionAtHand,
-    ADeathIsReportedOnceAndAfterWhatCameBefore, ASleeperHearsOfADeathInTime,
-    PutGetAndAtomicsReachThePeersMemory, OneSidedOperationsCannotLeaveTheRegion,
-    AFlushComesAfterTheMessagesBefore, ChannelsCarryMessagesBothWays,
-    AChannelKeepsAMessageThatIsNotWantedYet, AChannelHasACounterForBufferStalls,
-    AChannelsEndIsSeenAfterItsMessages, AChannelOutlivesItsConnectionAsAnObject,
-    AChannelThatNobodyTookEndsInAnOrderlyWayToo, AChannelsDeadPeerIsSeen,
-    ChannelsRunOnThreadsOfTheirOwn, SleepersLoseNoEvent, SleepersOnChannelsLoseNoEvent,
-    AConnectRequestEndsASleep, RoomEndsTheSleepOfWhoWasToldAgain, ConfirmationEndsASleepIfAskedFor,
-    RoomOnAChannelEndsASleep, RoomThatCameBeforeTheSleepPreventsIt);
+    ADeathIsReportedOnceAndAfterWhatCameBefore, EachOfSeveralDeathsAtOnceIsReported,
+    ASleeperHearsOfADeathInTime, PutGetAndAtomicsReachThePeersMemory,
+    OneSidedOperationsCannotLeaveTheRegion,
+    MessagesAroundALongPutArriveAlthoughItsConnectionIsClosed, AFlushComesAfterTheMessagesBefore,
+    ChannelsCarryMessagesBothWays, AChannelKeepsAMessageThatIsNotWantedYet,
+    AChannelHasACounterForBufferStalls, AChannelsEndIsSeenAfterItsMessages,
+    AChannelOutlivesItsConnectionAsAnObject, AChannelThatNobodyTookEndsInAnOrderlyWayToo,
+    AChannelsDeadPeerIsSeen, ChannelsRunOnThreadsOfTheirOwn, SleepersLoseNoEvent,
+    SleepersOnChannelsLoseNoEvent, AConnectRequestEndsASleep, RoomEndsTheSleepOfWhoWasToldAgain,
+    ConfirmationEndsASleepIfAskedFor, RoomOnAChannelEndsASleep,
+    RoomThatCameBeforeTheSleepPreventsIt);
 
 } // namespace comch::link::contract

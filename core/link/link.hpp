@@ -181,7 +181,9 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //           not_found may also be returned directly where it is known at once.
 //     void close(Connection*);         orderly; the pointer is invalid afterwards. What was sent
 //                                      before is still delivered. No sink call for it any more;
-//                                      operations in flight are dropped silently (flush first).
+//                                      operations in flight are dropped silently (flush first):
+//                                      what they fetch is not written any more, what they send may
+//                                      still be read as long as it is there.
 //     template <Sink S> unsigned progress(S&);        returns the number of events handled
 //     int event_fd() const;            epoll-able; owned by the port; becomes readable when there
 //                                      is something to progress, after arm() answered ok; stays so
@@ -220,7 +222,8 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //           A null token is not remembered: in_progress means ask again.
 //     Errc fence();                    later operations take effect after earlier ones
 //     template <class Done> void cancel(Done);        all one-sided operations and flushes in
-//           flight end now: done(token, Errc::canceled)
+//           flight end now: done(token, Errc::canceled). Where a device is at one of them, that
+//           ends the connection: on_disconnected(device_error) follows
 //     void hold(bool);                 while on, sends answer again: older ones wait in a queue above
 //     bool may_retry() const;          has room come since the last again?
 //     Errc check();                    ok, or connection_reset if the peer is known to be gone

@@ -19,6 +19,14 @@ def sent_packets(side):
                .read_text(encoding="ascii"))
 
 
+def receivers_not_ready():
+    """How often a device met a receiver without buffers, or was met so."""
+    folders = [pathlib.Path(f"/sys/class/infiniband/{device}/ports/1/hw_counters")
+               for device in DEVICE.values()]
+    return sum(int((folder / name).read_text(encoding="ascii"))
+               for folder in folders for name in ("rcvd_rnr_err", "send_rnr_err"))
+
+
 def wait_for(condition, what, patience=PATIENCE):
     """The condition's value as soon as it has one."""
     end = time.monotonic() + patience

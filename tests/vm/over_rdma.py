@@ -5,7 +5,7 @@ The tests themselves are those of the soft link, unchanged.
 import os
 import sys
 
-from machine import DEVICE, SOURCE, sent_packets
+from machine import DEVICE, SOURCE, receivers_not_ready, sent_packets
 
 sys.path.insert(0, str(SOURCE / "tests"))
 
@@ -14,10 +14,12 @@ SETTINGS = {"COMCH_DOMAIN_FILE": os.environ["COMCH_DOMAIN_FILE"]}
 
 
 class Witness:
-    """Looks at the packets that the devices have sent."""
+    """Looks at the packets that the devices have sent, and that none met a receiver without buffers:
+    credit keeps that from happening."""
 
     def __init__(self):
         self.begin = self.now()
+        self.not_ready = receivers_not_ready()
 
     @staticmethod
     def now():
@@ -29,4 +31,6 @@ class Witness:
             if sent - self.begin[side] < packets:
                 raise AssertionError(f"{DEVICE[side]} has sent {sent - self.begin[side]} packets, "
                                      f"expected {packets}: the test went past it")
-
+        not_ready = receivers_not_ready() - self.not_ready
+        if not_ready:
+            raise AssertionError(f"{not_ready} packets met a receiver that was not ready")

@@ -1,4 +1,5 @@
 """comch_perftest's own tests, over the RDMA devices."""
+import subprocess
 import unittest
 
 import over_rdma
@@ -22,6 +23,18 @@ class OverRdma(comch_perftest_test.Perftest):
         witness = over_rdma.Witness()
         if self._testMethodName not in self.WITHOUT_TRAFFIC:
             self.addCleanup(witness.assert_used)
+
+    def test_a_limit_of_locked_memory_that_is_too_low(self):
+        # An administrator is not bound by it: without that right.
+        self.start_server()
+        limited = subprocess.run(
+            ["setpriv", "--bounding-set=-ipc_lock", "prlimit", "--memlock=65536:65536",
+             comch_perftest_test.PROGRAM, "-n", "100"],
+            env=self.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            timeout=comch_perftest_test.PATIENCE, check=False)
+        self.assertNotEqual(limited.returncode, 0)
+        self.assertIn("the limit of locked memory is 64 KiB; raise it with", limited.stderr)
+        self.run_program("-n", "100")  # the server goes on serving
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ struct FakeTraits {
                                   options);
     }
     FunctionId function(unsigned number) { return 100 + number; }
+    std::uint64_t link_data(Side, std::uint64_t) { return 0; }
 
     struct Victim {
         fake::Network* network;

@@ -21,6 +21,7 @@ struct SoftTraits {
     FunctionId function(unsigned number) {
         return soft::test::device_of(lab.domain(), Side::host, number).function().id;
     }
+    std::uint64_t link_data(Side, std::uint64_t) { return 0; }
 
     /// A process of its own.
     struct Victim {

@@ -7,6 +7,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
+#include "core/link/verbs/bell.hpp"
 #include "core/link/verbs/clock.hpp"
 #include "core/link/verbs/conn_param.hpp"
 
@@ -30,6 +31,8 @@ public:
         remains_.push_back(std::move(core));
         count();
     }
+    void count_tender(int change) { tenders_.fetch_add(change, std::memory_order_relaxed); }
+    [[nodiscard]] bool has_tender() const { return tenders_.load(std::memory_order_relaxed) != 0; }
     /// True if no remains are left.
     bool tend() {
         if (count_.load(std::memory_order_relaxed) == 0) {
@@ -59,12 +62,21 @@ private:
     std::vector<std::weak_ptr<ChannelCore>> connecting_;
     std::vector<std::shared_ptr<ChannelCore>> remains_;
     std::atomic<std::size_t> count_{0};
+    std::atomic<int> tenders_{0}; ///< ports of this process
 };
 
 } // namespace
 
 void tend_channels() {
     (void)Keeper::instance().tend();
+}
+
+TendsChannels::TendsChannels() {
+    Keeper::instance().count_tender(1);
+}
+
+TendsChannels::~TendsChannels() {
+    Keeper::instance().count_tender(-1);
 }
 
 void finish_channels(std::uint64_t deadline_ns) {
@@ -115,7 +127,7 @@ void ChannelCore::abandon() noexcept {
 }
 
 Result<void> ChannelCore::prepare(const SlotInfo& parent) {
-    auto made = Queues::create(device);
+    auto made = Queues::create(device, 1);
     if (!made) {
         return tl::unexpected(std::move(made.error()));
     }
@@ -286,20 +298,19 @@ bool ChannelCore::over() {
 
 // ---- Channel -----------------------------------------------------------------------------------
 
-Result<Channel> Channel::open(std::shared_ptr<RdmaDevice> device,
-                              std::shared_ptr<ConnectionLife> life,
+Result<Channel> Channel::open(std::shared_ptr<ConnectionLife> life,
                               std::shared_ptr<ProcessCounters> counters, const SlotInfo& parent,
                               std::uint64_t tag) {
+    const auto way = life->way();
     if (life->state() != Errc::ok) {
         return comch::fail(life->state(), "cannot open a channel: the connection has ended");
     }
-    const auto way = life->way();
     if (!way) {
         return comch::fail(Errc::again, "cannot open a channel: the connection is not established "
                                         "yet; try again after progress");
     }
     auto core = std::make_shared<ChannelCore>();
-    core->device = std::move(device);
+    core->device = way->device;
     core->life = std::move(life);
     core->counters = std::move(counters);
     core->is_opener = true;
@@ -372,9 +383,17 @@ Channel::~Channel() {
         }
         core_->pipe->say_goodbye();
         core_->deadline_ns = monotonic_ns() + tuning::close_timeout_ns;
+        if (!Keeper::instance().has_tender()) {
+            core_->deadline_ns = monotonic_ns() + tuning::close_timeout_ns / 20;
+        }
     }
+    const std::uint64_t deadline = core_->deadline_ns;
     Keeper::instance().take_remains(std::move(core_));
-    tend_channels();
+    if (Keeper::instance().has_tender()) {
+        tend_channels();
+    } else {
+        finish_channels(deadline + tuning::close_timeout_ns / 20); // nobody else will
+    }
 }
 
 Channel& Channel::operator=(Channel&& other) noexcept {
@@ -431,9 +450,11 @@ void Channel::cut() noexcept {
 Errc Channel::arm() {
     ChannelCore& core = *core_;
     const auto lock = core.lock_until_ready();
+    drain(core.bell.get()); // before what it may have been rung for is looked at
     core.connect_on();
     core.look_at_cm();
-    if (core.failed || core.peer_gone || core.life->state() != Errc::ok || core.device->gone()) {
+    if (core.failed || core.peer_gone || core.life->state() != Errc::ok || core.device->gone() ||
+        core.queues->broken() || core.pipe->device_gave_up()) {
         return Errc::again; // poll what is left, then check()
     }
     core.pipe->arm(false);
@@ -457,12 +478,12 @@ Errc Channel::check() {
     if (core.failed) {
         return Errc::connection_reset;
     }
-    if (core.pipe->corrupt()) {
+    if (core.pipe->corrupt() || core.queues->broken()) {
         core.fail();
         return Errc::connection_reset;
     }
     const Errc life = core.life->state();
-    const bool gone = core.peer_gone || core.pipe->failed();
+    const bool gone = core.pipe->device_gave_up() || core.peer_gone || core.pipe->failed();
     if (!gone && life == Errc::ok && !core.pipe->peer_said_goodbye()) {
         return Errc::ok;
     }

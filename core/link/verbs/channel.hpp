@@ -19,8 +19,7 @@ public:
     ~Channel();
 
     /// The opener's end: connects while it is used.
-    [[nodiscard]] static Result<Channel> open(std::shared_ptr<RdmaDevice> device,
-                                              std::shared_ptr<ConnectionLife> life,
+    [[nodiscard]] static Result<Channel> open(std::shared_ptr<ConnectionLife> life,
                                               std::shared_ptr<ProcessCounters> counters,
                                               const SlotInfo& parent, std::uint64_t tag);
     /// The other end: of a request that was checked. Takes the identifier over.

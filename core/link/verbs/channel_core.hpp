@@ -68,6 +68,13 @@ struct ChannelCore {
     void abandon() noexcept;
 };
 
+/// Whoever calls tend_channels() again and again has one of these meanwhile.
+struct TendsChannels {
+    TendsChannels();
+    ~TendsChannels();
+    TendsChannels(const TendsChannels&) = delete;
+    TendsChannels& operator=(const TendsChannels&) = delete;
+};
 /// Moves on what no owner does: channels that connect (their opener need not call anything after its
 /// first send), and last words of channels that are gone. Ports call it; any thread.
 void tend_channels();

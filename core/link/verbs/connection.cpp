@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/link/verbs/channel.hpp"
+#include "core/link/verbs/clock.hpp"
 #include "core/link/verbs/port.hpp"
 
 namespace comch::link::verbs {
@@ -258,13 +259,50 @@ std::vector<void*> Connection::take_own_operations() {
         tokens.push_back(flush->token);
     }
     if (in_callers_memory) {
-        // The caller's memory is his again when he is told: the device must not touch it any more.
-        pipe_->detach();
-        id_.reset();
+        take_back_memory();
     }
     pipe_->forget_copies();
     transfers_.clear();
     return tokens;
+}
+
+void Connection::take_back_memory() {
+    // It is the caller's again when he is told: the device must not touch it any more.
+    pipe_->stop();
+    const Pipe::Ticket last = transfers_.back().last;
+    const std::uint64_t deadline = monotonic_ns() + tuning::stop_timeout_ns;
+    while (!pipe_->settled(last) && !port_->rdma_->gone() && monotonic_ns() < deadline) {
+        (void)port_->queues_->fetch();
+    }
+    if (!pipe_->settled(last)) {
+        pipe_->detach(); // a queue pair that does not exist touches nothing for certain
+        id_.reset();
+    }
+}
+
+void Connection::drop_operations() {
+    one_sided_.fail_all(Errc::not_connected, [](void*, Errc) {});
+    flushes_.clear();
+    pipe_->forget_copies();
+    Pipe::Ticket read = 0;
+    for (Transfer& transfer : transfers_) {
+        transfer.reported = true;
+        transfer.remaining = 0;
+        if (transfer.is_get && transfer.lkey != 0) {
+            read = transfer.last;
+        }
+    }
+    if (pipe_->settled(read)) {
+        return;
+    }
+    (void)pipe_->ask_for_completion();
+    const std::uint64_t deadline = monotonic_ns() + tuning::reads_at_close_ns;
+    while (!pipe_->settled(read) && monotonic_ns() < deadline) {
+        (void)port_->queues_->fetch();
+    }
+    if (!pipe_->settled(read)) {
+        take_back_memory();
+    }
 }
 
 SlotInfo Connection::slot_info(counters::SlotState state) const {
@@ -279,9 +317,7 @@ SlotInfo Connection::slot_info(counters::SlotState state) const {
 }
 
 Result<Channel> Connection::open_channel(std::uint64_t tag) {
-    // The port's device does not change; it is held by the port, which lives as the connection does.
-    return Channel::open(port_->rdma_, life_, port_->counters_,
-                         slot_info(counters::SlotState::connected), tag);
+    return Channel::open(life_, port_->counters_, slot_info(counters::SlotState::connected), tag);
 }
 
 } // namespace comch::link::verbs

@@ -77,7 +77,9 @@ public:
     Errc flush(void* token);
     Errc fence();
     template <class Done> void cancel(Done&& done) {
+        const bool worked = !pipe_->failed();
         std::vector<void*> tokens = take_own_operations();
+        canceled_ = canceled_ || (worked && pipe_->failed());
         one_sided_.cancel(Errc::canceled, [&](void* token, Errc status) {
             if (!is_flush(token)) {
                 done(token, status);
@@ -103,6 +105,7 @@ public:
 
 private:
     friend class Port;
+    friend struct Inside; // tests
 
     enum class State : std::uint8_t {
         connecting,  ///< initiator: no queue pair that is connected yet
@@ -147,6 +150,11 @@ private:
     [[nodiscard]] bool flush_reached(Flush& flush);
     [[nodiscard]] bool is_flush(const void* token) const noexcept;
     [[nodiscard]] std::vector<void*> take_own_operations();
+    /// For a close: nothing of them is reported any more. What the device is sending it goes on
+    /// sending, so that what was sent around it arrives.
+    void drop_operations();
+    /// The device lets go of the caller's memory, and the queue pair is of no use any more.
+    void take_back_memory();
     void needs_work();
     [[nodiscard]] bool has_work() const noexcept {
         return one_sided_.busy() || !transfers_.empty() || !flushes_.empty() || paused_ ||
@@ -209,6 +217,7 @@ private:
     bool peer_gone_ = false;    ///< to be reported once nothing more of it is here
     bool is_initiator_ = false;
     bool reads_fenced_ = false; ///< by fence()
+    bool canceled_ = false;     ///< transfers that the device was at: that ended the queue pair
     void* user_ = nullptr;
     OneSidedEngine<Pipe> one_sided_;
     std::deque<Transfer> transfers_;
@@ -225,6 +234,7 @@ private:
     std::shared_ptr<ConnectionLife> life_ = std::make_shared<ConnectionLife>();
     std::uint64_t token_ = 0; ///< by which the peer names this connection
     std::uint64_t deadline_ns_ = 0; ///< of its end, or of a Hello
+    std::uint64_t drain_deadline_ns_ = 0; ///< of its queue pair, once that is not needed any more
     std::uint64_t heard_ns_ = 0;    ///< when the peer last gave a sign of life
     // initiator, until it is established
     wire::Request request_{};

@@ -2,20 +2,14 @@
 
 #include <algorithm>
 
-#include <unistd.h>
+#include "core/link/verbs/bell.hpp"
 
 namespace comch::link::verbs {
-namespace {
-
-void ring(int fd) noexcept {
-    constexpr std::uint64_t one = 1;
-    (void)!::write(fd, &one, sizeof(one));
-}
-
-} // namespace
 
 void ConnectionLife::end(Errc state) noexcept {
+    std::optional<Way> way; // let go of without the lock
     const std::lock_guard lock(mutex_);
+    way.swap(way_);
     state_.store(state, std::memory_order_release);
     std::for_each(bells_.begin(), bells_.end(), ring);
 }
@@ -36,6 +30,11 @@ void ConnectionLife::add_bell(int fd) {
     if (state_.load(std::memory_order_relaxed) != Errc::ok) {
         ring(fd);
     }
+}
+
+std::size_t ConnectionLife::bells() {
+    const std::lock_guard lock(mutex_);
+    return bells_.size();
 }
 
 void ConnectionLife::remove_bell(int fd) {

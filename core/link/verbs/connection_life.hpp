@@ -13,6 +13,7 @@
 
 #include "core/device/process_id.hpp"
 #include "core/link/verbs/cm.hpp"
+#include "core/link/verbs/rdma_device.hpp"
 #include "core/link/verbs/wire.hpp"
 
 namespace comch::link::verbs {
@@ -21,6 +22,7 @@ class ConnectionLife {
 public:
     /// How a channel reaches the peer.
     struct Way {
+        std::shared_ptr<RdmaDevice> device;
         Address local;
         Address peer;
         wire::Request request{}; ///< but for the tag
@@ -29,7 +31,8 @@ public:
     /// ok while the connection lives, not_connected after an orderly end, connection_reset after the
     /// peer's death.
     [[nodiscard]] Errc state() const noexcept { return state_.load(std::memory_order_acquire); }
-    /// The connection is over: wakes every channel's owner.
+    /// The connection is over: wakes every channel's owner. No channel can be opened any more, and
+    /// nothing of the device is held.
     void end(Errc state) noexcept;
     /// Channels can be opened from now on.
     void open(const Way& way);
@@ -39,6 +42,8 @@ public:
     /// An eventfd that is rung at the end.
     void add_bell(int fd);
     void remove_bell(int fd);
+    /// How many there are: one for each channel.
+    [[nodiscard]] std::size_t bells();
 
 private:
     ProcessId owner_ = process_id();

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "core/link/verbs/memlock.hpp"
+
 namespace comch::link::verbs {
 namespace {
 
@@ -73,11 +75,11 @@ Result<void> Pipe::make_queue_pair(rdma_cm_id* id) {
         result = ::rdma_create_qp(id, queues_.device().pd(), &attr);
     }
     if (result != 0) {
-        return fail_errno(Errc::no_memory,
-                          fmt::format("cannot create a queue pair on {}", queues_.device().name()),
-                          errno);
+        return fail_pinning(
+            fmt::format("cannot create a queue pair on {}", queues_.device().name()), errno);
     }
     qp_ = id->qp;
+    watch_ = std::make_unique<DeviceWatch>(queues_.device_ptr(), qp_);
     inline_limit_ = 0; // until it is connected
     queues_.attach(qp_->qp_num, *this);
     ibv_qp_attr state{};
@@ -103,6 +105,12 @@ bool Pipe::start(const wire::Credential& peer) noexcept {
     peer_ = peer;
     limit_ = peer.limit;
     started_ = true;
+    if (qp_ != nullptr) {
+        ibv_qp_attr attr{};
+        attr.qp_state = IBV_QPS_RTS;
+        attr.min_rnr_timer = tuning::rnr_timer;
+        (void)::ibv_modify_qp(qp_, &attr, IBV_QP_STATE | IBV_QP_MIN_RNR_TIMER);
+    }
     inline_limit_ = granted_inline_;
     resume();
     post_waiting();
@@ -131,11 +139,22 @@ bool Pipe::goodbye_arrived() noexcept {
     return failed_ || (said_goodbye_ && done(goodbye_ticket_));
 }
 
+void Pipe::stop() noexcept {
+    if (qp_ != nullptr) {
+        ibv_qp_attr attr{};
+        attr.qp_state = IBV_QPS_ERR;
+        (void)::ibv_modify_qp(qp_, &attr, IBV_QP_STATE);
+    }
+    failed_ = true;
+    queues_.note_trouble();
+}
+
 void Pipe::detach() noexcept {
     if (qp_ != nullptr) {
         const std::uint32_t number = qp_->qp_num;
         qp_ = nullptr;
         failed_ = true;
+        watch_.reset();
         queues_.detach(number);
     }
 }
@@ -515,6 +534,7 @@ void Pipe::probe() noexcept {
 
 void Pipe::on_sent(Ticket ticket, ibv_wc_status status) noexcept {
     if (status != IBV_WC_SUCCESS) {
+        dropped_ = std::max(dropped_, ticket);
         on_failure(status);
         return;
     }
@@ -542,6 +562,21 @@ void Pipe::on_failure(ibv_wc_status status) noexcept {
     }
 }
 
+bool Pipe::device_gave_up() noexcept {
+    if (watch_ == nullptr || !watch_->failed()) {
+        return false;
+    }
+    on_failure(IBV_WC_FATAL_ERR);
+    return true;
+}
+
+std::string Pipe::device_said() const {
+    return watch_ == nullptr || !watch_->failed()
+               ? std::string()
+               : fmt::format("the RDMA device {} reports: {}", queues_.device().name(),
+                             watch_->why());
+}
+
 // ---- receiving ---------------------------------------------------------------------------------
 
 bool Pipe::open(const Queues::Arrival& arrival, wire::Header& head, const std::byte*& payload,
@@ -554,8 +589,11 @@ bool Pipe::open(const Queues::Arrival& arrival, wire::Header& head, const std::b
     std::memcpy(&head, arrival.data, sizeof(head));
     payload = arrival.data + sizeof(head);
     length = arrival.length - static_cast<std::uint32_t>(sizeof(head));
-    if (wire::is_credited(head.kind) && ++arrived_ > granted_) {
-        return false; // more than it may: it used buffers of others
+    if (wire::is_credited(head.kind) ? ++arrived_ > granted_ : !started_) {
+        return false; // more than it may, or before it may: it used buffers of others
+    }
+    if (length > tuning::max_message && head.kind == static_cast<std::uint8_t>(Kind::data)) {
+        return false; // there is room for it in a buffer, but the layers above rely on the limit
     }
     accept_credit(wire::widen(head.records, peer_taken_),
                   wire::widen(head.messages, peer_taken_messages_),
@@ -568,7 +606,8 @@ bool Pipe::handle_control(const wire::Header& head, const std::byte* payload,
     switch (static_cast<wire::Control>(head.kind)) {
     case wire::Control::want_credit: {
         wire::WantCredit want{};
-        if (length != sizeof(want)) {
+        // One at a time, as there is one buffer for it; the same for those that follow.
+        if (length != sizeof(want) || peer_asked_) {
             return false;
         }
         std::memcpy(&want, payload, sizeof(want));
@@ -578,10 +617,16 @@ bool Pipe::handle_control(const wire::Header& head, const std::byte* payload,
         return true;
     }
     case wire::Control::bell:
+        if (!asked_) {
+            return false;
+        }
         asked_ = false;
         slot_->rx.wakeups.add(1);
         return true;
     case wire::Control::goodbye:
+        if (peer_said_goodbye_) {
+            return false;
+        }
         peer_said_goodbye_ = true;
         return true;
     default:

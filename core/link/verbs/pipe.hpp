@@ -66,6 +66,16 @@ public:
     [[nodiscard]] bool goodbye_arrived() noexcept;
     /// The peer's has been taken out.
     [[nodiscard]] bool peer_said_goodbye() const noexcept { return peer_said_goodbye_; }
+    /// Nothing is sent or received from now on. The device gives back what it holds: when it has
+    /// dropped a work request, settled() says so; receive buffers, drained().
+    void stop() noexcept;
+    [[nodiscard]] bool settled(std::uint64_t ticket) const noexcept {
+        return qp_ == nullptr || done_ >= ticket || dropped_ >= ticket;
+    }
+    [[nodiscard]] bool drained() const noexcept {
+        return watch_ == nullptr || watch_->last_receive();
+    }
+    [[nodiscard]] ibv_qp* queue_pair() const noexcept { return qp_; }
     /// Before the identifier, and so the queue pair, is destroyed.
     void detach() noexcept;
     /// The device goes away: everything of it is given back. What remains answers broken().
@@ -209,6 +219,10 @@ public:
     /// The device gave this queue pair up.
     [[nodiscard]] bool failed() const noexcept { return failed_; }
     [[nodiscard]] ibv_wc_status failure() const noexcept { return failure_; }
+    /// Has the device said so other than by completions? Then failed() is true from now on.
+    [[nodiscard]] bool device_gave_up() noexcept;
+    /// What it said, for people; empty if nothing.
+    [[nodiscard]] std::string device_said() const;
     /// The peer returned credit that it cannot have.
     [[nodiscard]] bool corrupt() const noexcept { return corrupt_; }
 
@@ -356,6 +370,7 @@ private:
     Queues& queues_;
     void* owner_ = nullptr;
     ibv_qp* qp_ = nullptr;
+    std::unique_ptr<DeviceWatch> watch_; ///< of the queue pair
     Slab slab_;        ///< send buffers, and one to build inline messages in
     Slab credit_slab_; ///< where the peer writes credit
     counters::Slot* slot_ = nullptr;
@@ -368,6 +383,7 @@ private:
     std::uint32_t granted_inline_ = 0; ///< by the device
     Ticket posted_ = 0;
     Ticket done_ = 0;
+    Ticket dropped_ = 0; ///< the last that the device gave back undone
     std::uint64_t slots_taken_ = 0;
     std::uint64_t slots_freed_ = 0;
     std::uint32_t unsignalled_ = 0;

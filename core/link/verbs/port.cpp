@@ -15,6 +15,7 @@
 
 #include "core/base/ticks.hpp"
 #include "core/link/verbs/admission.hpp"
+#include "core/link/verbs/bell.hpp"
 #include "core/link/verbs/clock.hpp"
 #include "core/link/verbs/conn_param.hpp"
 
@@ -55,11 +56,6 @@ std::string name_entry(const ServiceName& service) {
                        hash.low64);
 }
 
-void drain(int fd) noexcept {
-    std::uint64_t count = 0;
-    (void)!::read(fd, &count, sizeof(count));
-}
-
 } // namespace
 
 // ---- opening -----------------------------------------------------------------------------------
@@ -92,7 +88,7 @@ Result<void> Port::start() {
         return tl::unexpected(std::move(rdma.error()));
     }
     rdma_ = std::move(*rdma);
-    auto queues = Queues::create(rdma_);
+    auto queues = Queues::create(rdma_, tuning::port_pipes);
     if (!queues) {
         return tl::unexpected(std::move(queues.error()));
     }
@@ -280,8 +276,8 @@ Result<Connection*> Port::start_connect(Address remote, const wire::Request& req
         return fail(Errc::too_big, fmt::format("{} bytes of private data are more than {}",
                                                private_data.size(), max_private_data));
     }
-    if (rdma_ == nullptr) {
-        return fail(Errc::not_found, "cannot connect: the RDMA device was removed");
+    if (rdma_ == nullptr || rdma_->gone() || queues_->broken()) {
+        return fail(Errc::not_found, "cannot connect: the RDMA device was removed or has failed");
     }
     auto made = new_connection();
     if (!made) {
@@ -411,6 +407,9 @@ Reason Port::take_event(Connection& c, const CmEvent& event) {
 }
 
 Reason Port::take_refusal(Connection& c, const CmEvent& event) {
+    if (!c.is_initiator_) {
+        return Reason::not_found; // it asked, was accepted, and then did not want to
+    }
     c.pipe_->unmake();
     wire::Refusal refusal{};
     const auto check = wire::read_private(event.private_data, event.private_length, refusal);
@@ -451,6 +450,11 @@ Reason Port::reason_of_end(Connection& c) const {
     if (c.state_ < Connection::State::waiting) {
         return Reason::not_found;
     }
+    if (c.canceled_) {
+        c.error_text_ =
+            "a transfer was canceled that the RDMA device was at; that ends the connection";
+        return Reason::device_error;
+    }
     switch (c.pipe_->failure()) {
     case IBV_WC_REM_ACCESS_ERR:
     case IBV_WC_REM_INV_REQ_ERR:
@@ -461,8 +465,11 @@ Reason Port::reason_of_end(Connection& c) const {
     case IBV_WC_LOC_LEN_ERR:
     case IBV_WC_LOC_QP_OP_ERR:
     case IBV_WC_FATAL_ERR:
-        c.error_text_ = fmt::format("the RDMA device refused a request: {}",
-                                    ::ibv_wc_status_str(c.pipe_->failure()));
+        c.error_text_ = c.pipe_->device_said();
+        if (c.error_text_.empty()) {
+            c.error_text_ = fmt::format("the RDMA device refused a request: {}",
+                                        ::ibv_wc_status_str(c.pipe_->failure()));
+        }
         return Reason::device_error;
     default:
         return Reason::peer_died;
@@ -588,7 +595,8 @@ bool Port::take_hello(Connection& c, const wire::Hello& hello) {
 }
 
 void Port::let_channels_open(Connection& c, std::uint64_t token, std::uint16_t port) {
-    ConnectionLife::Way way{.local = *Address::parse(device_.function().address, 0),
+    ConnectionLife::Way way{.device = rdma_,
+                            .local = *Address::parse(device_.function().address, 0),
                             .peer = c.remote_,
                             .request = {}};
     way.peer.set_port(port);
@@ -660,7 +668,7 @@ void Port::close(Connection* connection) {
         retire(c, closed_);
         return;
     }
-    c.fail_all(Errc::not_connected, [](void*, Errc) {});
+    c.drop_operations();
     c.state_ = Connection::State::closed;
     c.life_->end(Errc::not_connected);
     c.pipe_->say_goodbye();
@@ -691,8 +699,16 @@ void Port::tear_down(Connection& c) noexcept {
     if (c.id_ && c.pipe_->started()) {
         (void)::rdma_disconnect(c.id_.get());
     }
-    c.pipe_->detach();
-    c.id_.reset();
+    c.pipe_->stop();
+    c.transfers_.clear();
+    if (c.id_) {
+        c.id_->context = nullptr; // what rdma_cm says of it is of no interest any more
+        c.drain_deadline_ns_ = monotonic_ns() + tuning::drain_timeout_ns;
+    }
+    if (c.is_initiator_ && !c.pipe_->started()) {
+        let_go(c); // the peer was never able to send
+    }
+    c.paused_ = false; // what still comes is not kept
     for (const Queues::Arrival& arrival : c.deferred_) {
         queues_->give_back(arrival.slot);
     }
@@ -739,13 +755,31 @@ void Port::tend_closing() {
     }
 }
 
+void Port::let_go(Connection& c) noexcept {
+    c.pipe_->detach();
+    c.id_.reset();
+}
+
 void Port::free_closed() {
-    for (const auto& c : closed_) {
+    if (closed_.empty()) {
+        return;
+    }
+    // A queue pair that is destroyed while it holds buffers of the shared receive queue takes them
+    // along, for good.
+    if (rdma_ != nullptr) {
+        rdma_->look_at_events();
+    }
+    const std::uint64_t now = monotonic_ns();
+    std::erase_if(closed_, [&](const auto& c) {
+        if (c->id_ && !c->pipe_->drained() && now < c->drain_deadline_ns_) {
+            return false;
+        }
+        let_go(*c);
         std::erase(working_, c.get());
         std::erase(owing_, c.get());
         std::erase(gone_, c.get());
-    }
-    closed_.clear();
+        return true;
+    });
 }
 
 void Port::abandon_device() {
@@ -855,6 +889,7 @@ Port::~Port() {
 
 void Port::return_credit(bool all) noexcept {
     quiet_calls_ = 0;
+    all = all || ++quiet_waits_ >= tuning::credit_after_waits;
     for (std::size_t i = 0; i < owing_.size();) {
         Connection& c = *owing_[i];
         if (c.state_ < Connection::State::ended && (all || !c.pipe_->has_answered())) {
@@ -931,23 +966,27 @@ Errc Port::arm(bool for_credit) {
     if (awake) {
         return Errc::again;
     }
+    const auto lives = [](const auto& c) { return c->state_ < Connection::State::ended; };
     for (const auto& c : connections_) {
-        c->pipe_->arm(for_credit);
+        if (lives(c)) {
+            c->pipe_->arm(for_credit);
+        }
     }
     if (queues_->arm() != Errc::ok) {
         return Errc::again;
     }
     for (const auto& c : connections_) {
-        awake = awake || c->pipe_->must_stay_awake(for_credit);
+        awake = awake || (lives(c) && c->pipe_->must_stay_awake(for_credit));
     }
     if (awake) {
         return Errc::again;
     }
-    const std::uint64_t wait_ns = !closing_.empty() ? 10'000'000 : tuning::keepalive_ns;
+    const bool leftovers = !closing_.empty() || !closed_.empty();
+    const std::uint64_t wait_ns = leftovers ? 10'000'000 : tuning::keepalive_ns;
     itimerspec when{};
     when.it_value.tv_sec = static_cast<time_t>(wait_ns / 1'000'000'000);
     when.it_value.tv_nsec = static_cast<long>(wait_ns % 1'000'000'000);
-    if (connections_.empty() && closing_.empty()) {
+    if (connections_.empty() && !leftovers) {
         when = {}; // nobody to lose
     }
     (void)::timerfd_settime(timer_.get(), 0, &when, nullptr);

@@ -79,6 +79,7 @@ public:
 
 private:
     friend class Connection;
+    friend struct Inside; // tests
 
     struct Listener {
         CmId id;
@@ -138,6 +139,7 @@ private:
         c.pipe_->taken(header_);
         if (c.pipe_->owes_credit()) {
             quiet_calls_ = 0;
+            quiet_waits_ = 0;
             if (!c.owing_) {
                 c.owing_ = true;
                 owing_.push_back(&c);
@@ -215,12 +217,21 @@ private:
         return count;
     }
 
+    /// The connections of now, for a loop whose calls of the sink may close some and open others.
+    /// (A closed one lives until the end of slow_poll().)
+    [[nodiscard]] const std::vector<Connection*>& look_at_these() {
+        these_.resize(connections_.size());
+        std::transform(connections_.begin(), connections_.end(), these_.begin(),
+                       [](const auto& c) { return c.get(); });
+        return these_;
+    }
+
     /// Connections whose peer is gone, or whose queue pair failed.
     template <class S> unsigned look_for_ends(S& sink) {
         unsigned count = 0;
         gone_.clear();
-        for (std::size_t i = 0; i < connections_.size(); ++i) {
-            Connection& c = *connections_[i];
+        for (Connection* const each : look_at_these()) {
+            Connection& c = *each;
             if (c.state_ >= Connection::State::ended ||
                 !(c.peer_gone_ || c.pipe_->failed() || c.pipe_->corrupt())) {
                 continue;
@@ -277,20 +288,23 @@ private:
             return lose_device(lost, sink);
         }
         unsigned count = 0;
-        for (std::size_t i = 0; i < connections_.size(); ++i) {
-            Connection& c = *connections_[i];
+        for (Connection* const each : look_at_these()) {
+            Connection& c = *each;
             if (c.state_ >= Connection::State::ended) {
                 continue;
             }
-            if (c.pipe_->take_life_sign() || c.heard_ns_ == 0) {
+            if (c.pipe_->device_gave_up()) {
+                continue; // ends when all that has arrived is handed out
+            }
+            if (c.state_ == Connection::State::meeting && now > c.deadline_ns_) {
+                c.error_text_ = "the peer connected and then said nothing of use";
+                end(c, Reason::protocol_error, {}, sink);
+                ++count;
+            } else if (c.pipe_->take_life_sign() || c.heard_ns_ == 0) {
                 c.heard_ns_ = now;
             } else if (now > c.heard_ns_ + tuning::keepalive_ns && c.pipe_->started()) {
                 c.heard_ns_ = now;
                 c.pipe_->probe();
-            } else if (c.state_ == Connection::State::meeting && now > c.deadline_ns_) {
-                c.error_text_ = "the peer connected and then said nothing";
-                end(c, Reason::protocol_error, {}, sink);
-                ++count;
             }
         }
         return count;
@@ -299,11 +313,12 @@ private:
     /// Everything on the device ends. `release`: and nothing of it may be held any longer.
     template <class S> unsigned lose_device(bool release, S& sink) {
         unsigned count = 0;
-        for (std::size_t i = 0; i < connections_.size(); ++i) {
-            Connection& c = *connections_[i];
+        for (Connection* const each : look_at_these()) {
+            Connection& c = *each;
             if (c.state_ < Connection::State::ended) {
-                c.error_text_ = release ? "the RDMA device was removed or has failed"
-                                        : "the RDMA device's port has been down for too long";
+                c.error_text_ = !release ? "the RDMA device's port has been down for too long"
+                                : queues_->broken() ? queues_->why_broken()
+                                                    : "the RDMA device was removed or has failed";
                 end(c, Reason::device_error, {}, sink);
                 ++count;
             }
@@ -342,13 +357,17 @@ private:
         id->context = nullptr;
         wire::Request request{};
         Connection* parent = nullptr;
-        const wire::Why why = judge(event, request, parent);
+        const wire::Why why =
+            rdma_ == nullptr ? wire::Why::no_resources : judge(event, request, parent);
         if (why != wire::Why{}) {
             refuse(id.get(), why);
             return;
         }
         if (parent == nullptr) {
             admit(std::move(id), event, request);
+        } else if (parent->early_channels_.size() + parent->life_->bells() >=
+                   tuning::max_channels) {
+            refuse(id.get(), wire::Why::no_resources);
         } else if (parent->state_ == Connection::State::established) {
             accept_channel(*parent, std::move(id), event, sink);
         } else {
@@ -489,6 +508,8 @@ private:
     void discard(Connection& c);
     void retire(Connection& c, std::vector<std::unique_ptr<Connection>>& to);
     void tend_closing();
+    /// The queue pair is destroyed, if it is there.
+    void let_go(Connection& c) noexcept;
     void free_closed();
     void abandon_device();
     void refuse_latecomers();
@@ -497,6 +518,7 @@ private:
     std::unique_ptr<Queues> queues_;
     std::vector<Connection*> owing_;
     unsigned quiet_calls_ = 0; ///< of progress(), since there was something to owe
+    unsigned quiet_waits_ = 0; ///< of credit_after_calls such each
     std::vector<Connection*> working_;
     std::vector<Connection*> gone_;
     unsigned calls_to_clock_ = 1;
@@ -504,6 +526,7 @@ private:
 
     PortOptions options_;
     ProcessId owner_ = process_id();
+    TendsChannels tends_channels_;
     Device device_;
     std::shared_ptr<ProcessCounters> counters_;
     std::shared_ptr<RdmaDevice> rdma_;
@@ -522,6 +545,7 @@ private:
     std::uint64_t slow_poll_ticks_ = 0;
     std::uint64_t last_look_at_all_ns_ = 0;
     std::vector<std::unique_ptr<Connection>> connections_;
+    std::vector<Connection*> these_;                   ///< look_at_these()'s
     std::vector<std::unique_ptr<Connection>> closing_; ///< their last words are on the way
     std::vector<std::unique_ptr<Connection>> closed_;
     std::vector<std::unique_ptr<Listener>> listeners_;

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
+#include "core/link/verbs/memlock.hpp"
 #include "core/link/verbs/pipe.hpp"
 
 namespace comch::link::verbs {
@@ -16,25 +17,25 @@ namespace {
 /// work request. (On an error the device says nothing else that could be relied on.)
 constexpr std::uint64_t receive_mark = std::uint64_t{1} << 63;
 
-constexpr std::uint32_t first_depth = 8 * (tuning::window + tuning::uncredited);
+/// Queue pairs that there are completions for at first: a completion queue can be made larger.
+constexpr std::uint32_t first_pipes = 8;
 /// Completions of sends that one queue pair can have waiting.
 constexpr std::uint32_t sends_signalled = tuning::send_queue;
 
 } // namespace
 
-Result<std::unique_ptr<Queues>> Queues::create(std::shared_ptr<RdmaDevice> device) {
+Result<std::unique_ptr<Queues>> Queues::create(std::shared_ptr<RdmaDevice> device,
+                                               std::uint32_t pipes) {
     std::unique_ptr<Queues> queues(new Queues(std::move(device)));
-    if (auto opened = queues->open(); !opened) {
+    if (auto opened = queues->open(pipes); !opened) {
         return tl::unexpected(std::move(opened.error()));
     }
     return queues;
 }
 
-Result<void> Queues::open() {
+Result<void> Queues::open(std::uint32_t pipes) {
     const auto failed = [&](const char* what) {
-        return fail_errno(Errc::no_memory, fmt::format("cannot create {} on {}", what,
-                                                       device_->name()),
-                          errno);
+        return fail_pinning(fmt::format("cannot create {} on {}", what, device_->name()), errno);
     };
     channel_ = ::ibv_create_comp_channel(device_->context());
     if (channel_ == nullptr) {
@@ -44,12 +45,13 @@ Result<void> Queues::open() {
     if (flags < 0 || ::fcntl(channel_->fd, F_SETFL, flags | O_NONBLOCK) != 0) {
         return failed("a non-blocking completion channel");
     }
-    completions_ = std::min(device_->limits().completions, first_depth + 8 * sends_signalled);
+    completions_ = std::min(device_->limits().completions,
+                            std::min(pipes, first_pipes) * (chunk_slots + sends_signalled));
     cq_ = ::ibv_create_cq(device_->context(), static_cast<int>(completions_), nullptr, channel_, 0);
     if (cq_ == nullptr) {
         return failed("a completion queue");
     }
-    receive_depth_ = std::min(device_->limits().shared_depth, first_depth);
+    receive_depth_ = std::min(device_->limits().shared_depth, pipes * chunk_slots);
     ibv_srq_init_attr attr{};
     attr.attr.max_wr = receive_depth_;
     attr.attr.max_sge = 1;
@@ -57,6 +59,8 @@ Result<void> Queues::open() {
     if (srq_ == nullptr) {
         return failed("a shared receive queue");
     }
+    cq_watch_ = std::make_unique<DeviceWatch>(device_, cq_);
+    srq_watch_ = std::make_unique<DeviceWatch>(device_, srq_);
     return {};
 }
 
@@ -67,6 +71,8 @@ Queues::~Queues() {
 void Queues::abandon() noexcept {
     head_ = tail_;
     returning_ = 0;
+    srq_watch_.reset();
+    cq_watch_.reset();
     if (srq_ != nullptr) {
         (void)::ibv_destroy_srq(srq_);
     }
@@ -81,6 +87,15 @@ void Queues::abandon() noexcept {
     channel_ = nullptr;
     chunks_.clear();
     device_.reset();
+}
+
+std::string Queues::why_broken() const {
+    for (const auto* watch : {&cq_watch_, &srq_watch_}) {
+        if (*watch && (*watch)->failed()) {
+            return fmt::format("the RDMA device {} reports: {}", device_->name(), (*watch)->why());
+        }
+    }
+    return "the RDMA device does not answer any more";
 }
 
 Result<void> Queues::add_room() {
@@ -126,7 +141,8 @@ Result<void> Queues::grow_queues(std::uint32_t slots) {
             std::min(std::max(slots, 2 * receive_depth_), device_->limits().shared_depth);
         ibv_srq_attr attr{};
         attr.max_wr = wanted;
-        if (wanted < slots || ::ibv_modify_srq(srq_, &attr, IBV_SRQ_MAX_WR) != 0) {
+        if (wanted < slots || !device_->limits().shared_resize ||
+            ::ibv_modify_srq(srq_, &attr, IBV_SRQ_MAX_WR) != 0) {
             return full("the shared receive queue", receive_depth_);
         }
         receive_depth_ = wanted;

@@ -6,11 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
 #include <infiniband/verbs.h>
 
+#include "core/link/verbs/device_watch.hpp"
 #include "core/link/verbs/rdma_device.hpp"
 #include "core/link/verbs/slab.hpp"
 #include "core/link/verbs/tuning.hpp"
@@ -41,7 +43,10 @@ public:
         const std::byte* data;
     };
 
-    [[nodiscard]] static Result<std::unique_ptr<Queues>> create(std::shared_ptr<RdmaDevice> device);
+    /// `pipes`: how many queue pairs the receive queue is to have places for, if the device has as
+    /// many; with more, it must be one that can make it larger. Buffers come with each add_room().
+    [[nodiscard]] static Result<std::unique_ptr<Queues>> create(std::shared_ptr<RdmaDevice> device,
+                                                                std::uint32_t pipes);
     ~Queues();
     Queues(const Queues&) = delete;
     Queues& operator=(const Queues&) = delete;
@@ -95,14 +100,19 @@ public:
     /// A pipe has failed, or its peer has lied, since this was last asked.
     void note_trouble() noexcept { trouble_ = true; }
     [[nodiscard]] bool take_trouble() noexcept { return std::exchange(trouble_, false); }
-    /// The device does not answer any more (a poll failed).
-    [[nodiscard]] bool broken() const noexcept { return broken_; }
+    /// These queues do not work any more: a poll failed, or the device says so.
+    [[nodiscard]] bool broken() const noexcept {
+        return broken_ || (cq_watch_ && cq_watch_->failed()) ||
+               (srq_watch_ && srq_watch_->failed());
+    }
+    /// Why, for people; once they are broken.
+    [[nodiscard]] std::string why_broken() const;
 
 private:
     static constexpr std::uint32_t chunk_slots = tuning::window + tuning::uncredited;
 
     explicit Queues(std::shared_ptr<RdmaDevice> device) : device_(std::move(device)) {}
-    [[nodiscard]] Result<void> open();
+    [[nodiscard]] Result<void> open(std::uint32_t pipes);
     [[nodiscard]] Result<void> grow_queues(std::uint32_t slots);
     [[nodiscard]] Pipe* find(std::uint32_t qp) noexcept;
     void post_buffers() noexcept;
@@ -115,6 +125,8 @@ private:
     ibv_comp_channel* channel_ = nullptr;
     ibv_cq* cq_ = nullptr;
     ibv_srq* srq_ = nullptr;
+    std::unique_ptr<DeviceWatch> cq_watch_;
+    std::unique_ptr<DeviceWatch> srq_watch_;
     std::vector<Slab> chunks_;
     std::uint32_t pipes_ = 0;         ///< that there is room for
     std::uint32_t receive_depth_ = 0; ///< of the shared receive queue

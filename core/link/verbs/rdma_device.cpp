@@ -7,11 +7,12 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <rdma/rdma_cma.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
+#include "core/link/verbs/bell.hpp"
 #include "core/link/verbs/clock.hpp"
-#include "core/link/verbs/tuning.hpp"
+#include "core/link/verbs/device_needs.hpp"
+#include "core/link/verbs/memlock.hpp"
 #include "core/memory/region_table.hpp"
 
 namespace comch::link::verbs {
@@ -44,8 +45,12 @@ int access_flags(std::uint32_t access) {
 Result<std::shared_ptr<RdmaDevice>> RdmaDevice::of(ibv_context* context,
                                                    const std::string& address) {
     Devices& all = devices();
+    // Both are let go of after the lock: their destructor takes it.
+    std::shared_ptr<RdmaDevice> known;
+    std::shared_ptr<RdmaDevice> device;
     const std::lock_guard lock(all.mutex);
-    if (auto known = all.known[context].lock()) {
+    known = all.known[context].lock();
+    if (known != nullptr) {
         if (!known->gone()) {
             all.by_address[address] = known;
             return known;
@@ -53,7 +58,7 @@ Result<std::shared_ptr<RdmaDevice>> RdmaDevice::of(ibv_context* context,
         return fail(Errc::not_found,
                     fmt::format("the RDMA device {} is being removed", known->name()));
     }
-    std::shared_ptr<RdmaDevice> device(new RdmaDevice(context));
+    device.reset(new RdmaDevice(context));
     if (auto opened = device->open(); !opened) {
         return tl::unexpected(std::move(opened.error()));
     }
@@ -81,39 +86,19 @@ std::uint64_t link_data_of(const Device& device, std::uint64_t region) {
 Result<void> RdmaDevice::open() {
     pd_ = ::ibv_alloc_pd(context_);
     if (pd_ == nullptr) {
-        return fail_errno(Errc::no_memory,
-                          fmt::format("cannot allocate a protection domain on {}", name()), errno);
+        return fail_pinning(fmt::format("cannot allocate a protection domain on {}", name()),
+                            errno);
     }
     ibv_device_attr attr{};
     ibv_port_attr port{};
     if (::ibv_query_device(context_, &attr) != 0 || ::ibv_query_port(context_, 1, &port) != 0) {
         return fail_errno(Errc::io, fmt::format("cannot query the limits of {}", name()), errno);
     }
-    limits_.queue_depth = static_cast<std::uint32_t>(attr.max_qp_wr);
-    limits_.shared_depth = static_cast<std::uint32_t>(attr.max_srq_wr);
-    limits_.completions = static_cast<std::uint32_t>(attr.max_cqe);
-    limits_.rdma_length = std::min(port.max_msg_sz, tuning::rdma_chunk);
-    limits_.reads = static_cast<std::uint8_t>(
-        std::min({attr.max_qp_rd_atom, attr.max_qp_init_rd_atom, int{tuning::reads_in_flight}}));
-    limits_.atomics = attr.atomic_cap != IBV_ATOMIC_NONE;
-    const auto lacks = [&](std::string_view what, std::uint64_t has, std::uint64_t needs) {
-        return fail(Errc::unsupported,
-                    fmt::format("the RDMA device {} allows {} {}, and comch needs {}", name(), has,
-                                what, needs));
-    };
-    if (limits_.queue_depth < tuning::send_queue) {
-        return lacks("work requests on a queue pair", limits_.queue_depth, tuning::send_queue);
+    auto limits = judge_device(name(), attr, port);
+    if (!limits) {
+        return tl::unexpected(std::move(limits.error()));
     }
-    if (limits_.shared_depth < tuning::window + tuning::uncredited) {
-        return lacks("buffers in a shared receive queue", limits_.shared_depth,
-                     tuning::window + tuning::uncredited);
-    }
-    if (port.max_msg_sz < tuning::slot_size) {
-        return lacks("bytes in a message", port.max_msg_sz, tuning::slot_size);
-    }
-    if (limits_.reads == 0) {
-        return lacks("RDMA reads under way", 0, 1);
-    }
+    limits_ = *limits;
     const int flags = ::fcntl(context_->async_fd, F_GETFL);
     if (flags < 0 || ::fcntl(context_->async_fd, F_SETFL, flags | O_NONBLOCK) != 0) {
         return fail_errno(Errc::io, fmt::format("cannot watch {} for events", name()), errno);
@@ -150,20 +135,8 @@ Result<Mr> RdmaDevice::register_memory(const void* address, std::size_t length, 
     if (mr != nullptr) {
         return Mr(mr);
     }
-    const int error = errno;
-    rlimit limit{};
-    if ((error == ENOMEM || error == EAGAIN || error == EPERM) &&
-        ::getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
-        return fail(Errc::no_memory,
-                    fmt::format("cannot pin {} bytes for the RDMA device {}: the limit of locked "
-                                "memory is {} KiB; raise it with 'ulimit -l unlimited', memlock in "
-                                "/etc/security/limits.conf, or LimitMEMLOCK=infinity of a service",
-                                length, name(), limit.rlim_cur / 1024));
-    }
-    return fail_errno(Errc::no_memory,
-                      fmt::format("cannot register {} bytes with the RDMA device {}", length,
-                                  name()),
-                      error);
+    return fail_pinning(
+        fmt::format("cannot register {} bytes with the RDMA device {}", length, name()), errno);
 }
 
 RdmaDevice::RegionKeys RdmaDevice::keys_of(std::uint64_t region) {
@@ -204,39 +177,69 @@ void RdmaDevice::set_gone() noexcept {
 }
 
 void RdmaDevice::look_at_events() {
-    if (gone()) {
-        return;
+    ibv_async_event event{};
+    while (!gone() && ::ibv_get_async_event(context_, &event) == 0) {
+        take(event);
+        ::ibv_ack_async_event(&event); // until then, nobody can destroy the object it is of
     }
-    bool failed = false;
-    {
-        const std::lock_guard lock(mutex_);
-        ibv_async_event event{};
-        while (::ibv_get_async_event(context_, &event) == 0) {
-            switch (event.event_type) {
-            case IBV_EVENT_PORT_ERR:
-                if (event.element.port_num == 1) {
-                    down_since_ns_.store(monotonic_ns(), std::memory_order_release);
-                    ring_bells();
-                }
-                break;
-            case IBV_EVENT_PORT_ACTIVE:
-                if (event.element.port_num == 1) {
-                    down_since_ns_.store(0, std::memory_order_release);
-                    ring_bells();
-                }
-                break;
-            case IBV_EVENT_DEVICE_FATAL:
-                failed = true;
-                break;
-            default:
-                break; // of one queue pair: its completions say the same
-            }
-            ::ibv_ack_async_event(&event);
+}
+
+void RdmaDevice::take(const ibv_async_event& event) {
+    const auto port_is_down_since = [&](std::uint64_t when) {
+        if (event.element.port_num == 1) {
+            down_since_ns_.store(when, std::memory_order_release);
+            const std::lock_guard lock(mutex_);
+            ring_bells();
         }
-    }
-    if (failed) {
+    };
+    const auto tell = [&](const void* object, auto&& say) {
+        const std::lock_guard lock(mutex_);
+        if (const auto found = watched_.find(object); found != watched_.end()) {
+            say(*found->second);
+            ring_bells();
+        }
+    };
+    const auto error = [&](Said& said) {
+        said.error.store(event.event_type, std::memory_order_release);
+    };
+    switch (event.event_type) {
+    case IBV_EVENT_PORT_ERR:
+        port_is_down_since(monotonic_ns());
+        break;
+    case IBV_EVENT_PORT_ACTIVE:
+        port_is_down_since(0);
+        break;
+    case IBV_EVENT_DEVICE_FATAL:
         set_gone();
+        break;
+    case IBV_EVENT_CQ_ERR:
+        tell(event.element.cq, error);
+        break;
+    case IBV_EVENT_SRQ_ERR:
+        tell(event.element.srq, error);
+        break;
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+        tell(event.element.qp, error);
+        break;
+    case IBV_EVENT_QP_LAST_WQE_REACHED:
+        tell(event.element.qp,
+             [](Said& said) { said.last_receive.store(true, std::memory_order_release); });
+        break;
+    default:
+        break; // nothing that this link depends on
     }
+}
+
+void RdmaDevice::watch(const void* object, Said& said) {
+    const std::lock_guard lock(mutex_);
+    watched_[object] = &said;
+}
+
+void RdmaDevice::unwatch(const void* object) {
+    const std::lock_guard lock(mutex_);
+    watched_.erase(object);
 }
 
 void RdmaDevice::add_bell(int fd) {
@@ -250,10 +253,7 @@ void RdmaDevice::remove_bell(int fd) {
 }
 
 void RdmaDevice::ring_bells() {
-    constexpr std::uint64_t one = 1;
-    for (const int fd : bells_) {
-        (void)!::write(fd, &one, sizeof(one));
-    }
+    std::for_each(bells_.begin(), bells_.end(), ring);
 }
 
 } // namespace comch::link::verbs

@@ -55,6 +55,7 @@ public:
     struct Limits {
         std::uint32_t queue_depth = 0; ///< work requests of a queue pair
         std::uint32_t shared_depth = 0; ///< of a shared receive queue
+        bool shared_resize = false;     ///< and one can be made larger
         std::uint32_t completions = 0;
         std::uint32_t rdma_length = 0; ///< of one RDMA read or write
         std::uint8_t reads = 0;        ///< RDMA reads under way, as requester and as responder
@@ -100,6 +101,16 @@ public:
     [[nodiscard]] int event_fd() const noexcept { return context_->async_fd; }
     /// Reads what the device has to say; any thread.
     void look_at_events();
+    /// What it does with each; apart, for tests.
+    void take(const ibv_async_event& event);
+    /// What the device says of one queue pair, completion queue or shared receive queue, from now
+    /// until unwatch(). Written by whoever reads the device's events.
+    struct Said {
+        std::atomic<int> error{-1};            ///< an ibv_event_type: it works no more
+        std::atomic<bool> last_receive{false}; ///< it takes no further receive buffer
+    };
+    void watch(const void* object, Said& said);
+    void unwatch(const void* object);
     /// An eventfd that is rung when something of the above changes.
     void add_bell(int fd);
     void remove_bell(int fd);
@@ -118,6 +129,7 @@ private:
     std::mutex mutex_; ///< guards what follows
     std::vector<int> bells_;
     std::unordered_map<std::uint64_t, Mr> regions_;
+    std::unordered_map<const void*, Said*> watched_;
 };
 
 /// RegionKey::link_data of memory that a device knows: its remote key, and that there is one.

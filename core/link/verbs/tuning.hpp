@@ -14,6 +14,10 @@ inline constexpr std::uint32_t max_inline = max_message;
 /// multiple of a cache line.
 inline constexpr std::uint32_t slot_size = max_message + 64;
 
+/// Connections that a port's shared receive queue has places for from the beginning: many devices
+/// cannot make one larger. A place without a buffer costs a few bytes.
+inline constexpr std::uint32_t port_pipes = 256;
+
 /// Records that a peer may have on its way to one connection. Together with the slots below it is
 /// what a connection costs: 0.8 MB of pinned memory.
 inline constexpr std::uint32_t window = 64;
@@ -25,6 +29,9 @@ inline constexpr std::uint32_t credit_batch = window / 4;
 /// A port that owes credit waits for so many calls that bring nothing: most often something goes the
 /// other way meanwhile and takes the credit along, which else costs a work request of its own.
 inline constexpr unsigned credit_after_calls = 64;
+/// And so many times as long where something went, which tells nearly all: a peer that sends takes
+/// the rest along, but one that waits for the rest (a flush does) must get it.
+inline constexpr unsigned credit_after_waits = 64;
 
 /// Send buffers of one connection: messages too long to be sent inline that the peer's device has
 /// not acknowledged. A power of two.
@@ -71,6 +78,17 @@ inline constexpr int resolve_at_once_ms = 50;
 inline constexpr std::uint64_t connect_timeout_ns = 10'000'000'000;
 /// What was sent before a close is acknowledged within microseconds, or the peer is gone.
 inline constexpr std::uint64_t close_timeout_ns = 2'000'000'000;
+/// A close waits so long for the device to have read what the caller asked for: into memory that is
+/// the caller's again afterwards. What is not there by then costs the connection its orderly end.
+inline constexpr std::uint64_t reads_at_close_ns = 20'000'000;
+/// A queue pair that is not needed any more is destroyed when the device has given back what it
+/// took of the shared receive queue. A device that never says so has this long.
+inline constexpr std::uint64_t drain_timeout_ns = 50'000'000;
+/// For a device to drop what a queue pair is doing.
+inline constexpr std::uint64_t stop_timeout_ns = 10'000'000;
+/// How long a sender waits that met a receiver without buffers: 0.64 ms, in the device's code.
+/// Credit keeps it from happening; rdma_cm's own choice is 655 ms.
+inline constexpr std::uint8_t rnr_timer = 12;
 /// A request for a channel that was made before its connection was closed may come this much later.
 inline constexpr unsigned latecomers_us = 2'000;
 /// A device tries this long, for each of its retries, before it gives a peer up: 4.096 us * 2^16 =
@@ -82,6 +100,10 @@ inline constexpr std::uint64_t keepalive_ns = 1'000'000'000;
 /// A port of the device that stays down longer than this takes its connections with it: long enough
 /// for a link to be retrained.
 inline constexpr std::uint64_t port_grace_ns = 2'000'000'000;
+
+/// Channels under one connection: one for each producer and consumer that the layer above allows.
+/// Each costs about a megabyte of pinned memory, and the peer decides when one is made.
+inline constexpr std::size_t max_channels = 2048;
 
 /// Ports that a server's name may lie at: its own by hash, or the next ones.
 inline constexpr unsigned name_probes = 4;

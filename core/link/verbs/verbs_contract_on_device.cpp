@@ -31,6 +31,9 @@ struct VerbsTraits {
         }
         return std::move(*port);
     }
+    std::uint64_t link_data(Side side, std::uint64_t region) {
+        return verbs::link_data_of(devices(domain, side).at(0), region);
+    }
     FunctionId function(unsigned number) {
         return devices(domain, Side::host).at(number).function().id;
     }

@@ -5,52 +5,15 @@
 
 #include <gtest/gtest.h>
 
-#include "core/link/contract_test.hpp"
-#include "core/link/verbs/port.hpp"
+#include "core/link/verbs/two_ends_on_device.hpp"
 
 namespace comch::link::verbs {
 namespace {
 
 using contract::pattern;
-using contract::Recorder;
 
-struct End {
-    std::unique_ptr<Port> port;
-    Recorder<Link> seen;
-
-    explicit End(const Device& device, PortOptions options = {.face = "test"})
-        : port(*Port::open(device, std::move(options))) {}
-    unsigned progress() { return port->progress(seen); }
-};
-
-class Counting : public ::testing::Test {
+class Counting : public TwoEnds {
 protected:
-    std::shared_ptr<Domain> domain = *Domain::open();
-    Device host_device = devices(domain, Side::host).at(0);
-    Device dpu_device = devices(domain, Side::dpu).at(0);
-    End host{host_device};
-    End dpu{dpu_device};
-    Connection* connection = nullptr;
-
-    template <class Done> bool until(Done done) {
-        const auto deadline = std::chrono::steady_clock::now() + contract::patience;
-        while (!done()) {
-            if (host.progress() + dpu.progress() == 0 &&
-                std::chrono::steady_clock::now() > deadline) {
-                return false;
-            }
-        }
-        return true;
-    }
-    void SetUp() override {
-        connection = *host.port->connect(dpu.port->address(), {}, nullptr);
-        ASSERT_TRUE(until([&] { return !host.seen.connected.empty(); }));
-        ASSERT_TRUE(until([&] { return connection->confirmed() == connection->sent(); }));
-        for (int i = 0; i < 100; ++i) { // what is still to be said of the connection
-            host.progress();
-            dpu.progress();
-        }
-    }
     static Tally difference(const Tally& after, const Tally& before) {
         return {.work_requests = after.work_requests - before.work_requests,
                 .signalled = after.signalled - before.signalled,
@@ -158,6 +121,27 @@ TEST_F(Counting, ShortPutsAndGetsGoByRdmaToo) {
         EXPECT_EQ(back, source) << size;
     }
     RegionTable::instance().remove(key.region);
+}
+
+TEST(Queues, TheReceiveQueueOfAPortIsMadeOnce) {
+    // Where devices cannot make one larger (the emulated one can), a ninth connection must do
+    // without.
+    const auto domain = *Domain::open();
+    const End host(devices(domain, Side::host).at(0));
+    const auto queues = *Queues::create(host.port->rdma(), tuning::port_pipes);
+    const auto depth = [&] {
+        ibv_srq_attr attr{};
+        EXPECT_EQ(::ibv_query_srq(queues->srq(), &attr), 0);
+        return attr.max_wr;
+    };
+    const std::uint32_t at_first = depth();
+    EXPECT_GE(at_first, std::min(host.port->rdma()->limits().shared_depth,
+                                 tuning::port_pipes * (tuning::window + tuning::uncredited)));
+    for (unsigned i = 0; i < 20; ++i) {
+        const auto room = queues->add_room();
+        ASSERT_TRUE(room.has_value()) << room.error().message;
+    }
+    EXPECT_EQ(depth(), at_first);
 }
 
 } // namespace

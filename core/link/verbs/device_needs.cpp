@@ -1,0 +1,55 @@
+#include "core/link/verbs/device_needs.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include <fmt/format.h>
+
+#include "core/link/verbs/tuning.hpp"
+
+namespace comch::link::verbs {
+
+Result<RdmaDevice::Limits> judge_device(std::string_view name, const ibv_device_attr& device,
+                                        const ibv_port_attr& port) {
+    constexpr std::int64_t buffers = tuning::window + tuning::uncredited;
+    const int reads = std::min(device.max_qp_rd_atom, device.max_qp_init_rd_atom);
+    struct Need {
+        const char* what;
+        std::int64_t has;
+        std::int64_t needs;
+    };
+    // For a port with one connection. More of them need more, and are told when it runs out.
+    const std::array needs{
+        Need{"queue pairs", device.max_qp, 1},
+        Need{"work requests on a queue pair", device.max_qp_wr, tuning::send_queue},
+        Need{"pieces of memory in a work request", device.max_sge, 1},
+        Need{"shared receive queues", device.max_srq, 1},
+        Need{"buffers in a shared receive queue", device.max_srq_wr, buffers},
+        Need{"pieces of memory in a buffer of a shared receive queue", device.max_srq_sge, 1},
+        Need{"completion queues", device.max_cq, 1},
+        Need{"entries in a completion queue", device.max_cqe, buffers + tuning::send_queue},
+        Need{"registrations of memory", device.max_mr, 3},
+        Need{"protection domains", device.max_pd, 1},
+        Need{"bytes in a message", std::int64_t{port.max_msg_sz}, tuning::slot_size},
+        Need{"RDMA reads under way", reads, 1},
+    };
+    for (const Need& need : needs) {
+        if (need.has < need.needs) {
+            return fail(Errc::unsupported,
+                        fmt::format("the RDMA device {} allows {} {}, and comch needs {}", name,
+                                    need.has, need.what, need.needs));
+        }
+    }
+    return RdmaDevice::Limits{
+        .queue_depth = static_cast<std::uint32_t>(device.max_qp_wr),
+        .shared_depth = static_cast<std::uint32_t>(device.max_srq_wr),
+        .shared_resize = (device.device_cap_flags & IBV_DEVICE_SRQ_RESIZE) != 0,
+        .completions = static_cast<std::uint32_t>(device.max_cqe),
+        .rdma_length = std::min(port.max_msg_sz, tuning::rdma_chunk),
+        .reads = static_cast<std::uint8_t>(std::min(reads, int{tuning::reads_in_flight})),
+        .atomics = device.atomic_cap != IBV_ATOMIC_NONE,
+    };
+}
+
+} // namespace comch::link::verbs

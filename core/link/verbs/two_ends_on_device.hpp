@@ -1,0 +1,64 @@
+// What tests on a real device share: a port on each side, connected, and a look inside.
+#pragma once
+
+#include <chrono>
+#include <memory>
+
+#include <gtest/gtest.h>
+
+#include "core/link/contract_test.hpp"
+#include "core/link/verbs/port.hpp"
+
+namespace comch::link::verbs {
+
+/// To provoke what no correct program does.
+struct Inside {
+    static Pipe& pipe(Connection& connection) { return *connection.pipe_; }
+    static Queues& queues(Port& port) { return *port.queues_; }
+};
+
+struct End {
+    std::unique_ptr<Port> port;
+    contract::Recorder<Link> seen;
+
+    explicit End(const Device& device, PortOptions options = {.face = "test"})
+        : port(*Port::open(device, std::move(options))) {}
+    unsigned progress() { return port->progress(seen); }
+};
+
+class TwoEnds : public ::testing::Test {
+protected:
+    std::shared_ptr<Domain> domain = *Domain::open();
+    Device host_device = devices(domain, Side::host).at(0);
+    Device dpu_device = devices(domain, Side::dpu).at(0);
+    End host{host_device};
+    End dpu{dpu_device};
+    Connection* connection = nullptr; ///< the host's
+
+    template <class Done> bool until(Done done) {
+        const auto deadline = std::chrono::steady_clock::now() + contract::patience;
+        while (!done()) {
+            if (host.progress() + dpu.progress() == 0 &&
+                std::chrono::steady_clock::now() > deadline) {
+                return false;
+            }
+        }
+        return true;
+    }
+    Connection* connect() {
+        const std::size_t before = host.seen.connected.size();
+        Connection* const made = *host.port->connect(dpu.port->address(), {}, nullptr);
+        EXPECT_TRUE(until([&] { return host.seen.connected.size() > before; }));
+        return made;
+    }
+    void SetUp() override {
+        connection = connect();
+        ASSERT_TRUE(until([&] { return connection->confirmed() == connection->sent(); }));
+        for (int i = 0; i < 100; ++i) { // what is still to be said of the connection
+            host.progress();
+            dpu.progress();
+        }
+    }
+};
+
+} // namespace comch::link::verbs

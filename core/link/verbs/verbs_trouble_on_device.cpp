@@ -1,0 +1,186 @@
+// What the device says of itself and of its objects, told to the link by hand: no emulated device says
+// it, and real ones only when they break.
+#include <array>
+#include <vector>
+
+#include <poll.h>
+
+#include "core/link/verbs/two_ends_on_device.hpp"
+
+namespace comch::link::verbs {
+namespace {
+
+using contract::bytes_of;
+
+class Trouble : public TwoEnds {
+protected:
+    static bool readable(int fd) {
+        pollfd entry{.fd = fd, .events = POLLIN, .revents = 0};
+        return ::poll(&entry, 1, 0) == 1;
+    }
+    void port_event(ibv_event_type type) {
+        ibv_async_event event{};
+        event.event_type = type;
+        event.element.port_num = 1;
+        host.port->rdma()->take(event);
+    }
+};
+
+TEST_F(Trouble, AllConnectionsHearThatTheDeviceGoes) {
+    for (int i = 0; i < 3; ++i) {
+        connect();
+    }
+    std::vector<Errc> opened;
+    host.seen.on_end_hook = [&](Connection& ended) {
+        // What a program may do here; on the others it may do it with the device half gone.
+        for (const auto& [other, data] : host.seen.connected) {
+            if (other->established()) {
+                const auto channel = other->open_channel(1);
+                opened.push_back(channel ? Errc::ok : channel.error().code);
+            }
+        }
+        host.port->close(&ended);
+    };
+    auto rdma = host.port->rdma();
+    rdma->set_gone();
+    ASSERT_TRUE(until([&] { return host.seen.ends.size() == 4; }));
+    for (const auto& end : host.seen.ends) {
+        EXPECT_EQ(end.reason, Reason::device_error);
+    }
+    EXPECT_EQ(host.port->rdma(), nullptr);
+    const auto refused = host.port->connect(dpu.port->address(), {}, nullptr);
+    ASSERT_FALSE(refused.has_value());
+    const auto too_early = Port::open(host_device, {.face = "test"});
+    ASSERT_FALSE(too_early.has_value()) << "somebody still holds the device";
+    EXPECT_NE(too_early.error().message.find("being removed"), std::string::npos);
+    rdma.reset();
+    EXPECT_TRUE(Port::open(host_device, {.face = "test"}).has_value());
+}
+
+TEST_F(Trouble, AFatalQueuePairEndsItsConnectionOnly) {
+    Connection* const other = connect();
+    ibv_async_event event{};
+    event.event_type = IBV_EVENT_QP_FATAL;
+    event.element.qp = Inside::pipe(*connection).queue_pair();
+    host.port->rdma()->take(event);
+    ASSERT_TRUE(until([&] { return !host.seen.ends.empty(); }));
+    EXPECT_EQ(host.seen.ends[0].connection, connection);
+    EXPECT_EQ(host.seen.ends[0].reason, Reason::device_error);
+    EXPECT_NE(connection->error_text().find("reports"), std::string::npos)
+        << connection->error_text();
+    ASSERT_EQ(other->send(1, bytes_of("still here")), Errc::ok);
+    ASSERT_TRUE(until([&] { return !dpu.seen.messages.empty(); }));
+    EXPECT_EQ(host.seen.ends.size(), 1u);
+}
+
+TEST_F(Trouble, AnErrorOfTheQueuesEndsAllConnectionsOfThePort) {
+    connect();
+    End bystander(host_device);
+    Connection* const other = *bystander.port->connect(dpu.port->address(), {}, nullptr);
+    ASSERT_TRUE(until([&] {
+        bystander.progress();
+        return !bystander.seen.connected.empty();
+    }));
+    ibv_async_event event{};
+    event.event_type = IBV_EVENT_CQ_ERR;
+    event.element.cq = Inside::queues(*host.port).cq();
+    host.port->rdma()->take(event);
+    ASSERT_TRUE(until([&] { return host.seen.ends.size() == 2; }));
+    EXPECT_EQ(host.seen.ends[0].reason, Reason::device_error);
+    EXPECT_NE(connection->error_text().find("reports"), std::string::npos)
+        << connection->error_text();
+    ASSERT_EQ(other->send(1, bytes_of("still here")), Errc::ok);
+    ASSERT_TRUE(until([&] { return !dpu.seen.messages.empty(); }));
+    EXPECT_TRUE(bystander.seen.ends.empty());
+}
+
+TEST_F(Trouble, ASleeperOnAChannelSleepsOnAfterThePortWasDownForAMoment) {
+    auto channel = *connection->open_channel(1);
+    ASSERT_EQ(channel.send(1, bytes_of("hello")), Errc::ok);
+    unsigned seen = 0;
+    ASSERT_TRUE(until([&] {
+        for (auto& [tag, taken] : dpu.seen.channels) {
+            seen += taken.poll([](auto, auto, auto) { return true; }, 1);
+        }
+        return seen == 1 && channel.confirmed() == 1;
+    }));
+    const auto sleeps = [&] {
+        (void)channel.poll([](auto, auto, auto) { return true; }, 1);
+        return channel.arm() == Errc::ok && !readable(channel.event_fd());
+    };
+    ASSERT_TRUE(until(sleeps));
+    port_event(IBV_EVENT_PORT_ERR);
+    EXPECT_TRUE(readable(channel.event_fd()));
+    port_event(IBV_EVENT_PORT_ACTIVE);
+    EXPECT_TRUE(until(sleeps));
+    EXPECT_EQ(channel.check(), Errc::ok);
+}
+
+TEST_F(Trouble, AChannelThatEndsAfterTheLastPortHoldsNothingAfterwards) {
+    auto opened = *connection->open_channel(1);
+    ASSERT_EQ(opened.send(1, bytes_of("hello")), Errc::ok);
+    ASSERT_TRUE(until([&] { return !dpu.seen.channels.empty(); }));
+    const std::weak_ptr<RdmaDevice> device = host.port->rdma();
+    host.port.reset();
+    dpu.port.reset();
+    EXPECT_FALSE(device.expired()) << "the channel is there";
+    opened = Channel();
+    EXPECT_TRUE(device.expired());
+}
+
+TEST_F(Trouble, ACanceledTransferIsOverAtOnceAndEndsItsConnection) {
+    std::vector<std::byte> memory(4u << 20);
+    auto key = *RegionTable::instance().add(
+        {.base = memory.data(), .length = memory.size(), .access = access_remote_all});
+    key.link_data = link_data_of(dpu_device, key.region);
+    RemoteRegion region(key);
+    std::vector<std::byte> target(memory.size());
+    int token = 0;
+    ASSERT_EQ(connection->get(target.data(), target.size(), region, key.base, &token),
+              Errc::in_progress);
+    unsigned canceled = 0;
+    connection->cancel([&](void* which, Errc status) {
+        EXPECT_EQ(which, &token);
+        EXPECT_EQ(status, Errc::canceled);
+        ++canceled;
+    });
+    EXPECT_EQ(canceled, 1u);
+    target.clear();
+    target.shrink_to_fit(); // nobody writes to it any more
+    ASSERT_TRUE(until([&] { return !host.seen.ends.empty() && !dpu.seen.ends.empty(); }));
+    EXPECT_EQ(host.seen.ends[0].reason, Reason::device_error);
+    EXPECT_NE(connection->error_text().find("canceled"), std::string::npos);
+    EXPECT_TRUE(host.seen.completions.empty());
+    EXPECT_EQ(connect()->check(), Errc::ok);
+    RegionTable::instance().remove(key.region);
+}
+
+TEST_F(Trouble, BuffersThatAnEndedConnectionHeldAreThereForOthers) {
+    // A queue pair that is destroyed with buffers in its hands takes them along. Each of these has as
+    // many under way as it may; so does each that follows, and none may be missing then.
+    const auto message = contract::pattern(100, 1);
+    for (int round = 0; round < 6; ++round) {
+        Connection* const each = connect();
+        while (each->send(1, message) == Errc::ok) {
+        }
+        const std::size_t before = dpu.seen.ends.size();
+        dpu.port->close(dpu.seen.requests.back().connection);
+        ASSERT_TRUE(until([&] { return host.seen.ends.size() == std::size_t(round) + 1; }));
+        host.port->close(each);
+        EXPECT_EQ(dpu.seen.ends.size(), before);
+    }
+    ASSERT_EQ(connection->send(1, message), Errc::ok);
+    dpu.seen.messages.clear();
+    for (unsigned sent = 0; sent < 500;) {
+        if (connection->send(1, message) == Errc::ok) {
+            ++sent;
+        } else {
+            host.progress();
+            dpu.progress();
+        }
+    }
+    ASSERT_TRUE(until([&] { return dpu.seen.messages.size() >= 500; }));
+}
+
+} // namespace
+} // namespace comch::link::verbs
