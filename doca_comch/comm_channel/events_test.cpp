@@ -132,9 +132,15 @@ TEST_F(CommChannelEvents, AClientCanSleepUntilItIsAccepted) {
     ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_recv(*client), DOCA_SUCCESS);
     ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_recv(*service), DOCA_SUCCESS);
     EXPECT_TRUE(wakes(service_recv)); // the request: else it would never be taken
-    EXPECT_EQ(service->receive(), DOCA_ERROR_AGAIN);
+    // Nobody does anything unless woken. A link may take several steps to connect.
     ASSERT_TRUE(eventually([&] {
-        EXPECT_TRUE(wakes(client_recv));
+        if (readable(service_recv)) {
+            EXPECT_EQ(service->receive(), DOCA_ERROR_AGAIN);
+            EXPECT_EQ(doca_comm_channel_ep_event_handle_arm_recv(*service), DOCA_SUCCESS);
+        }
+        if (!readable(client_recv)) {
+            return false;
+        }
         const doca_error_t result = client->update();
         EXPECT_EQ(doca_comm_channel_ep_event_handle_arm_recv(*client), DOCA_SUCCESS);
         return result == DOCA_SUCCESS;
@@ -146,7 +152,10 @@ TEST_F(CommChannelEvents, TheServiceChannelTellsWhoComesAndGoes) {
     ASSERT_EQ(doca_comm_channel_ep_get_service_event_channel(*service, &channel), DOCA_SUCCESS);
     ASSERT_EQ(client->connect("s"), DOCA_SUCCESS);
     EXPECT_FALSE(readable(channel, 20)); // not armed
-    ASSERT_TRUE(eventually([&] { return clients() == 0 && pending() == 1; }));
+    ASSERT_TRUE(eventually([&] {
+        (void)client->update(); // a link may need the client's help to bring its request
+        return clients() == 0 && pending() == 1;
+    }));
     EXPECT_FALSE(readable(channel, 20));             // nothing since the snapshot
     EXPECT_EQ(service->receive(), DOCA_ERROR_AGAIN); // accepts
     EXPECT_TRUE(wakes(channel));
@@ -159,7 +168,10 @@ TEST_F(CommChannelEvents, TheServiceChannelTellsWhoComesAndGoes) {
     Ep second(lab.hosts.at(0));
     ASSERT_EQ(second.connect("s"), DOCA_SUCCESS);
     EXPECT_TRUE(wakes(channel)); // a client that waits
-    ASSERT_TRUE(eventually([&] { return clients() == 0 && pending() == 1; }));
+    ASSERT_TRUE(eventually([&] {
+        (void)second.update();
+        return clients() == 0 && pending() == 1;
+    }));
 }
 
 TEST_F(CommChannelEvents, AnotherChannelsEventIsNotMistaken) {
@@ -351,7 +363,12 @@ TEST_F(CommChannelEvents, AnExistingClientsHandshakeFails) {
         return first.progress() == Errc::ok;
     }));
     Stranger same(lab, as_bytes(greeting));
-    EXPECT_EQ(service->await(), DOCA_ERROR_CONNECTION_ABORTED);
+    doca_error_t answer = DOCA_ERROR_AGAIN;
+    ASSERT_TRUE(eventually([&] {
+        (void)same.progress();
+        return (answer = service->receive()) != DOCA_ERROR_AGAIN;
+    }));
+    EXPECT_EQ(answer, DOCA_ERROR_CONNECTION_ABORTED);
     EXPECT_EQ(service->from, nullptr);
     EXPECT_TRUE(eventually([&] {
         (void)service->receive();
