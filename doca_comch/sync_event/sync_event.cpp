@@ -202,7 +202,7 @@ doca_error_t SyncEvent::perform(link::AtomicOp op, std::uint64_t operand, std::u
 }
 
 Errc SyncEvent::perform_there(const link::AtomicRequest& request) {
-    std::optional<Errc> status;
+    alignas(2) std::optional<Errc> status; // cookies are even
     const transfer::RemotePlace place{*remote_->map, remote_->service, remote_->map->address()};
     Errc result = client_->atomic(place, request, &status);
     while (result == Errc::again) {
