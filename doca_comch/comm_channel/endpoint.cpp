@@ -22,7 +22,7 @@ constexpr std::size_t slack_to_see_an_end = 4096;
 
 /// How long connecting over RDMA waits to be told that nobody listens. That takes a round trip; a
 /// service that does listen may take its time to accept, and is not waited for.
-constexpr auto refusal_patience = std::chrono::milliseconds(500);
+constexpr auto refusal_patience = std::chrono::seconds(2);
 
 Peer* peer_of(const Connection& connection) noexcept {
     return reinterpret_cast<Peer*>(static_cast<std::uintptr_t>(connection.user_data()));
