@@ -320,6 +320,7 @@ doca_error_t Endpoint::update(Peer& peer) {
     // Who waits for this peer's messages to be confirmed must see its end, and may not receive.
     progress(slack_to_see_an_end);
     settle();
+    const bool confirmed_more = peer.confirmed() != peer.told_confirmed;
     peer.snapshot = peer.statistics();
     peer.told_confirmed = peer.confirmed();
     switch (peer.state) {
@@ -328,7 +329,8 @@ doca_error_t Endpoint::update(Peer& peer) {
     case Peer::State::established:
         return DOCA_SUCCESS;
     case Peer::State::departed:
-        return server_ ? DOCA_ERROR_CONNECTION_ABORTED : DOCA_SUCCESS;
+        // Who waits until a client has taken his last messages hears of that before its leaving.
+        return server_ && !confirmed_more ? DOCA_ERROR_CONNECTION_ABORTED : DOCA_SUCCESS;
     case Peer::State::failed:
         break;
     }

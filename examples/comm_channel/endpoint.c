@@ -61,13 +61,11 @@ doca_error_t send_text(struct doca_comm_channel_ep_t *ep, const char *text,
             usleep(100);
     } while (result == DOCA_ERROR_AGAIN);
 
-    /* A message counts as delivered when the peer has taken it, even if it has left since then. */
     while (result == DOCA_SUCCESS && in_flight != 0) {
         result = doca_comm_channel_peer_addr_update_info(peer);
-        (void)doca_comm_channel_peer_addr_get_send_in_flight_messages(peer, &in_flight);
-        if (in_flight == 0)
-            result = DOCA_SUCCESS;
-        else
+        DOCA_ERROR_PROPAGATE(
+            result, doca_comm_channel_peer_addr_get_send_in_flight_messages(peer, &in_flight));
+        if (in_flight != 0)
             usleep(100);
     }
     if (result != DOCA_SUCCESS)

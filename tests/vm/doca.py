@@ -24,12 +24,11 @@ def programs():
     """The examples as they were built outside; two projects are built in here, against the prefix."""
     with tempfile.TemporaryDirectory() as directory:
         os.environ["COMCH_DOMAIN"] = os.path.join(directory, "domain")
-        doca_programs_test.check_examples(BUILD / "bin", megabytes=100)
-        doca_programs_test.check_flags(BUILD / "bin", directory)
-        doca_programs_test.check_kill(BUILD / "bin")
-        doca_programs_test.check_kill_on_the_fast_path(BUILD / "bin")
-        doca_programs_test.check_old_project(directory)
-        doca_programs_test.check_cc_project(directory)
+        for name, arguments in {"examples": (BUILD / "bin", 100), "flags": (BUILD / "bin", directory),
+                                "kill": (BUILD / "bin",), "kill_on_the_fast_path": (BUILD / "bin",),
+                                "old_project": (directory,), "cc_project": (directory,)}.items():
+            print(f"-- {name}", flush=True)
+            getattr(doca_programs_test, f"check_{name}")(*arguments)
     return 0
 
 
