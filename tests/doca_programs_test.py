@@ -97,7 +97,7 @@ DPU = ["-p", "03:00.0", "-r", "3b:00.0"]
 HOST = ["-p", "3b:00.0"]
 
 
-def check_examples(programs):
+def check_examples(programs, megabytes=1100):
     def pair(name, ready, more_server=(), more_client=(), of_server=(), of_client=()):
         check_pair([programs / f"doca_{name}_server", *DPU, *more_server], ready,
                    [programs / f"doca_{name}_client", *HOST, *more_client], of_server, of_client)
@@ -110,8 +110,9 @@ def check_examples(programs):
     pair("comch_data_path_high_speed", "Waiting for a client", **texts,
          of_server=["Received on the fast path: from above"],
          of_client=["Received on the fast path: from below"])
-    pair("comch_throughput", "Waiting for a client", ["-n", "2"], ["-n", "2", "-m", "1100"],
-         of_server=["received 1.1"], of_client=["rate ", "99.9%"])
+    pair("comch_throughput", "Waiting for a client", ["-n", "2"],
+         ["-n", "2", "-m", str(megabytes)], of_server=[f"received {megabytes / 1000:.1f}"],
+         of_client=["rate ", "99.9%"])
 
 
 def check_flags(programs, directory):
@@ -197,10 +198,10 @@ def check_old_project(directory):
 
 
 def main():
+    for name in ("COMCH_SIDE", "COMCH_DEVICE", "COMCH_DOMAIN_FILE"):
+        os.environ.pop(name, None)
     with tempfile.TemporaryDirectory() as directory:
         os.environ["COMCH_DOMAIN"] = os.path.join(directory, "domain")
-        for name in ("COMCH_SIDE", "COMCH_DEVICE", "COMCH_DOMAIN_FILE"):
-            os.environ.pop(name, None)
         programs = meson(SOURCE / "examples", BUILD / "doca", os.path.join(directory, "examples"))
         check_examples(programs)
         check_flags(programs, directory)

@@ -52,17 +52,15 @@ inline std::unique_ptr<ProgressEngine> make_engine() {
     return *ProgressEngine::create();
 }
 
-/// A domain in a directory of its own: of the soft device, or of what COMCH_TEST_DOMAIN_FILE
-/// describes (the tests are run over RDMA devices so).
+/// A domain in a directory of its own.
 struct TestDomain {
     comch::test::TempDir directory;
     std::shared_ptr<Domain> domain;
 
     TestDomain() {
         const comch::test::CleanEnvironment clean;
-        const char* const file = std::getenv("COMCH_TEST_DOMAIN_FILE");
-        domain = *Domain::open(
-            {.directory = directory / "domain", .description_file = file != nullptr ? file : ""});
+        domain = *Domain::open({.directory = directory / "domain",
+                                .description_file = comch::test::test_description().value_or("")});
     }
 };
 

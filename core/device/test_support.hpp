@@ -79,6 +79,13 @@ struct CleanEnvironment : ScopedEnvironment {
                              {"COMCH_DEVICE", {}}}) {}
 };
 
+/// The description of the domain to test in, if it is not the soft device's: the same tests are run
+/// over RDMA devices so.
+inline std::optional<std::string> test_description() {
+    const char* const file = std::getenv("COMCH_TEST_DOMAIN_FILE");
+    return file != nullptr ? std::optional<std::string>(file) : std::nullopt;
+}
+
 inline void write_file(const std::string& path, const std::string& content) {
     std::ofstream file(path, std::ios::binary | std::ios::trunc);
     file << content;

@@ -34,6 +34,9 @@ std::uint32_t access_of(std::uint32_t permissions) {
     if ((permissions & peer_write) != 0) {
         access |= access_remote_write;
     }
+    if (access == (access_remote_read | access_remote_write)) {
+        access |= access_remote_atomic; // which is both
+    }
     return access;
 }
 

@@ -67,6 +67,13 @@ public:
         return flushed;
     }
 
+    [[nodiscard]] Errc atomic(const RemotePlace& at, const link::AtomicRequest& request,
+                              void* cookie) {
+        const auto owner = connection_to(at.service);
+        return owner ? (*owner)->atomic(request, *at.map.remote(), number_of(at.address), cookie)
+                     : owner.error().code;
+    }
+
     // ---- the port's sink
 
     link::ConnectDecision on_connect_request(Connection&, const link::ConnectRequest&) {
@@ -196,6 +203,11 @@ Errc Client::read(const RemotePlace& from, void* to, std::size_t size, void* coo
 Errc Client::write(const RemotePlace& to, const void* from, std::size_t size, void* cookie) {
     return channel::visit<ClientCore>(
         kind_, core_, [&](auto& core) { return core.write(to, from, size, cookie); });
+}
+
+Errc Client::atomic(const RemotePlace& at, const link::AtomicRequest& request, void* cookie) {
+    return channel::visit<ClientCore>(kind_, core_,
+                                      [&](auto& core) { return core.atomic(at, request, cookie); });
 }
 
 } // namespace comch::transfer

@@ -46,6 +46,9 @@ public:
     [[nodiscard]] Errc read(const RemotePlace& from, void* to, std::size_t size, void* cookie);
     [[nodiscard]] Errc write(const RemotePlace& to, const void* from, std::size_t size,
                              void* cookie);
+    /// An atomic operation on a word there, with the same answers.
+    [[nodiscard]] Errc atomic(const RemotePlace& at, const link::AtomicRequest& request,
+                              void* cookie);
 
 private:
     Client(channel::LinkKind kind, void* core) noexcept : kind_(kind), core_(core) {}

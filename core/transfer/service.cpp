@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include <fmt/format.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -105,7 +106,7 @@ private:
 
 struct Services {
     std::mutex mutex;
-    std::map<std::string, std::unique_ptr<Service>> by_domain;
+    std::map<std::string, std::unique_ptr<Service>> by_device;
     std::vector<std::unique_ptr<Service>> of_parents; ///< whose threads are not in this process
     ProcessId process = 0;
 
@@ -118,10 +119,10 @@ struct Services {
     /// A forked child has none of its parent's threads, and must not wait for them.
     void leave_to_parent() {
         if (process != process_id()) {
-            for (auto& [domain, service] : by_domain) {
+            for (auto& [device, service] : by_device) {
                 of_parents.push_back(std::move(service));
             }
-            by_domain.clear();
+            by_device.clear();
             process = process_id();
         }
     }
@@ -131,7 +132,7 @@ void end_services() {
     Services& services = Services::instance();
     const std::lock_guard lock(services.mutex);
     services.leave_to_parent();
-    services.by_domain.clear();
+    services.by_device.clear();
 }
 
 } // namespace
@@ -140,8 +141,9 @@ Result<link::PortAddress> serve_memory(const Device& device) {
     Services& services = Services::instance();
     const std::lock_guard lock(services.mutex);
     services.leave_to_parent();
-    const std::string domain = device.domain()->id().to_string();
-    if (const auto running = services.by_domain.find(domain); running != services.by_domain.end()) {
+    const std::string name =
+        fmt::format("{}/{}", device.domain()->id().to_string(), device.function().name);
+    if (const auto running = services.by_device.find(name); running != services.by_device.end()) {
         return running->second->address();
     }
     UniqueFd bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -161,7 +163,7 @@ Result<link::PortAddress> serve_memory(const Device& device) {
             auto service = std::make_unique<Service>();
             service->template start<Link>(std::move(*port), std::move(bell));
             const link::PortAddress address = service->address();
-            services.by_domain.emplace(domain, std::move(service));
+            services.by_device.emplace(name, std::move(service));
             return address;
         });
 }

@@ -155,7 +155,7 @@ TEST(Transfer, ForgedDescriptorsGainNothing) {
     const std::vector<char> before = exported.bytes;
     const auto writable = forge([](std::uint32_t& permissions, RegionKey& key) {
         permissions |= peer_write;
-        key.access |= access_remote_write;
+        key.access |= access_remote_write | access_remote_atomic;
     });
     EXPECT_NE(copier.write(writable, "overwritten", 11), Errc::ok);
     EXPECT_EQ(exported.bytes, before);

@@ -32,16 +32,12 @@ doca_error_t ConsumerContext::set_immediate_length(std::uint32_t length) {
     return DOCA_SUCCESS;
 }
 
-doca_error_t ConsumerContext::prepare(doca_error_t (*begin)(doca_task&)) {
+doca_error_t ConsumerContext::prepare(Begin begin) {
     if (task_count_ == 0) {
         return refuse(DOCA_ERROR_INVALID_VALUE,
                       "cannot start the consumer: configure its post receive tasks first");
     }
-    set_tasks(store_.allocate(task_count_, [&](ConsumerTask& task) {
-        task.ctx = this;
-        task.begin = begin;
-        task.report = report_;
-    }));
+    set_tasks(store_.allocate(task_count_, *this), begin, report_);
     return DOCA_SUCCESS;
 }
 

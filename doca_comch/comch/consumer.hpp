@@ -14,17 +14,16 @@
 
 namespace comch::doca {
 
-struct ConsumerTask : doca_task {
+struct alignas(64) ConsumerTask : doca_task {
     doca_buf* buffer = nullptr;
     const std::byte* immediate = nullptr; ///< of the message, inside the callback
     std::uint32_t immediate_length = 0;
     std::uint32_t producer = 0;
 };
+static_assert(sizeof(ConsumerTask) == 64);
 
 class ConsumerContext : public doca_ctx {
 public:
-    using Report = void (*)(doca_task&, bool success);
-
     [[nodiscard]] doca_error_t set_tasks_conf(Callback done, Callback failed, Report report,
                                               std::uint32_t count);
     [[nodiscard]] doca_error_t set_immediate_length(std::uint32_t length);
@@ -49,7 +48,7 @@ public:
     Callback on_failed = nullptr;
 
 protected:
-    [[nodiscard]] doca_error_t prepare(doca_error_t (*begin)(doca_task&));
+    [[nodiscard]] doca_error_t prepare(Begin begin);
     [[nodiscard]] std::uint32_t task_count() const noexcept { return task_count_; }
 
     /// A posted buffer comes back.

@@ -98,11 +98,7 @@ doca_error_t ControlContext::prepare() {
                       "cannot start the context: configure its send tasks and register for "
                       "messages first");
     }
-    set_tasks(store_.allocate(send_tasks_, [&](SendTask& task) {
-        task.ctx = this;
-        task.begin = begin_send;
-        task.report = calls_->task;
-    }));
+    set_tasks(store_.allocate(send_tasks_, *this), begin_send, calls_->task);
     return DOCA_SUCCESS;
 }
 
@@ -292,8 +288,7 @@ void ControlContext::end(ConnectionHandle& handle, Errc status, bool delivered) 
     // Callbacks may submit again: that is refused, since there is no connection any more.
     while (!handle.sent.empty()) {
         SendTask& task = handle.sent.pop();
-        complete(task,
-                 delivered || task.number <= confirmed ? DOCA_SUCCESS : to_doca(status));
+        complete(task, delivered || task.number <= confirmed ? DOCA_SUCCESS : to_doca(status));
     }
     while (!handle.waiting.empty()) {
         complete(handle.waiting.pop(), to_doca(status));

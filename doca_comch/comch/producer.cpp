@@ -22,16 +22,12 @@ doca_error_t ProducerContext::set_tasks_conf(Callback done, Callback failed, Rep
     return DOCA_SUCCESS;
 }
 
-doca_error_t ProducerContext::prepare(doca_error_t (*begin)(doca_task&)) {
+doca_error_t ProducerContext::prepare(Begin begin) {
     if (task_count_ == 0) {
         return refuse(DOCA_ERROR_INVALID_VALUE,
                       "cannot start the producer: configure its send tasks first");
     }
-    set_tasks(store_.allocate(task_count_, [&](ProducerTask& task) {
-        task.ctx = this;
-        task.begin = begin;
-        task.report = report_;
-    }));
+    set_tasks(store_.allocate(task_count_, *this), begin, report_);
     return DOCA_SUCCESS;
 }
 
@@ -116,20 +112,18 @@ doca_error_t ConnectionProducer::put(ProducerTask& task) {
     if (const doca_error_t result = describe(task, buffer); result != DOCA_SUCCESS) [[unlikely]] {
         return result;
     }
-    return to_doca(core_->send(task.consumer, buffer, static_cast<doca_task*>(&task)));
+    const Errc sent = core_->send(task.consumer, buffer, static_cast<doca_task*>(&task));
+    return sent == Errc::ok ? DOCA_SUCCESS : to_doca(sent);
 }
 
 doca_error_t ConnectionProducer::begin_send(doca_task& base) {
     auto& task = static_cast<ProducerTask&>(base);
     auto& self = static_cast<ConnectionProducer&>(*task.ctx);
-    doca_error_t result = DOCA_ERROR_AGAIN;
-    if (self.waiting_ == nullptr) [[likely]] {
-        result = self.put(task);
-        if (result == DOCA_SUCCESS && task.consumer == self.last_reached_) [[likely]] {
-            return result;
-        }
+    if (self.waiting_ != nullptr) [[unlikely]] {
+        return self.wait_or_refuse(task, DOCA_ERROR_AGAIN);
     }
-    return self.wait_or_refuse(task, result);
+    const doca_error_t result = self.put(task);
+    return task.consumer == self.last_reached_ ? result : self.wait_or_refuse(task, result);
 }
 
 doca_error_t ConnectionProducer::wait_or_refuse(ProducerTask& task, doca_error_t result) {

@@ -15,19 +15,18 @@
 
 namespace comch::doca {
 
-struct ProducerTask : doca_task {
+struct alignas(64) ProducerTask : doca_task {
     const doca_buf* buffer = nullptr;
     std::uint8_t* immediate = nullptr;
     std::uint32_t immediate_length = 0;
     std::uint32_t consumer = 0;
     bool kept = false; ///< it waits, and its immediate data is in `keep`
-    std::array<std::byte, limits::immediate_data_size> keep;
+    alignas(64) std::array<std::byte, limits::immediate_data_size> keep;
 };
+static_assert(sizeof(ProducerTask) == 128);
 
 class ProducerContext : public doca_ctx {
 public:
-    using Report = void (*)(doca_task&, bool success);
-
     [[nodiscard]] doca_error_t set_tasks_conf(Callback done, Callback failed, Report report,
                                               std::uint32_t count);
     /// 0: it has none yet.
@@ -51,7 +50,7 @@ public:
     Callback on_failed = nullptr;
 
 protected:
-    [[nodiscard]] doca_error_t prepare(doca_error_t (*begin)(doca_task&));
+    [[nodiscard]] doca_error_t prepare(Begin begin);
     [[nodiscard]] std::uint32_t task_count() const noexcept { return task_count_; }
 
     /// What a task sends. INVALID_VALUE: its buffer cannot be sent.

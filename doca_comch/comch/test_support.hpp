@@ -35,10 +35,11 @@ inline constexpr auto patience = std::chrono::seconds(100); ///< far more than a
 /// A domain of its own, and its devices opened: the DPU's with its first representor, the host's.
 struct Lab {
     comch::test::TempDir directory;
-    comch::test::ScopedEnvironment environment{{"COMCH_DOMAIN", directory / "domain"},
-                                               {"COMCH_SIDE", std::nullopt},
-                                               {"COMCH_DEVICE", std::nullopt},
-                                               {"COMCH_DOMAIN_FILE", std::nullopt}};
+    comch::test::ScopedEnvironment environment{
+        {"COMCH_DOMAIN", directory / "domain"},
+        {"COMCH_SIDE", std::nullopt},
+        {"COMCH_DEVICE", std::nullopt},
+        {"COMCH_DOMAIN_FILE", comch::test::test_description()}};
     doca_dev* dpu = nullptr;
     doca_dev* host = nullptr;
     doca_dev_rep* representor = nullptr;

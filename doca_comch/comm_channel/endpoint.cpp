@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -17,6 +19,10 @@ using AddressPool = HandlePool<doca_comm_channel_addr_t>;
 
 /// More messages than one connection's ring holds: what a peer that died may have left there.
 constexpr std::size_t slack_to_see_an_end = 4096;
+
+/// How long connecting over RDMA waits to be told that nobody listens. That takes a round trip; a
+/// service that does listen may take its time to accept, and is not waited for.
+constexpr auto refusal_patience = std::chrono::seconds(2);
 
 Peer* peer_of(const Connection& connection) noexcept {
     return reinterpret_cast<Peer*>(static_cast<std::uintptr_t>(connection.user_data()));
@@ -123,12 +129,32 @@ doca_error_t Endpoint::connect(std::string_view name, doca_comm_channel_addr_t**
         return refuse(DOCA_ERROR_CONNECTION_ABORTED, (*client)->error().message);
     }
     client_ = std::move(*client);
-    was_active_ = true;
     Peer& peer = add_peer();
     peer.connection = &client_->connection();
+    if (device->info.device.domain()->description().transport == Transport::rdma) {
+        await_answer(peer);
+    }
+    if (peer.state == Peer::State::failed) {
+        const std::string reason = client_->error().message;
+        client_.reset();
+        remove_peer(peer);
+        receive_event_ = send_event_ = service_event_ = false;
+        return refuse(DOCA_ERROR_CONNECTION_ABORTED, reason);
+    }
+    was_active_ = true;
     *address = peer.handle;
     settle(); // channels may be armed since an earlier connection
     return DOCA_SUCCESS;
+}
+
+/// The other link knows at once whether anybody listens.
+void Endpoint::await_answer(const Peer& peer) {
+    const auto deadline = std::chrono::steady_clock::now() + refusal_patience;
+    while (peer.state == Peer::State::connecting && std::chrono::steady_clock::now() < deadline) {
+        if (engine_->progress() == 0) {
+            std::this_thread::yield();
+        }
+    }
 }
 
 Peer& Endpoint::add_peer() {
@@ -294,6 +320,7 @@ doca_error_t Endpoint::update(Peer& peer) {
     // Who waits for this peer's messages to be confirmed must see its end, and may not receive.
     progress(slack_to_see_an_end);
     settle();
+    const bool confirmed_more = peer.confirmed() != peer.told_confirmed;
     peer.snapshot = peer.statistics();
     peer.told_confirmed = peer.confirmed();
     switch (peer.state) {
@@ -302,7 +329,8 @@ doca_error_t Endpoint::update(Peer& peer) {
     case Peer::State::established:
         return DOCA_SUCCESS;
     case Peer::State::departed:
-        return server_ ? DOCA_ERROR_CONNECTION_ABORTED : DOCA_SUCCESS;
+        // Who waits until a client has taken his last messages hears of that before its leaving.
+        return server_ && !confirmed_more ? DOCA_ERROR_CONNECTION_ABORTED : DOCA_SUCCESS;
     case Peer::State::failed:
         break;
     }

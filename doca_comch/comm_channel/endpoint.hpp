@@ -75,6 +75,7 @@ private:
     [[nodiscard]] ServerHandlers server_handlers() noexcept;
     [[nodiscard]] ClientHandlers client_handlers() noexcept;
 
+    void await_answer(const Peer& peer);
     Peer& add_peer();
     void remove_peer(Peer& peer);
     void meet(Peer& peer, Connection& connection);

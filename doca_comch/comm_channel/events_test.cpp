@@ -32,6 +32,17 @@ protected:
         EXPECT_EQ(doca_comm_channel_ep_get_peer_addr_list(*service, &list, &count), DOCA_SUCCESS);
         return count;
     }
+    /// Nothing happens. Over RDMA there may be wake-ups for reasons of the link's; who looks finds
+    /// nothing then, and can sleep on.
+    template <class Look> bool rests(int fd, Look&& look) {
+        if (!comch::test::test_description()) {
+            return !readable(fd, 20);
+        }
+        return eventually([&] {
+            look();
+            return !readable(fd, 20);
+        });
+    }
     std::uint32_t pending() {
         std::uint32_t count = 0;
         EXPECT_EQ(doca_comm_channel_ep_get_pending_connections(*service, &count), DOCA_SUCCESS);
@@ -74,7 +85,8 @@ TEST_F(CommChannelEvents, AReceiveEventComesOnceForEachArming) {
     EXPECT_TRUE(wakes(service_recv)); // what was there already is no less an event
     ASSERT_EQ(service->await(), DOCA_SUCCESS);
     ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_recv(*service), DOCA_SUCCESS);
-    EXPECT_FALSE(readable(service_recv, 20)); // nothing new
+    EXPECT_TRUE(rests(service_recv,
+                      [&] { EXPECT_EQ(service->receive(), DOCA_ERROR_AGAIN); })); // nothing new
     ASSERT_EQ(client->send("two"), DOCA_SUCCESS);
     EXPECT_TRUE(wakes(service_recv));
     ASSERT_EQ(service->await(), DOCA_SUCCESS);
@@ -85,9 +97,11 @@ TEST_F(CommChannelEvents, AReceiveEventComesOnceForEachArming) {
 TEST_F(CommChannelEvents, ASendEventComesWhenAMessageWasConfirmed) {
     connect();
     ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_send(*client), DOCA_SUCCESS);
-    EXPECT_FALSE(readable(client_send, 20));
+    EXPECT_TRUE(rests(client_send, [&] { EXPECT_EQ(client->update(), DOCA_SUCCESS); }));
     ASSERT_EQ(client->send("one"), DOCA_SUCCESS);
-    EXPECT_FALSE(readable(client_send, 20)); // it has not taken it yet
+    EXPECT_TRUE(rests(client_send, [&] {
+        EXPECT_EQ(client->update(), DOCA_SUCCESS);
+    })); // it has not taken it yet
     ASSERT_EQ(service->await(), DOCA_SUCCESS);
     EXPECT_EQ(service->receive(), DOCA_ERROR_AGAIN); // which returns the credit
     EXPECT_TRUE(wakes(client_send));
@@ -132,9 +146,15 @@ TEST_F(CommChannelEvents, AClientCanSleepUntilItIsAccepted) {
     ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_recv(*client), DOCA_SUCCESS);
     ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_recv(*service), DOCA_SUCCESS);
     EXPECT_TRUE(wakes(service_recv)); // the request: else it would never be taken
-    EXPECT_EQ(service->receive(), DOCA_ERROR_AGAIN);
+    // Nobody does anything unless woken. A link may take several steps to connect.
     ASSERT_TRUE(eventually([&] {
-        EXPECT_TRUE(wakes(client_recv));
+        if (readable(service_recv)) {
+            EXPECT_EQ(service->receive(), DOCA_ERROR_AGAIN);
+            EXPECT_EQ(doca_comm_channel_ep_event_handle_arm_recv(*service), DOCA_SUCCESS);
+        }
+        if (!readable(client_recv)) {
+            return false;
+        }
         const doca_error_t result = client->update();
         EXPECT_EQ(doca_comm_channel_ep_event_handle_arm_recv(*client), DOCA_SUCCESS);
         return result == DOCA_SUCCESS;
@@ -146,20 +166,26 @@ TEST_F(CommChannelEvents, TheServiceChannelTellsWhoComesAndGoes) {
     ASSERT_EQ(doca_comm_channel_ep_get_service_event_channel(*service, &channel), DOCA_SUCCESS);
     ASSERT_EQ(client->connect("s"), DOCA_SUCCESS);
     EXPECT_FALSE(readable(channel, 20)); // not armed
-    ASSERT_TRUE(eventually([&] { return clients() == 0 && pending() == 1; }));
-    EXPECT_FALSE(readable(channel, 20));             // nothing since the snapshot
-    EXPECT_EQ(service->receive(), DOCA_ERROR_AGAIN); // accepts
+    ASSERT_TRUE(eventually([&] {
+        (void)client->update(); // a link may need the client's help to bring its request
+        return clients() == 0 && pending() == 1;
+    }));
+    EXPECT_TRUE(rests(channel, [&] { EXPECT_EQ(clients(), 0u); })); // nothing since the snapshot
+    EXPECT_EQ(service->receive(), DOCA_ERROR_AGAIN);                // accepts
     EXPECT_TRUE(wakes(channel));
     EXPECT_EQ(clients(), 1u);
     ASSERT_TRUE(eventually([&] { return client->update() == DOCA_SUCCESS; }));
-    EXPECT_FALSE(readable(channel, 20));
+    EXPECT_TRUE(rests(channel, [&] { EXPECT_EQ(service->receive(), DOCA_ERROR_AGAIN); }));
     ASSERT_EQ(doca_comm_channel_ep_disconnect(*client, client->peer), DOCA_SUCCESS);
     EXPECT_TRUE(wakes(channel));
     EXPECT_TRUE(eventually([&] { return clients() == 0; }));
     Ep second(lab.hosts.at(0));
     ASSERT_EQ(second.connect("s"), DOCA_SUCCESS);
     EXPECT_TRUE(wakes(channel)); // a client that waits
-    ASSERT_TRUE(eventually([&] { return clients() == 0 && pending() == 1; }));
+    ASSERT_TRUE(eventually([&] {
+        (void)second.update();
+        return clients() == 0 && pending() == 1;
+    }));
 }
 
 TEST_F(CommChannelEvents, AnotherChannelsEventIsNotMistaken) {
@@ -173,8 +199,8 @@ TEST_F(CommChannelEvents, AnotherChannelsEventIsNotMistaken) {
     EXPECT_TRUE(wakes(service_recv));
     ASSERT_EQ(service->await(), DOCA_SUCCESS);
     // Once the endpoint has looked, it is known whose event it was.
-    EXPECT_FALSE(readable(channel, 20));
-    EXPECT_FALSE(readable(service_send, 20));
+    EXPECT_TRUE(rests(channel, [&] { EXPECT_EQ(service->receive(), DOCA_ERROR_AGAIN); }));
+    EXPECT_TRUE(rests(service_send, [&] { EXPECT_EQ(service->receive(), DOCA_ERROR_AGAIN); }));
 }
 
 // ---- killed processes --------------------------------------------------------------------------
@@ -351,7 +377,12 @@ TEST_F(CommChannelEvents, AnExistingClientsHandshakeFails) {
         return first.progress() == Errc::ok;
     }));
     Stranger same(lab, as_bytes(greeting));
-    EXPECT_EQ(service->await(), DOCA_ERROR_CONNECTION_ABORTED);
+    doca_error_t answer = DOCA_ERROR_AGAIN;
+    ASSERT_TRUE(eventually([&] {
+        (void)same.progress();
+        return (answer = service->receive()) != DOCA_ERROR_AGAIN;
+    }));
+    EXPECT_EQ(answer, DOCA_ERROR_CONNECTION_ABORTED);
     EXPECT_EQ(service->from, nullptr);
     EXPECT_TRUE(eventually([&] {
         (void)service->receive();

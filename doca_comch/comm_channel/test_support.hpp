@@ -53,7 +53,7 @@ class Lab {
 public:
     Lab()
         : environment_{{"COMCH_DOMAIN", directory_ / "domain"},
-                       {"COMCH_DOMAIN_FILE", std::nullopt},
+                       {"COMCH_DOMAIN_FILE", comch::test::test_description()},
                        {"COMCH_SIDE", std::nullopt},
                        {"COMCH_DEVICE", std::nullopt}} {}
     ~Lab() {

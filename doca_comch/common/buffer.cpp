@@ -30,7 +30,7 @@ doca_error_t doca_buf_dec_refcount(doca_buf* buf, uint16_t* refcount) {
     if (buf->references == 0) {
         return refuse(DOCA_ERROR_BAD_STATE, "the buffer has been given back already");
     }
-    if (buf->previous != nullptr) {
+    if (buf->follows) {
         return refuse(DOCA_ERROR_NOT_PERMITTED,
                       "the buffer is inside a list: give the list's head back, or unchain it");
     }
@@ -46,7 +46,7 @@ doca_error_t doca_buf_dec_refcount(doca_buf* buf, uint16_t* refcount) {
     while (next != nullptr) {
         doca_buf& element = *next;
         next = element.next;
-        element.previous = nullptr;
+        element.follows = false;
         element.next = nullptr;
         if (--element.references == 0) {
             element.store->give_back(element);
@@ -128,12 +128,12 @@ doca_buf* last_of(doca_buf* buf) {
 
 /// In use, and not behind another one.
 bool is_head(const doca_buf* buf) {
-    return buf != nullptr && buf->references != 0 && buf->previous == nullptr;
+    return buf != nullptr && buf->references != 0 && !buf->follows;
 }
 
 doca_error_t chain(doca_buf& tail, doca_buf& head) {
     tail.next = &head;
-    head.previous = &tail;
+    head.follows = true;
     return DOCA_SUCCESS;
 }
 
@@ -178,7 +178,7 @@ doca_error_t doca_buf_is_first_in_list(const doca_buf* buf, uint8_t* is_first) {
     if (buf == nullptr || is_first == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
-    *is_first = buf->previous == nullptr ? 1 : 0;
+    *is_first = buf->follows ? 0 : 1;
     return DOCA_SUCCESS;
 }
 
@@ -211,7 +211,7 @@ doca_error_t doca_buf_unchain_list(doca_buf* list1, doca_buf* list2) {
     for (doca_buf* at = list1; at->next != nullptr; at = at->next) {
         if (at->next == list2) {
             at->next = nullptr;
-            list2->previous = nullptr;
+            list2->follows = false;
             return DOCA_SUCCESS;
         }
     }

@@ -14,18 +14,19 @@ namespace comch::doca {
 class BufferStore;
 }
 
-struct doca_buf {
+/// A cache line: programs use many in turn.
+struct alignas(64) doca_buf {
     doca_mmap* mmap = nullptr;
     std::byte* head = nullptr;
     std::size_t length = 0;
     std::byte* data = nullptr;
     std::size_t data_length = 0;
-    std::uint16_t references = 0;
     comch::doca::BufferStore* store = nullptr;
     doca_buf* next = nullptr; ///< in a list of the program's, or of free buffers
-    doca_buf* previous = nullptr;
+    std::uint16_t references = 0;
+    bool follows = false; ///< it is in a list, and not its head
 
-    [[nodiscard]] bool chained() const noexcept { return next != nullptr || previous != nullptr; }
+    [[nodiscard]] bool chained() const noexcept { return next != nullptr || follows; }
     [[nodiscard]] std::size_t tail_room() const noexcept {
         return length - static_cast<std::size_t>(data - head) - data_length;
     }
@@ -41,6 +42,7 @@ struct doca_buf {
         return true;
     }
 };
+static_assert(sizeof(doca_buf) == 64);
 
 namespace comch::doca {
 
@@ -66,7 +68,7 @@ public:
             free_ = buffer->next;
             --free_count_;
             buffer->next = nullptr;
-            buffer->previous = nullptr;
+            buffer->follows = false;
             buffer->references = 1;
             buffer->mmap = &mmap;
             mmap.buffers.fetch_add(1, std::memory_order_relaxed);
@@ -76,7 +78,7 @@ public:
     void give_back(doca_buf& buffer) noexcept {
         // Release: who sees the map unused sees this thread done with it.
         buffer.mmap->buffers.fetch_sub(1, std::memory_order_release);
-        buffer.previous = nullptr;
+        buffer.follows = false;
         buffer.next = free_;
         free_ = &buffer;
         ++free_count_;

@@ -13,6 +13,11 @@
 /// the state with enter().
 struct doca_ctx {
 public:
+    /// Begins a task, which is marked as submitted already.
+    using Begin = doca_error_t (*)(doca_task&);
+    /// Calls the program's callback, for success or for errors.
+    using Report = void (*)(doca_task&, bool success);
+
     virtual ~doca_ctx();
     doca_ctx(const doca_ctx&) = delete;
     doca_ctx& operator=(const doca_ctx&) = delete;
@@ -62,7 +67,7 @@ public:
         }
         task.use = doca_task::Use::submitted;
         task.status = DOCA_ERROR_IN_PROGRESS;
-        const doca_error_t result = task.begin(task);
+        const doca_error_t result = begin_(task);
         if (result != DOCA_SUCCESS) [[unlikely]] {
             task.use = doca_task::Use::allocated;
             task.status = result;
@@ -87,7 +92,7 @@ public:
             return;
         }
         task.use = doca_task::Use::allocated;
-        task.report(task, status == DOCA_SUCCESS);
+        report_(task, status == DOCA_SUCCESS);
     }
     [[nodiscard]] std::uint32_t inflight() const noexcept { return inflight_; }
     [[nodiscard]] std::uint32_t allocated() const noexcept { return allocated_; }
@@ -119,7 +124,12 @@ protected:
     void enter(doca_ctx_states next);
     /// A fatal error: from starting or running to stopping.
     void fail();
-    void set_tasks(doca_task* first) noexcept { free_tasks_ = first; }
+    /// Tasks of a kind, and what is done with them.
+    void set_tasks(doca_task* first, Begin begin, Report report) noexcept {
+        free_tasks_ = first;
+        begin_ = begin;
+        report_ = report;
+    }
 
 private:
     [[nodiscard]] doca_error_t submit_when_not_running(doca_task& task);
@@ -127,11 +137,13 @@ private:
     void become_idle();
 
     doca_ctx_states state_ = DOCA_CTX_STATE_IDLE;
-    doca_pe* pe_ = nullptr;
-    doca_task* free_tasks_ = nullptr;
-    doca_task* flushed_ = nullptr; ///< accepted while stopping
-    std::uint32_t allocated_ = 0;  ///< tasks that are not free
     std::uint32_t inflight_ = 0;
+    Begin begin_ = nullptr;
+    Report report_ = nullptr;
+    doca_task* free_tasks_ = nullptr;
+    std::uint32_t allocated_ = 0; ///< tasks that are not free
+    doca_pe* pe_ = nullptr;
+    doca_task* flushed_ = nullptr; ///< accepted while stopping
 };
 
 namespace comch::doca {

@@ -13,25 +13,30 @@ namespace comch::doca {
 namespace {
 
 constexpr std::uint32_t max_tasks = 8192;
+constexpr std::uint32_t max_list_length = 64;
 
+/// Copies the buffers of a list one after another, behind each other.
 struct CopyTask : doca_task {
     const doca_buf* source = nullptr;
     doca_buf* destination = nullptr;
-    std::size_t length = 0; ///< of what is under way
+    const doca_buf* piece = nullptr; ///< of the source: under way, or next; null when all are done
+    std::size_t length = 0;          ///< of the piece that is under way
+    std::size_t copied = 0;          ///< before it
     CopyTask* following = nullptr;
 };
 
-/// Copies that are done already are reported by the next progress, as every completion is.
+/// Copies that are done already are reported by the next progress, as every completion is; so are
+/// those continued that there was no room for.
 class DmaContext final : public doca_ctx, private ProgressSource {
 public:
     explicit DmaContext(doca_dev& device)
         : ProgressSource{
               .progress =
-                  [](ProgressSource& self) { return static_cast<DmaContext&>(self).report_done(); },
+                  [](ProgressSource& self) { return static_cast<DmaContext&>(self).go_on_all(); },
               .arm =
                   [](ProgressSource& self) {
-                      return static_cast<DmaContext&>(self).done_ == nullptr ? Errc::ok
-                                                                             : Errc::again;
+                      return static_cast<DmaContext&>(self).ready_ == nullptr ? Errc::ok
+                                                                              : Errc::again;
                   }},
           device_(device) {
         device_.users.fetch_add(1, std::memory_order_relaxed);
@@ -62,10 +67,13 @@ private:
     }
 
     [[nodiscard]] static doca_error_t begin_copy(doca_task& task);
-    [[nodiscard]] Errc copy(CopyTask& task);
+    [[nodiscard]] Errc copy_pieces(CopyTask& task);
+    [[nodiscard]] Errc copy_piece(CopyTask& task);
     static void report(doca_task& task, bool success);
+    static void on_piece(CopyTask& task, Errc status);
     static void finish(CopyTask& task, Errc status);
-    [[nodiscard]] unsigned report_done();
+    void go_on_later(CopyTask& task);
+    [[nodiscard]] unsigned go_on_all();
 
     doca_dev& device_;
     TaskStore<CopyTask> store_;
@@ -73,9 +81,39 @@ private:
     Callback on_failed_ = nullptr;
     std::uint32_t task_count_ = 0;
     std::unique_ptr<transfer::Client> client_;
-    CopyTask* done_ = nullptr; ///< oldest first
-    CopyTask** done_end_ = &done_;
+    CopyTask* ready_ = nullptr; ///< done, or to be continued; oldest first
+    CopyTask** ready_end_ = &ready_;
 };
+
+/// What a task may be given: SUCCESS, or why not.
+doca_error_t check(const doca_buf& source, const doca_buf& destination) {
+    if (source.follows || destination.references == 0 || destination.chained() ||
+        !destination.mmap->started()) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    std::size_t total = 0;
+    std::uint32_t pieces = 0;
+    for (const doca_buf* piece = &source; piece != nullptr; piece = piece->next) {
+        if (++pieces > max_list_length || piece->references == 0 || !piece->mmap->started() ||
+            piece->data_length > destination.tail_room() - total) {
+            return DOCA_ERROR_INVALID_VALUE;
+        }
+        if (piece->mmap->imported() && destination.mmap->imported()) {
+            return DOCA_ERROR_NOT_SUPPORTED;
+        }
+        total += piece->data_length;
+        if (piece->mmap->map->check(piece->data, piece->data_length,
+                                    piece->mmap->imported() ? peer_read : local_read) != Errc::ok) {
+            return DOCA_ERROR_NOT_PERMITTED;
+        }
+    }
+    if (total == 0) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    return to_doca(
+        destination.mmap->map->check(destination.data + destination.data_length, total,
+                                     destination.mmap->imported() ? peer_write : local_write));
+}
 
 doca_error_t DmaContext::begin_start() {
     if (task_count_ == 0) {
@@ -84,17 +122,13 @@ doca_error_t DmaContext::begin_start() {
     }
     auto opened =
         transfer::Client::open(pe()->engine(), device_.info.device, [](void* cookie, Errc status) {
-            finish(*static_cast<CopyTask*>(cookie), status);
+            on_piece(*static_cast<CopyTask*>(cookie), status);
         });
     if (!opened) {
         return refuse(opened.error());
     }
     client_ = std::move(*opened);
-    set_tasks(store_.allocate(task_count_, [&](CopyTask& task) {
-        task.ctx = this;
-        task.begin = begin_copy;
-        task.report = report;
-    }));
+    set_tasks(store_.allocate(task_count_, *this), begin_copy, report);
     pe()->engine().add(*this);
     return DOCA_SUCCESS;
 }
@@ -102,48 +136,77 @@ doca_error_t DmaContext::begin_start() {
 doca_error_t DmaContext::begin_copy(doca_task& base) {
     auto& task = static_cast<CopyTask&>(base);
     auto& self = static_cast<DmaContext&>(*task.ctx);
-    const doca_buf* const from = task.source;
-    const doca_buf* const to = task.destination;
-    if (from == nullptr || to == nullptr || from->references == 0 || to->references == 0 ||
-        from->chained() || to->chained() || !from->mmap->started() || !to->mmap->started() ||
-        from->data_length == 0 || from->data_length > to->tail_room()) {
+    if (task.source == nullptr || task.destination == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
-    if (from->mmap->imported() && to->mmap->imported()) {
-        return DOCA_ERROR_NOT_SUPPORTED;
+    if (const doca_error_t result = check(*task.source, *task.destination);
+        result != DOCA_SUCCESS) {
+        return result;
     }
-    task.length = from->data_length;
-    const Errc result = self.copy(task);
+    task.piece = task.source;
+    task.copied = 0;
+    const Errc result = self.copy_pieces(task);
     if (result == Errc::ok) {
-        task.following = nullptr;
-        *self.done_end_ = &task;
-        self.done_end_ = &task.following;
+        self.go_on_later(task);
     }
     return result == Errc::in_progress ? DOCA_SUCCESS : to_doca(result);
 }
 
-Errc DmaContext::copy(CopyTask& task) {
-    const doca_mmap& source_map = *task.source->mmap;
-    const doca_mmap& destination_map = *task.destination->mmap;
-    const MemoryMap& source = *source_map.map;
-    const MemoryMap& destination = *destination_map.map;
-    const std::byte* const from = task.source->data;
-    std::byte* const to = task.destination->data + task.destination->data_length;
-    const Errc readable =
-        source.check(from, task.length, source.imported() ? peer_read : local_read);
-    const Errc writable =
-        destination.check(to, task.length, destination.imported() ? peer_write : local_write);
-    if (readable != Errc::ok || writable != Errc::ok) {
-        return readable != Errc::ok ? readable : writable;
+/// ok: all are copied; in_progress: one is under way; again: no room for the next one.
+Errc DmaContext::copy_pieces(CopyTask& task) {
+    while (task.piece != nullptr) {
+        if (const Errc result = copy_piece(task); result != Errc::ok) {
+            return result;
+        }
+        task.copied += task.length;
+        task.piece = task.piece->next;
     }
-    if (source.imported()) {
-        return client_->read({source, source_map.service, from}, to, task.length, &task);
-    }
-    if (destination.imported()) {
-        return client_->write({destination, destination_map.service, to}, from, task.length, &task);
-    }
-    std::memmove(to, from, task.length);
     return Errc::ok;
+}
+
+Errc DmaContext::copy_piece(CopyTask& task) {
+    const doca_buf& piece = *task.piece;
+    const doca_buf& room = *task.destination;
+    // The program had its hands on them since they were checked.
+    if (piece.references == 0 || room.references == 0 ||
+        room.tail_room() < task.copied + piece.data_length) {
+        return Errc::invalid_argument;
+    }
+    task.length = piece.data_length;
+    std::byte* const to = room.data + room.data_length + task.copied;
+    if (task.length == 0) {
+        return Errc::ok;
+    }
+    if (piece.mmap->imported()) {
+        return client_->read({*piece.mmap->map, piece.mmap->service, piece.data}, to, task.length,
+                             &task);
+    }
+    if (room.mmap->imported()) {
+        return client_->write({*room.mmap->map, room.mmap->service, to}, piece.data, task.length,
+                              &task);
+    }
+    std::memmove(to, piece.data, task.length);
+    return Errc::ok;
+}
+
+void DmaContext::on_piece(CopyTask& task, Errc status) {
+    auto& self = static_cast<DmaContext&>(*task.ctx);
+    if (status == Errc::ok) {
+        task.copied += task.length;
+        task.piece = task.piece->next;
+        status = self.copy_pieces(task);
+    }
+    if (status == Errc::again) {
+        self.go_on_later(task);
+    } else if (status != Errc::in_progress) {
+        finish(task, status);
+    }
+}
+
+void DmaContext::go_on_later(CopyTask& task) {
+    task.following = nullptr;
+    *ready_end_ = &task;
+    ready_end_ = &task.following;
 }
 
 void DmaContext::report(doca_task& task, bool success) {
@@ -156,21 +219,28 @@ void DmaContext::report(doca_task& task, bool success) {
 
 void DmaContext::finish(CopyTask& task, Errc status) {
     if (status == Errc::ok) {
-        task.destination->data_length += task.length;
+        task.destination->data_length += task.copied;
     }
     task.ctx->complete(task, to_doca(status));
 }
 
-unsigned DmaContext::report_done() {
+unsigned DmaContext::go_on_all() {
     unsigned handled = 0;
-    CopyTask* task = done_;
-    done_ = nullptr;
-    done_end_ = &done_;
+    CopyTask* task = ready_;
+    ready_ = nullptr;
+    ready_end_ = &ready_;
     while (task != nullptr) {
         CopyTask* const next = task->following;
-        finish(*task, Errc::ok);
+        const Errc status = copy_pieces(*task);
+        if (status == Errc::again) {
+            go_on_later(*task);
+        } else {
+            ++handled;
+            if (status != Errc::in_progress) {
+                finish(*task, status);
+            }
+        }
         task = next;
-        ++handled;
     }
     return handled;
 }
@@ -226,7 +296,7 @@ doca_error_t doca_dma_cap_task_memcpy_get_max_buf_list_len(const doca_devinfo* d
     if (devinfo == nullptr || max_buf_list_len == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
-    *max_buf_list_len = 1;
+    *max_buf_list_len = comch::doca::max_list_length;
     return DOCA_SUCCESS;
 }
 

@@ -2,9 +2,11 @@
 #include <algorithm>
 #include <csignal>
 #include <numeric>
+#include <optional>
+#include <utility>
 #include <vector>
 
-#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,7 +17,6 @@
 namespace {
 
 using namespace comch::doca::test;
-using ::testing::ElementsAre;
 
 struct Map {
     doca_mmap* mmap = nullptr;
@@ -66,6 +67,15 @@ struct Copier {
         doca_buf* dst = nullptr;
         EXPECT_OK(doca_buf_inventory_buf_get_by_data(inventory, from, source, size, &src));
         EXPECT_OK(doca_buf_inventory_buf_get_by_addr(inventory, to, destination, size, &dst));
+        const doca_error_t result = copy(src, dst);
+        std::size_t length = 0;
+        EXPECT_OK(doca_buf_get_data_len(dst, &length));
+        EXPECT_EQ(length, result == DOCA_SUCCESS ? size : 0);
+        EXPECT_OK(doca_buf_dec_refcount(src, nullptr));
+        EXPECT_OK(doca_buf_dec_refcount(dst, nullptr));
+        return result;
+    }
+    doca_error_t copy(doca_buf* src, doca_buf* dst) {
         doca_dma_task_memcpy* task = nullptr;
         EXPECT_OK(doca_dma_task_memcpy_alloc_init(dma, src, dst, doca_data{}, &task));
         doca_error_t result = DOCA_ERROR_AGAIN;
@@ -76,18 +86,26 @@ struct Copier {
                 return result != DOCA_ERROR_AGAIN;
             },
             engine));
-        if (result == DOCA_SUCCESS) {
-            EXPECT_TRUE(progress_until([&] { return !done.empty(); }, engine));
-            result = done.empty() ? DOCA_ERROR_TIME_OUT : done[0];
-            std::size_t length = 0;
-            EXPECT_OK(doca_buf_get_data_len(dst, &length));
-            EXPECT_EQ(length, result == DOCA_SUCCESS ? size : 0);
-        } else {
+        if (result != DOCA_SUCCESS) {
             doca_task_free(doca_dma_task_memcpy_as_task(task));
+            return result;
         }
-        EXPECT_OK(doca_buf_dec_refcount(src, nullptr));
-        EXPECT_OK(doca_buf_dec_refcount(dst, nullptr));
-        return result;
+        EXPECT_TRUE(progress_until([&] { return !done.empty(); }, engine));
+        return done.empty() ? DOCA_ERROR_TIME_OUT : done[0];
+    }
+    /// A list of buffers with data.
+    doca_buf* list(doca_mmap* map, const std::vector<std::pair<void*, std::size_t>>& pieces) {
+        doca_buf* head = nullptr;
+        for (const auto& [address, size] : pieces) {
+            doca_buf* piece = nullptr;
+            EXPECT_OK(doca_buf_inventory_buf_get_by_data(inventory, map, address, size, &piece));
+            if (head == nullptr) {
+                head = piece;
+            } else {
+                EXPECT_OK(doca_buf_chain_list(head, piece));
+            }
+        }
+        return head;
     }
 };
 
@@ -239,6 +257,87 @@ TEST(DocaDma, ReadOnlyExportsCannotBeWritten) {
               DOCA_ERROR_NOT_PERMITTED);
 }
 
+TEST(DocaDma, ListsAreGathered) {
+    Lab lab;
+    constexpr std::size_t size = 1 << 20;
+    Exporter exporter(size, DOCA_ACCESS_FLAG_PCI_READ_WRITE);
+    Copier copier(lab);
+    doca_mmap* imported = nullptr;
+    ASSERT_OK(doca_mmap_create_from_export(nullptr, exporter.descriptor.data(),
+                                           exporter.descriptor.size(), lab.dpu, &imported));
+    Map remote(imported);
+    std::vector<char> here(size);
+    Map local(lab.dpu, here, DOCA_ACCESS_FLAG_LOCAL_READ_WRITE);
+    char* const there = static_cast<char*>(exporter.address);
+
+    // From there, around a piece without data. What was in the room stays in front.
+    constexpr std::size_t large = 300'001;
+    doca_buf* source = copier.list(
+        remote.mmap, {{there + 5, large}, {there, 0}, {there + 100, 64}, {there + 1, 3}});
+    doca_buf* room = nullptr;
+    ASSERT_OK(
+        doca_buf_inventory_buf_get_by_data(copier.inventory, local.mmap, here.data(), 10, &room));
+    EXPECT_EQ(copier.copy(source, room), DOCA_ERROR_INVALID_VALUE) << "it has no room";
+    EXPECT_OK(doca_buf_dec_refcount(room, nullptr));
+    ASSERT_OK(doca_buf_inventory_buf_get_by_args(copier.inventory, local.mmap, here.data(), size,
+                                                 here.data(), 10, &room));
+    ASSERT_OK(copier.copy(source, room));
+    std::vector<char> expected(10);
+    const auto append = [&](std::size_t begin, std::size_t count) {
+        for (std::size_t i = begin; i < begin + count; ++i) {
+            expected.push_back(static_cast<char>(i));
+        }
+    };
+    append(5, large);
+    append(100, 64);
+    append(1, 3);
+    std::size_t length = 0;
+    EXPECT_OK(doca_buf_get_data_len(room, &length));
+    ASSERT_EQ(length, expected.size());
+    EXPECT_TRUE(std::equal(expected.begin(), expected.end(), here.begin()));
+
+    // Not from the middle, and not into a list.
+    doca_buf* middle = nullptr;
+    ASSERT_OK(doca_buf_get_next_in_list(source, &middle));
+    EXPECT_EQ(copier.copy(middle, room), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(copier.copy(room, source), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_OK(doca_buf_dec_refcount(source, nullptr));
+    EXPECT_OK(doca_buf_dec_refcount(room, nullptr));
+
+    // And to there.
+    std::fill(here.begin(), here.end(), 'a');
+    std::fill(here.begin() + 1000, here.begin() + 1030, 'b');
+    source = copier.list(local.mmap, {{here.data(), 34}, {here.data() + 1000, 30}});
+    ASSERT_OK(doca_buf_inventory_buf_get_by_addr(copier.inventory, remote.mmap, there, 64, &room));
+    ASSERT_OK(copier.copy(source, room));
+    EXPECT_EQ(exporter.first_bytes(), std::vector<char>(here.begin() + 966, here.begin() + 1030));
+    EXPECT_OK(doca_buf_dec_refcount(source, nullptr));
+    EXPECT_OK(doca_buf_dec_refcount(room, nullptr));
+}
+
+TEST(DocaDma, ListsHaveALongestLength) {
+    Lab lab;
+    std::uint32_t longest = 0;
+    ASSERT_OK(
+        doca_dma_cap_task_memcpy_get_max_buf_list_len(doca_dev_as_devinfo(lab.dpu), &longest));
+    ASSERT_GT(longest, 1u);
+    Copier copier(lab);
+    ASSERT_OK(doca_buf_inventory_expand(copier.inventory, longest + 1));
+    std::vector<char> bytes(4096, 'x');
+    Map map(lab.dpu, bytes, DOCA_ACCESS_FLAG_LOCAL_READ_WRITE);
+    doca_buf* const source = copier.list(
+        map.mmap, std::vector<std::pair<void*, std::size_t>>(longest, {bytes.data(), 1}));
+    doca_buf* room = nullptr;
+    ASSERT_OK(doca_buf_inventory_buf_get_by_addr(copier.inventory, map.mmap, bytes.data() + 1024,
+                                                 1024, &room));
+    EXPECT_OK(copier.copy(source, room));
+    doca_buf* const more = copier.list(map.mmap, {{bytes.data(), 1}});
+    ASSERT_OK(doca_buf_chain_list(source, more));
+    EXPECT_EQ(copier.copy(source, room), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_OK(doca_buf_dec_refcount(source, nullptr));
+    EXPECT_OK(doca_buf_dec_refcount(room, nullptr));
+}
+
 /// Tasks that read an exporter's memory into pieces of a local one's.
 struct Reads {
     static constexpr std::size_t piece = 1 << 18;
@@ -279,12 +378,20 @@ struct Reads {
     }
 };
 
-TEST(DocaDma, AnOwnerThatDiesFailsWhatIsUnderWay) {
+/// Copies that are under way, and stay so.
+struct DocaDmaFrozen : testing::Test {
     Lab lab;
-    Exporter exporter(Reads::piece, DOCA_ACCESS_FLAG_PCI_READ_ONLY);
-    Copier copier(lab);
-    exporter.freeze();
-    const Reads reads(copier, exporter);
+    Exporter exporter{Reads::piece, DOCA_ACCESS_FLAG_PCI_READ_ONLY};
+    Copier copier{lab};
+    std::optional<Reads> reads;
+
+    void SetUp() override {
+        exporter.freeze();
+        reads.emplace(copier, exporter);
+    }
+};
+
+TEST_F(DocaDmaFrozen, AnOwnerThatDiesFailsWhatIsUnderWay) {
     std::size_t inflight = 0;
     EXPECT_OK(doca_ctx_get_num_inflight_tasks(doca_dma_as_ctx(copier.dma), &inflight));
     EXPECT_EQ(inflight, 4u);
@@ -293,19 +400,14 @@ TEST(DocaDma, AnOwnerThatDiesFailsWhatIsUnderWay) {
     for (const doca_error_t status : copier.done) {
         EXPECT_NE(status, DOCA_SUCCESS);
     }
-    for (std::size_t i = 1; i < reads.buffers.size(); i += 2) {
+    for (std::size_t i = 1; i < reads->buffers.size(); i += 2) {
         std::size_t length = 1;
-        EXPECT_OK(doca_buf_get_data_len(reads.buffers[i], &length));
+        EXPECT_OK(doca_buf_get_data_len(reads->buffers[i], &length));
         EXPECT_EQ(length, 0u) << "a failed task does not change its buffers";
     }
 }
 
-TEST(DocaDma, AStopWaitsForWhatIsUnderWay) {
-    Lab lab;
-    Exporter exporter(Reads::piece, DOCA_ACCESS_FLAG_PCI_READ_ONLY);
-    Copier copier(lab);
-    exporter.freeze();
-    const Reads reads(copier, exporter);
+TEST_F(DocaDmaFrozen, AStopWaitsForWhatIsUnderWay) {
     doca_ctx* const ctx = doca_dma_as_ctx(copier.dma);
     EXPECT_EQ(doca_ctx_stop(ctx), DOCA_ERROR_IN_PROGRESS);
     EXPECT_EQ(doca_ctx_stop(ctx), DOCA_ERROR_IN_PROGRESS);

@@ -105,7 +105,7 @@ DOCA_STABLE doca_error_t doca_comm_channel_ep_listen(struct doca_comm_channel_ep
                                                      const char *name);
 
 /* Starts to connect; the service completes it in its recvfrom. Until then the address is in
- * progress: see update_info.
+ * progress: see update_info. Over RDMA it waits for an answer first, for two seconds at most.
  * INVALID_VALUE: the name is empty or too long. BAD_STATE: the device is missing. NOT_PERMITTED: the
  * device is the DPU's; the endpoint is connected already. CONNECTION_ABORTED: nobody listens. */
 DOCA_STABLE doca_error_t doca_comm_channel_ep_connect(struct doca_comm_channel_ep_t *local_ep,

@@ -36,7 +36,7 @@ DOCA_STABLE struct doca_ctx *doca_dma_as_ctx(struct doca_dma *dma);
 DOCA_STABLE doca_error_t doca_dma_cap_task_memcpy_is_supported(const struct doca_devinfo *devinfo);
 DOCA_STABLE doca_error_t doca_dma_cap_task_memcpy_get_max_buf_size(
     const struct doca_devinfo *devinfo, uint64_t *buf_size);
-/* 1: chained buffers are refused. */
+/* Of a source. */
 DOCA_STABLE doca_error_t doca_dma_cap_task_memcpy_get_max_buf_list_len(
     const struct doca_devinfo *devinfo, uint32_t *max_buf_list_len);
 DOCA_STABLE doca_error_t doca_dma_cap_get_max_num_tasks(struct doca_dma *dma,
@@ -45,9 +45,10 @@ DOCA_STABLE doca_error_t doca_dma_cap_get_max_num_tasks(struct doca_dma *dma,
 DOCA_STABLE doca_error_t doca_dma_task_memcpy_set_conf(
     struct doca_dma *dma, doca_dma_task_memcpy_completion_cb_t task_completion_cb,
     doca_dma_task_memcpy_completion_cb_t task_error_cb, uint32_t num_memcpy_tasks);
-/* Copies the data of `src` behind the data of `dst`, whose data grows. One of the two may be of an
- * imported memory map. On submit: INVALID_VALUE: no data, a chained buffer, or more than the room
- * of `dst`; NOT_PERMITTED: a memory map does not allow it; NOT_SUPPORTED: both are imported. */
+/* Copies the data of `src`, which may be the head of a list, behind the data of `dst`, whose data
+ * grows. Either may be of imported memory maps. On submit: INVALID_VALUE: no data, more than the
+ * room of `dst`, `dst` is in a list, `src` is in one and not its head, or the list is too long;
+ * NOT_PERMITTED: a memory map does not allow it; NOT_SUPPORTED: both are imported. */
 DOCA_STABLE doca_error_t doca_dma_task_memcpy_alloc_init(struct doca_dma *dma,
                                                          const struct doca_buf *src,
                                                          struct doca_buf *dst,

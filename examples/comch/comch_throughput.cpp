@@ -15,6 +15,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <doca_argp.h>
@@ -174,15 +175,26 @@ struct Sender {
     std::uint64_t to_complete;
     Report& report;
     std::vector<Clock::time_point> submitted;
+    std::vector<std::pair<doca_task*, std::uint64_t>> postponed; ///< with their slots
     doca_error_t failure = DOCA_SUCCESS;
 
     void submit(doca_task* task, std::uint64_t slot) {
+        if (to_submit == 0) {
+            return;
+        }
         submitted[slot] = Clock::now();
         const doca_error_t result = doca_task_submit(task);
-        if (result != DOCA_SUCCESS) {
-            DOCA_ERROR_PROPAGATE(failure, result);
-        } else {
+        if (result == DOCA_SUCCESS) {
             --to_submit;
+        } else if (result == DOCA_ERROR_AGAIN) {
+            postponed.emplace_back(task, slot); // no buffer is posted, or the way there is full
+        } else {
+            DOCA_ERROR_PROPAGATE(failure, result);
+        }
+    }
+    void submit_postponed() {
+        for (const auto& [task, slot] : std::exchange(postponed, {})) {
+            submit(task, slot);
         }
     }
 };
@@ -203,9 +215,7 @@ void produce(doca_comch_connection* connection, doca_dev* device, const Config& 
                      Clock::now() - sender.submitted[task_data.u64];
                  sender.report.microseconds.push_back(took.count());
                  --sender.to_complete;
-                 if (sender.to_submit != 0) {
-                     sender.submit(doca_comch_producer_task_send_as_task(task), task_data.u64);
-                 }
+                 sender.submit(doca_comch_producer_task_send_as_task(task), task_data.u64);
              },
              [](doca_comch_producer_task_send* task, doca_data, doca_data ctx_data) {
                  Sender& sender = *static_cast<Sender*>(ctx_data.ptr);
@@ -218,8 +228,12 @@ void produce(doca_comch_connection* connection, doca_dev* device, const Config& 
     const std::uint64_t messages = static_cast<std::uint64_t>(config.megabytes) * 1000000 /
                                    static_cast<std::uint64_t>(config.size) /
                                    static_cast<std::uint64_t>(config.threads);
-    Sender sender{config, messages, messages, report,
-                  std::vector<Clock::time_point>(static_cast<std::size_t>(config.depth))};
+    Sender sender{config,
+                  messages,
+                  messages,
+                  report,
+                  std::vector<Clock::time_point>(static_cast<std::size_t>(config.depth)),
+                  {}};
     doca_data self{};
     self.ptr = &sender;
     must(doca_ctx_set_user_data(ctx, self), "no user data");
@@ -246,6 +260,9 @@ void produce(doca_comch_connection* connection, doca_dev* device, const Config& 
     while (sender.to_complete != 0 && sender.failure == DOCA_SUCCESS) {
         if (doca_pe_progress(lane.pe) == 0) {
             std::this_thread::yield();
+        }
+        if (!sender.postponed.empty()) {
+            sender.submit_postponed();
         }
     }
     report.end = Clock::now();

@@ -36,13 +36,24 @@ void on_sent(doca_comch_task_send*, doca_data, doca_data) {}
 void on_message(doca_comch_event_msg_recv*, std::uint8_t*, std::uint32_t, doca_comch_connection*) {}
 void on_expired(doca_comch_event_consumer*, doca_comch_connection*, std::uint32_t) {}
 
-template <class Owner> DocaEnd& end_of(Owner* owner, doca_ctx* (*as_ctx)(Owner*)) {
+DocaEnd& end_of(doca_comch_connection* connection) {
+    doca_comch_server* const server = doca_comch_server_get_server_ctx(connection);
     doca_data data{};
-    must(doca_ctx_get_user_data(as_ctx(owner), &data), "cannot get the user data");
+    must(doca_ctx_get_user_data(
+             server != nullptr
+                 ? doca_comch_server_as_ctx(server)
+                 : doca_comch_client_as_ctx(doca_comch_client_get_client_ctx(connection)),
+             &data),
+         "cannot get the user data");
     return *static_cast<DocaEnd*>(data.ptr);
 }
 
 } // namespace
+
+void DocaEnd::on_consumer(doca_comch_event_consumer*, doca_comch_connection* connection,
+                          std::uint32_t id) {
+    end_of(connection).peer_consumer_ = id;
+}
 
 DocaEnd::DocaEnd(bool client) : is_client_(client), device_(open_device(client)) {
     must(doca_pe_create(&pe_), "cannot create a progress engine");
@@ -91,23 +102,11 @@ void DocaEnd::create_server() {
     must(doca_comch_server_event_connection_status_changed_register(
              server_,
              [](doca_comch_event_connection_status_changed*, doca_comch_connection* connection,
-                std::uint8_t) {
-                 end_of(doca_comch_server_get_server_ctx(connection), doca_comch_server_as_ctx)
-                     .connection_ = connection;
-             },
+                std::uint8_t) { end_of(connection).connection_ = connection; },
              [](doca_comch_event_connection_status_changed*, doca_comch_connection* connection,
-                std::uint8_t) {
-                 end_of(doca_comch_server_get_server_ctx(connection), doca_comch_server_as_ctx)
-                     .ended_ = true;
-             }),
+                std::uint8_t) { end_of(connection).ended_ = true; }),
          "cannot register for connections");
-    must(doca_comch_server_event_consumer_register(
-             server_,
-             [](doca_comch_event_consumer*, doca_comch_connection* connection, std::uint32_t id) {
-                 end_of(doca_comch_server_get_server_ctx(connection), doca_comch_server_as_ctx)
-                     .peer_consumer_ = id;
-             },
-             on_expired),
+    must(doca_comch_server_event_consumer_register(server_, on_consumer, on_expired),
          "cannot register for consumers");
 }
 
@@ -117,13 +116,7 @@ void DocaEnd::create_client() {
          "cannot configure the client's tasks");
     must(doca_comch_client_event_msg_recv_register(client_, on_message),
          "cannot register for messages");
-    must(doca_comch_client_event_consumer_register(
-             client_,
-             [](doca_comch_event_consumer*, doca_comch_connection* connection, std::uint32_t id) {
-                 end_of(doca_comch_client_get_client_ctx(connection), doca_comch_client_as_ctx)
-                     .peer_consumer_ = id;
-             },
-             on_expired),
+    must(doca_comch_client_event_consumer_register(client_, on_consumer, on_expired),
          "cannot register for consumers");
 }
 

@@ -32,6 +32,8 @@ public:
 private:
     void create_server();
     void create_client();
+    static void on_consumer(doca_comch_event_consumer*, doca_comch_connection* connection,
+                            std::uint32_t id);
     [[nodiscard]] doca_ctx* ctx() const;
 
     const bool is_client_;

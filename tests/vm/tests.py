@@ -30,6 +30,7 @@ TESTS = [
     script("ucx_perftest", "ucx.py", timeout=600),
     script("OpenMPI", "mpi.py", timeout=600),
     script("libfabric", "libfabric.py", timeout=600),
+    script("DOCA", "doca.py", timeout=1500),
     # Last: they take devices away.
     script("faults of devices", "faults.py", timeout=600),
 ]

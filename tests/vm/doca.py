@@ -1,0 +1,54 @@
+"""The DOCA face over the RDMA devices: its own tests, as far as they are about connections, devices
+and exported memory, and the programs of the soft device's test, unchanged. With words, only these parts.
+"""
+import os
+import sys
+import tempfile
+
+import over_rdma
+from gtests import Program
+from machine import BUILD
+import doca_programs_test
+
+# Emulated, on a machine that may be crowded.
+doca_programs_test.PATIENCE = 300
+
+
+def tests(name, chosen, forking=""):
+    def run():
+        return Program(f"doca_comch_{name}_test").run(chosen, forking)
+    return run
+
+
+def programs():
+    """The examples as they were built outside; two projects are built in here, against the prefix."""
+    with tempfile.TemporaryDirectory() as directory:
+        os.environ["COMCH_DOMAIN"] = os.path.join(directory, "domain")
+        for name, arguments in {"examples": (BUILD / "bin", 100), "flags": (BUILD / "bin", directory),
+                                "kill": (BUILD / "bin",), "kill_on_the_fast_path": (BUILD / "bin",),
+                                "old_project": (directory,), "cc_project": (directory,)}.items():
+            print(f"-- {name}", flush=True)
+            getattr(doca_programs_test, f"check_{name}")(*arguments)
+    return 0
+
+
+# With the packets that it takes each device at least.
+PARTS = {
+    "comm_channel": (tests("comm_channel", "*", "*Death.*"), 1000),
+    "comch": (tests("comch", "*", "*.AKilledClient*"), 1000),
+    "cc": (tests("cc", "*"), 40),
+    "common": (tests("common", "DocaEngine.*:DocaDevice.*:DocaMemory.*"), 10),
+    "dma": (tests("dma", "", "*"), 100),
+    "sync_event": (tests("sync_event", "*", "*.AnotherProcess*"), 50),
+    "programs": (programs, 1000),
+}
+
+failed = []
+for part in sys.argv[1:] or PARTS:
+    run_part, packets = PARTS[part]
+    witness = over_rdma.Witness()
+    print(f"== {part}", flush=True)
+    if run_part():
+        failed.append(part)
+    witness.assert_used(packets)
+sys.exit(f"failed: {', '.join(failed)}" if failed else 0)
