@@ -1,4 +1,5 @@
 """perftest/compare measures, pairs, judges and reports; the programs it is made of say what they can."""
+import itertools
 import json
 import os
 import pathlib
@@ -6,11 +7,13 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 SOURCE = pathlib.Path(os.environ["COMCH_SOURCE_DIR"])
 BUILD = pathlib.Path(os.environ["COMCH_BUILD_DIR"])
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(SOURCE / "perftest"))
+from comparison import libfabric  # noqa: E402
 from comparison.measure import Pair, Samples, best_peer, judge  # noqa: E402
 from comparison.placement import placement  # noqa: E402
 from comparison.rows import Row  # noqa: E402
@@ -102,6 +105,18 @@ class Programs(unittest.TestCase):
                                 text=True, timeout=120, check=False)
         self.assertEqual(result.returncode, 1)
         self.assertIn("scripts/vm-test.sh -- perftest/compare --set verbs", result.stderr)
+
+    def test_libfabric_programs_over_comch_and_shm(self):
+        rows = [Row("fi", "tag_lat", 64), Row("fi", "tag_bw", 8), Row("fi", "tag_bw", 65536),
+                Row("fi", "pingpong_lat", 64), Row("fi", "pingpong_bw", 65536)]
+        # Few, since a ping-pong crawls where others want the CPUs.
+        with unittest.mock.patch.object(libfabric, "iterations", return_value=200):
+            for row, name in itertools.product(rows, ("comch", "shm")):
+                self.assertGreater(libfabric.run(name, row, BUILD), 0, f"{row.name} over {name}")
+
+    def test_libfabric_without_its_provider_says_so(self):
+        error = run(BUILD / "bin/comch_fi_perftest", "lat", "--provider", "nobody", code=1).stderr
+        self.assertIn("no provider 'nobody'", error)
 
     def test_limits(self):
         output = run(BUILD / "bin/comch_limits", "hand-over", "line-rate", "memcpy", "stream",

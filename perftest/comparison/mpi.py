@@ -7,6 +7,7 @@ from .rows import KIB
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PEERS = ("OpenMPI", "OpenMPI, UCX posix+cma", "MPICH")
+BY_LIBFABRIC = "comch by way of libfabric"
 SECONDS = "0.15"  # of measuring, in each job
 
 
@@ -30,6 +31,9 @@ def command_and_environment(name, row, build_dir):
         env["UCX_TLS"] = "comch,self"
         launcher += ["--tune", str(ROOT / "config/openmpi-comch.conf"), "-x",
                      f"LD_PRELOAD={build_dir.resolve()}/lib/ucx/libuct_comch.so"]
+    elif name == BY_LIBFABRIC:
+        launcher += ["--tune", str(ROOT / "config/openmpi-comch-ofi.conf"), "-x",
+                     f"FI_PROVIDER_PATH={build_dir.resolve()}/lib/libfabric"]
     elif name == "OpenMPI, UCX posix+cma":
         env["UCX_TLS"] = "posix,cma,self"
         launcher += ["--mca", "pml", "ucx", "--mca", "opal_common_ucx_tls", "any",

@@ -11,9 +11,11 @@ MIB = 1 << 20
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    level: str            # "uct", "ucp": ucx_perftest; "mpi", "core": programs of our own
+    level: str            # "uct", "ucp": ucx_perftest; "fi": libfabric; "mpi", "fi-mpi", "core":
+                          # programs of our own
     test: str             # ucx_perftest's name of it; of ours: mpi_lat, mpi_bw, mpi_alltoall,
-                          # core_lat, core_bw
+                          # core_lat, core_bw; of libfabric: tag_lat, tag_bw, and with fi_pingpong
+                          # pingpong_lat, pingpong_bw
     size: int             # bytes
     layout: str = ""      # of UCT: short, bcopy, zcopy
     memory: str = ""      # where buffers come from: "" as ucx_perftest chooses, "heap", or "own":
@@ -120,4 +122,15 @@ VERBS = [
     *(Row(level, test, size, target=(0.9, 0.9), link="verbs")
       for level, test in (("core", "core_bw"), ("ucp", "tag_bw"))
       for size in (4 * KIB, 64 * KIB, MIB)),
+]
+
+# Through libfabric, beside its provider for shared memory; MPI beside itself over UCX over comch.
+LIBFABRIC = [
+    *(Row("fi", test, size, target=(0.6, 0.6))
+      for test in ("tag_lat", "pingpong_lat") for size in (64,)),
+    Row("fi", "tag_bw", 8, target=(2, 2)),
+    *(Row("fi", test, size, target=(2.5, 1.7))
+      for test in ("tag_bw", "pingpong_bw") for size in (64 * KIB, 256 * KIB, MIB)),
+    *(Row("fi-mpi", "mpi_lat", size, target=(1.15, 1.15)) for size in (8, KIB, 64 * KIB)),
+    *(Row("fi-mpi", "mpi_bw", size, target=(0.87, 0.87)) for size in (8, 64 * KIB, MIB)),
 ]

@@ -3,16 +3,14 @@ verbs;ofi_rxm. All of it inside the virtual machine of scripts/vm-test.sh, which
 """
 import json
 import os
-import re
 import subprocess
-import time
 
 from . import ucx
+from .programs import TIMEOUT, pair
 from .rows import iterations
-from .ucx import PairError, perftest_pair
+from .ucx import PairError
 
 PEERS = ("ib_send", "ib_write", "libfabric")
-TIMEOUT = 120  # seconds for one run; it takes a few
 FI_PORT = 47592
 IB_PORT = 18515
 
@@ -30,41 +28,14 @@ def can(name, row):
     return name == "libfabric" if row.is_latency else name in ("ib_send", "ib_write")
 
 
-def pair(row, name, result, server, client, port, environment):
-    """The line of the client's output that the expression finds."""
-    cpus = perftest_pair.two_cpus()
-    env = os.environ | environment
-    deadline = time.monotonic() + TIMEOUT
-    running = perftest_pair.start(server, env, cpus[0])
-    try:
-        while not perftest_pair.is_listening(port):
-            if running.poll() is not None or time.monotonic() > deadline:
-                break
-            time.sleep(0.005)
-        asking = perftest_pair.start(client, env, cpus[1])
-        out = perftest_pair.finish(asking, deadline)
-        server_out = perftest_pair.finish(running, deadline if asking.returncode == 0
-                                          else time.monotonic() + 2)
-    finally:
-        if running.poll() is None:
-            running.kill()
-            running.wait()
-    # The result counts, not the exit code: libfabric 1.17's verbs provider may crash at the very end.
-    found = re.search(result, out, re.MULTILINE)
-    if not found:
-        raise PairError(f"{row.name} over {name}: no result, exit code {asking.returncode}\n"
-                        f"{out}{server_out}")
-    return found[0]
-
-
 def run_raw(name, row):
     program = f"{name}_{'lat' if row.is_latency else 'bw'}"
     # The GID with the device's IPv4 address is its second one; no complaints about CPU clocks.
     options = ["-x", "1", "-F", "-s", str(row.size), "-n", str(max(iterations(row), 10))]
     if not row.is_latency:
         options += ["--report_gbits"]
-    line = pair(row, name, rf"^ *{row.size} +\d.*$", [program, "-d", "rxe1", *options],
-                [program, "-d", "rxe0", *options, os.environ["COMCH_VM_DPU_ADDRESS"]], IB_PORT, {})
+    line = pair(f"{row.name} over {name}", rf"^ *{row.size} +\d.*$", [program, "-d", "rxe1", *options],
+                [program, "-d", "rxe0", *options, os.environ["COMCH_VM_DPU_ADDRESS"]], IB_PORT, ({}, {}))
     columns = line.split()
     # Latency: minimum, maximum, typical, average; bandwidth: peak and average, in Gbit/s.
     return float(columns[5]) if row.is_latency else float(columns[3]) / 8
@@ -74,9 +45,9 @@ def run_libfabric(row):
     # The queues for as many peers as it expects by default are larger than the device's longest.
     environment = {"FI_UNIVERSE_SIZE": "4"}
     options = ["-p", "verbs;ofi_rxm", "-e", "rdm", "-I", str(iterations(row)), "-S", str(row.size)]
-    line = pair(row, "libfabric", r"^\d+[kmg]? +\S+ +=.*$", ["fi_pingpong", *options, "-d", "rxe1"],
+    line = pair(f"{row.name} over libfabric", r"^\d+[kmg]? +\S+ +=.*$", ["fi_pingpong", *options, "-d", "rxe1"],
                 ["fi_pingpong", *options, "-d", "rxe0", os.environ["COMCH_VM_DPU_ADDRESS"]], FI_PORT,
-                environment)
+                (environment, environment))
     # bytes, #sent, #ack, total, time, MB/sec, usec/xfer, Mxfers/sec
     return float(line.split()[6])
 

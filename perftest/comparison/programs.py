@@ -1,0 +1,34 @@
+"""Two programs that talk to each other, each on its CPU: the server's and the client's."""
+import os
+import re
+import time
+
+from .ucx import PairError, perftest_pair
+
+TIMEOUT = 120  # seconds for one run; it takes a few
+
+
+def pair(title, result, server, client, port, environments):
+    """The line of the client's output that the expression finds. `environments`: of server and
+    client, beside the caller's own."""
+    cpus = perftest_pair.two_cpus()
+    deadline = time.monotonic() + TIMEOUT
+    running = perftest_pair.start(server, os.environ | environments[0], cpus[0])
+    try:
+        while not perftest_pair.is_listening(port):
+            if running.poll() is not None or time.monotonic() > deadline:
+                break
+            time.sleep(0.005)
+        asking = perftest_pair.start(client, os.environ | environments[1], cpus[1])
+        out = perftest_pair.finish(asking, deadline)
+        server_out = perftest_pair.finish(running, deadline if asking.returncode == 0
+                                          else time.monotonic() + 2)
+    finally:
+        if running.poll() is None:
+            running.kill()
+            running.wait()
+    # The result counts, not the exit code: libfabric 1.17's verbs provider may crash at the very end.
+    found = re.search(result, out, re.MULTILINE)
+    if not found:
+        raise PairError(f"{title}: no result, exit code {asking.returncode}\n{out}{server_out}")
+    return found[0]
