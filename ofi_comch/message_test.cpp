@@ -109,6 +109,7 @@ TEST_F(Message, TagsMatchWithIgnoredBitsInOrder) {
 }
 
 TEST_F(Message, LongAndShortOnesOfOneTagStayInOrder) {
+    // Named: they are read until they have been received.
     const auto large = pattern(200000, 1);
     const auto small = pattern(10, 1);
     for (int i = 0; i < 20; ++i) {

@@ -154,6 +154,7 @@ private:
         std::uint64_t address = 0;       ///< in that region; atomic_reply: the value
         std::uint64_t remaining = 0;
         std::uint64_t offset = 0; ///< get_reply: into the requester's buffer; error: Errc
+        std::uint32_t chunk = Pipe::max_chunk; ///< get_reply: longest next part
         std::uint64_t op = 0;
         void* token = nullptr;
     };

@@ -138,7 +138,7 @@ template <class Pipe> bool OneSidedEngine<Pipe>::caught_up() {
 template <class Pipe> void OneSidedEngine<Pipe>::release_if_out() {
     if (hold_ && active_ == canceled_ && puts_waiting_ == 0) {
         hold_ = false;
-            pipe_.release(Pipe::hold_fence);
+        pipe_.release(Pipe::hold_fence);
         pipe_.encourage();
     }
 }
@@ -200,7 +200,7 @@ template <class Pipe> bool OneSidedEngine<Pipe>::push_put_chunk(Job& job) {
 
 template <class Pipe> bool OneSidedEngine<Pipe>::push_get_chunk(Job& job) {
     const auto chunk =
-        static_cast<std::uint32_t>(std::min<std::uint64_t>(job.remaining, Pipe::max_chunk));
+        static_cast<std::uint32_t>(std::min<std::uint64_t>(job.remaining, job.chunk));
     // Looked up again for every chunk: the registration may have ended in between.
     const RegionTable::Pin pin = RegionTable::instance().pin(job.region);
     const std::byte* const from = pin ? pin.range(job.address, chunk, access_remote_read) : nullptr;
@@ -228,6 +228,7 @@ template <class Pipe> bool OneSidedEngine<Pipe>::push_get_chunk(Job& job) {
         pipe_.put_bulk_record(Kind::get_reply_bulk, 0, std::as_bytes(std::span(&head, 1)), chunk);
     }
     pipe_.slot()->tx.bytes.add(chunk);
+    job.chunk = Pipe::max_chunk;
     job.address += chunk;
     job.offset += chunk;
     job.remaining -= chunk;
@@ -338,6 +339,9 @@ template <class Pipe> bool OneSidedEngine<Pipe>::serve_get(const OneSided& reque
     job.address = request.address;
     job.remaining = request.length;
     job.op = request.op;
+    if (pipe_.tx().consumed() == pipe_.tx().head()) {
+        job.chunk = Pipe::first_chunk; // the requester has nothing else to copy meanwhile
+    }
     const RegionTable::Pin pin = RegionTable::instance().pin(request.region);
     if (!pin || pin.range(request.address, request.length, access_remote_read) == nullptr) {
         job.kind = Job::Kind::error_reply;

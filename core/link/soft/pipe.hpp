@@ -34,6 +34,7 @@ class Pipe {
 public:
     // What the one-sided engine must know.
     static constexpr std::uint32_t max_chunk = tuning::max_message;
+    static constexpr std::uint32_t first_chunk = tuning::first_chunk;
     static constexpr std::uint32_t max_operations = tuning::max_one_sided;
     /// Up to here data travels inline in the ring instead of through the bulk ring.
     static constexpr std::uint32_t inline_data = 1024;

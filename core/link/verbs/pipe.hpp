@@ -30,6 +30,7 @@ class Pipe {
 public:
     // What the one-sided engine must know.
     static constexpr std::uint32_t max_chunk = tuning::max_message;
+    static constexpr std::uint32_t first_chunk = max_chunk;
     static constexpr std::uint32_t max_operations = tuning::max_one_sided;
     static constexpr std::uint32_t inline_data = max_chunk;
     static constexpr bool bulk_ring = false;
