@@ -113,18 +113,20 @@ std::optional<Address> parse_address(const Domain& domain, const void* bytes,
         return std::nullopt;
     }
     std::memcpy(static_cast<void*>(&address), bytes, port_address_size);
+    // Before the rest is read: of what is not an address, there may be no rest.
+    if (address.magic != address_magic || address.version != 1 || address.named > 1 ||
+        std::memcmp(address.domain, domain.id().bytes.data(), sizeof(address.domain)) != 0) {
+        return std::nullopt;
+    }
     if (address.named != 0) {
         if (length < sizeof(address)) {
             return std::nullopt;
         }
         std::memcpy(&address, bytes, sizeof(address));
     }
-    const bool ours =
-        address.magic == address_magic && address.version == 1 && address.named <= 1 &&
-        std::memcmp(address.domain, domain.id().bytes.data(), sizeof(address.domain)) == 0 &&
-        address.name_length < sizeof(address.name) &&
-        (address.named != 0) == (address.name_length != 0);
-    return ours ? std::optional(address) : std::nullopt;
+    const bool named_as_it_says = address.name_length < sizeof(address.name) &&
+                                  (address.named != 0) == (address.name_length != 0);
+    return named_as_it_says ? std::optional(address) : std::nullopt;
 }
 
 int copy_address(const Address& address, void* to, std::size_t* length) noexcept {

@@ -21,6 +21,7 @@ template <class Change> std::vector<fi_ep_type> offered(Change&& change) {
 
 const std::vector<fi_ep_type> both = {FI_EP_RDM, FI_EP_MSG};
 const std::vector<fi_ep_type> datagram = {FI_EP_RDM};
+const std::vector<fi_ep_type> connected = {FI_EP_MSG};
 const std::vector<fi_ep_type> none = {};
 
 TEST(Info, OffersWhatFits) {
@@ -35,13 +36,14 @@ TEST(Info, OffersWhatFits) {
     EXPECT_EQ(offered([](fi_info& h) { h.tx_attr->msg_order = FI_ORDER_SAS | FI_ORDER_WAW; }),
               both);
     EXPECT_EQ(offered([](fi_info& h) { h.ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT; }), both);
+    EXPECT_EQ(offered([](fi_info& h) { h.addr_format = FI_SOCKADDR_IN; }), connected);
 }
 
 TEST(Info, DoesNotOfferWhatDoesNot) {
     EXPECT_EQ(offered([](fi_info& h) { h.caps = FI_MULTICAST; }), none);
     EXPECT_EQ(offered([](fi_info& h) { h.caps = FI_MSG | FI_HMEM; }), none);
     EXPECT_EQ(offered([](fi_info& h) { h.ep_attr->type = FI_EP_DGRAM; }), none);
-    EXPECT_EQ(offered([](fi_info& h) { h.addr_format = FI_SOCKADDR_IN; }), none);
+    EXPECT_EQ(offered([](fi_info& h) { h.addr_format = FI_SOCKADDR_IN6; }), none);
     EXPECT_EQ(offered([](fi_info& h) { h.tx_attr->inject_size = 1 << 20; }), none);
     EXPECT_EQ(offered([](fi_info& h) { h.tx_attr->msg_order = FI_ORDER_SAW; }), none);
     EXPECT_EQ(offered([](fi_info& h) { h.ep_attr->max_msg_size = SIZE_MAX; }), none);
