@@ -181,6 +181,15 @@ TEST_P(Rma, AnEventCounterOfTheMemoryCounts) {
     EXPECT_EQ(fi_close(&cntr->fid), 0);
 }
 
+/// Overflow wraps around: computed without a sign, in at least int's width.
+template <class T> auto unsigned_of(T value) {
+    if constexpr (std::is_integral_v<T>) {
+        return static_cast<std::common_type_t<std::make_unsigned_t<T>, unsigned>>(value);
+    } else {
+        return value;
+    }
+}
+
 template <class T> T expected(int op, T old, T operand, T compare) {
     switch (op) {
     case FI_MIN:
@@ -188,9 +197,9 @@ template <class T> T expected(int op, T old, T operand, T compare) {
     case FI_MAX:
         return operand > old ? operand : old;
     case FI_SUM:
-        return static_cast<T>(old + operand);
+        return static_cast<T>(unsigned_of(old) + unsigned_of(operand));
     case FI_PROD:
-        return static_cast<T>(old * operand);
+        return static_cast<T>(unsigned_of(old) * unsigned_of(operand));
     case FI_LOR:
         return static_cast<T>(old != T{} || operand != T{});
     case FI_LAND:
