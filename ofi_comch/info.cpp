@@ -82,11 +82,11 @@ int granted_mr_mode(std::uint32_t version, const fi_info* hints) {
     // words.
     const int asked =
         hints != nullptr && hints->domain_attr != nullptr ? hints->domain_attr->mr_mode : 0;
-    if (asked == FI_MR_BASIC) {
-        return FI_MR_BASIC;
+    if (asked == mr_basic) {
+        return mr_basic;
     }
-    if (asked == FI_MR_SCALABLE || (FI_VERSION_LT(version, FI_VERSION(1, 5)) && asked == 0)) {
-        return FI_MR_SCALABLE;
+    if (asked == mr_scalable || (FI_VERSION_LT(version, FI_VERSION(1, 5)) && asked == 0)) {
+        return mr_scalable;
     }
     return 0;
 }

@@ -24,6 +24,11 @@
 
 namespace comch::ofi {
 
+/// FI_MR_BASIC and FI_MR_SCALABLE, which are old words for sets of modes: in 2.x, using their names
+/// is a warning that cannot be turned off.
+inline constexpr int mr_basic = 1 << 0;
+inline constexpr int mr_scalable = 1 << 1;
+
 /// An entry of an operation table for a call that is not supported: answers -FI_ENOSYS.
 template <class Function> struct Unsupported;
 template <class Result, class... Arguments> struct Unsupported<Result (*)(Arguments...)> {

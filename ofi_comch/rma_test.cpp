@@ -12,7 +12,7 @@ class Rma : public testing::TestWithParam<int> {
 protected:
     Rma() {
         mr_ = pair_.b.expose(memory_.data(), memory_.size(), 42);
-        virtual_ = (pair_.b.info->domain_attr->mr_mode == FI_MR_BASIC);
+        virtual_ = (pair_.b.info->domain_attr->mr_mode == mr_basic);
     }
     static NodeOptions options() {
         NodeOptions made;
@@ -345,11 +345,11 @@ TEST_P(Rma, AtomicsThatCannotBeAreRefused) {
     EXPECT_EQ(memory_[8], 1);
 }
 
-INSTANTIATE_TEST_SUITE_P(MrModes, Rma, testing::Values(0, int{FI_MR_BASIC}, int{FI_MR_SCALABLE}),
+INSTANTIATE_TEST_SUITE_P(MrModes, Rma, testing::Values(0, mr_basic, mr_scalable),
                          [](const auto& mode) {
-                             return mode.param == FI_MR_BASIC      ? "basic"
-                                    : mode.param == FI_MR_SCALABLE ? "scalable"
-                                                                   : "none";
+                             return mode.param == mr_basic      ? "basic"
+                                    : mode.param == mr_scalable ? "scalable"
+                                                                : "none";
                          });
 
 } // namespace
