@@ -35,6 +35,9 @@ ABORT_CODE = 37
 # itself: UCX's way with errors that nobody handles.
 KILLED = 128 + signal.SIGKILL
 BEREAVED = 128 + signal.SIGABRT
+# And of libfabric's way: the call that found the peer gone failed with MPI_ERR_INTERN, which nobody
+# handled.
+BEREAVED_LIBFABRIC = 17
 # MPICH's returns the codes and signals of all ranks in one number, or'ed together.
 ANY_FAILURE = set(range(1, 256))
 
@@ -293,6 +296,8 @@ def judge(options, job, code, text, seconds):
     """What is wrong with the way in which the job ended."""
     problems = []
     expected = job.case.codes[job.mpi]
+    if options.transport == "comch-ofi" and BEREAVED in expected:
+        expected = expected | {BEREAVED_LIBFABRIC}
     if code not in expected:
         right = "a failure" if expected is ANY_FAILURE else " or ".join(map(str, sorted(expected)))
         problems.append(f"exit code {code}, expected {right}")
