@@ -8,7 +8,7 @@
 #include "endpoint.hpp"
 #include "eq.hpp"
 
-namespace comch::ofi {
+namespace comch::ofi::inline COMCH_OFI_LINK {
 namespace {
 
 Av& av_of(fid_av* fid) {
@@ -261,4 +261,4 @@ int open_av(fid_domain* fid, fi_av_attr* attr, fid_av** out, void* context) {
     return 0;
 }
 
-} // namespace comch::ofi
+} // namespace comch::ofi::inline COMCH_OFI_LINK

@@ -12,8 +12,9 @@
 #include "address.hpp"
 #include "domain.hpp"
 #include "libfabric.hpp"
+#include "over_link.hpp"
 
-namespace comch::ofi {
+namespace comch::ofi::inline COMCH_OFI_LINK {
 
 struct Eq;
 
@@ -62,4 +63,4 @@ private:
 
 [[nodiscard]] int open_av(fid_domain* domain, fi_av_attr* attr, fid_av** av, void* context);
 
-} // namespace comch::ofi
+} // namespace comch::ofi::inline COMCH_OFI_LINK

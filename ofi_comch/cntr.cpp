@@ -2,7 +2,7 @@
 
 #include "domain.hpp"
 
-namespace comch::ofi {
+namespace comch::ofi::inline COMCH_OFI_LINK {
 namespace {
 
 std::uint64_t read(fid_cntr* fid) {
@@ -109,4 +109,4 @@ int open_cntr(fid_domain* fid, fi_cntr_attr* attr, fid_cntr** out, void* context
     return 0;
 }
 
-} // namespace comch::ofi
+} // namespace comch::ofi::inline COMCH_OFI_LINK

@@ -6,9 +6,10 @@
 #include <memory>
 
 #include "libfabric.hpp"
+#include "over_link.hpp"
 #include "waiter.hpp"
 
-namespace comch::ofi {
+namespace comch::ofi::inline COMCH_OFI_LINK {
 
 struct Domain;
 
@@ -35,4 +36,4 @@ struct Cntr {
 
 [[nodiscard]] int open_cntr(fid_domain* domain, fi_cntr_attr* attr, fid_cntr** cntr, void* context);
 
-} // namespace comch::ofi
+} // namespace comch::ofi::inline COMCH_OFI_LINK

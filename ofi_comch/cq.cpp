@@ -8,7 +8,7 @@
 #include "endpoint.hpp"
 #include "status.hpp"
 
-namespace comch::ofi {
+namespace comch::ofi::inline COMCH_OFI_LINK {
 namespace {
 
 std::size_t entry_size(fi_cq_format format) {
@@ -222,4 +222,4 @@ int open_cq(fid_domain* fid, fi_cq_attr* attr, fid_cq** out, void* context) {
     return 0;
 }
 
-} // namespace comch::ofi
+} // namespace comch::ofi::inline COMCH_OFI_LINK

@@ -10,9 +10,10 @@
 #include <comch/error.hpp>
 
 #include "libfabric.hpp"
+#include "over_link.hpp"
 #include "waiter.hpp"
 
-namespace comch::ofi {
+namespace comch::ofi::inline COMCH_OFI_LINK {
 
 struct Domain;
 class Endpoint;
@@ -79,4 +80,4 @@ private:
 
 [[nodiscard]] int open_cq(fid_domain* domain, fi_cq_attr* attr, fid_cq** cq, void* context);
 
-} // namespace comch::ofi
+} // namespace comch::ofi::inline COMCH_OFI_LINK

@@ -10,7 +10,7 @@
 #include "poll_set.hpp"
 #include "srx.hpp"
 
-namespace comch::ofi {
+namespace comch::ofi::inline COMCH_OFI_LINK {
 namespace {
 
 int close(fid* fid) {
@@ -115,4 +115,4 @@ int open_domain(fid_fabric* fabric_fid, fi_info* info, fid_domain** out, void* c
     return 0;
 }
 
-} // namespace comch::ofi
+} // namespace comch::ofi::inline COMCH_OFI_LINK

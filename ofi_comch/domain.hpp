@@ -9,9 +9,10 @@
 #include "fabric.hpp"
 #include "libfabric.hpp"
 #include "lock.hpp"
+#include "over_link.hpp"
 #include "station.hpp"
 
-namespace comch::ofi {
+namespace comch::ofi::inline COMCH_OFI_LINK {
 
 struct Cntr;
 struct Domain;
@@ -65,4 +66,4 @@ struct Domain {
 /// Entries of the domain's table of operations on memory.
 extern fi_ops_mr mr_ops;
 
-} // namespace comch::ofi
+} // namespace comch::ofi::inline COMCH_OFI_LINK

@@ -12,7 +12,7 @@
 #include "srx.hpp"
 #include "status.hpp"
 
-namespace comch::ofi {
+namespace comch::ofi::inline COMCH_OFI_LINK {
 namespace {
 
 Endpoint& endpoint_of(void* fid) {
@@ -413,4 +413,4 @@ int open_endpoint(fid_domain* domain_fid, fi_info* info, fid_ep** out, void* con
     return 0;
 }
 
-} // namespace comch::ofi
+} // namespace comch::ofi::inline COMCH_OFI_LINK

@@ -25,11 +25,12 @@
 #include "cq.hpp"
 #include "domain.hpp"
 #include "libfabric.hpp"
+#include "over_link.hpp"
 #include "recv_queue.hpp"
 #include "station.hpp"
 #include "wire.hpp"
 
-namespace comch::ofi {
+namespace comch::ofi::inline COMCH_OFI_LINK {
 
 struct Eq;
 struct Srx;
@@ -298,4 +299,4 @@ extern fi_ops_atomic endpoint_atomic_ops;
 extern fi_ops_msg srx_msg_ops;
 extern fi_ops_tagged srx_tagged_ops;
 
-} // namespace comch::ofi
+} // namespace comch::ofi::inline COMCH_OFI_LINK

@@ -2,7 +2,7 @@
 #include "atomic_ops.hpp"
 #include "endpoint.hpp"
 
-namespace comch::ofi {
+namespace comch::ofi::inline COMCH_OFI_LINK {
 namespace {
 
 Endpoint& endpoint_of(fid_ep* fid) {
@@ -156,4 +156,4 @@ fi_ops_atomic endpoint_atomic_ops = {sizeof(fi_ops_atomic),
                                      is_valid<AtomicCall::fetch>,
                                      is_valid<AtomicCall::compare>};
 
-} // namespace comch::ofi
+} // namespace comch::ofi::inline COMCH_OFI_LINK

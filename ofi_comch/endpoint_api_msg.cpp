@@ -3,7 +3,7 @@
 #include "iov.hpp"
 #include "post.hpp"
 
-namespace comch::ofi {
+namespace comch::ofi::inline COMCH_OFI_LINK {
 namespace {
 
 Endpoint& endpoint_of(fid_ep* fid) {
@@ -179,4 +179,4 @@ fi_ops_tagged srx_tagged_ops = {sizeof(fi_ops_tagged),
                                 unsupported<decltype(fi_ops_tagged::senddata)>,
                                 unsupported<decltype(fi_ops_tagged::injectdata)>};
 
-} // namespace comch::ofi
+} // namespace comch::ofi::inline COMCH_OFI_LINK

@@ -3,7 +3,7 @@
 #include "info.hpp"
 #include "iov.hpp"
 
-namespace comch::ofi {
+namespace comch::ofi::inline COMCH_OFI_LINK {
 namespace {
 
 Endpoint& endpoint_of(fid_ep* fid) {
@@ -104,4 +104,4 @@ ssize_t injectdata(fid_ep* fid, const void* buffer, std::size_t length, std::uin
 fi_ops_rma endpoint_rma_ops = {sizeof(fi_ops_rma), read,   readv,     readmsg,   write, writev,
                                writemsg,           inject, writedata, injectdata};
 
-} // namespace comch::ofi
+} // namespace comch::ofi::inline COMCH_OFI_LINK

@@ -6,7 +6,7 @@
 #include "endpoint_parser.hpp"
 #include "status.hpp"
 
-namespace comch::ofi {
+namespace comch::ofi::inline COMCH_OFI_LINK {
 namespace {
 
 std::size_t total_count(const fi_ioc* ioc, std::size_t parts) {
@@ -152,4 +152,4 @@ bool Endpoint::take_atomic(Conn& from, std::uint8_t, Parser& parser) {
     return true;
 }
 
-} // namespace comch::ofi
+} // namespace comch::ofi::inline COMCH_OFI_LINK

@@ -10,7 +10,7 @@
 #include "srx.hpp"
 #include "status.hpp"
 
-namespace comch::ofi {
+namespace comch::ofi::inline COMCH_OFI_LINK {
 namespace {
 
 struct CmEntry {
@@ -212,4 +212,4 @@ fi_ops_cm endpoint_cm_ops = {sizeof(fi_ops_cm),
                              shut_down,
                              unsupported<decltype(fi_ops_cm::join)>};
 
-} // namespace comch::ofi
+} // namespace comch::ofi::inline COMCH_OFI_LINK

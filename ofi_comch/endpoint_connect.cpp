@@ -9,7 +9,7 @@
 #include "provider.hpp"
 #include "status.hpp"
 
-namespace comch::ofi {
+namespace comch::ofi::inline COMCH_OFI_LINK {
 
 using link::ConnectDecision;
 using link::ConnectRequest;
@@ -298,4 +298,4 @@ void Endpoint::fail_directed(Peer& peer, Errc status) {
     }
 }
 
-} // namespace comch::ofi
+} // namespace comch::ofi::inline COMCH_OFI_LINK

@@ -5,8 +5,9 @@
 #include <cstring>
 
 #include "endpoint.hpp"
+#include "over_link.hpp"
 
-namespace comch::ofi {
+namespace comch::ofi::inline COMCH_OFI_LINK {
 
 class Endpoint::Parser {
 public:
@@ -29,4 +30,4 @@ private:
     std::uint32_t left_;
 };
 
-} // namespace comch::ofi
+} // namespace comch::ofi::inline COMCH_OFI_LINK

@@ -9,7 +9,7 @@
 #include "iov.hpp"
 #include "status.hpp"
 
-namespace comch::ofi {
+namespace comch::ofi::inline COMCH_OFI_LINK {
 
 void Endpoint::on_message(Conn& from, std::uint8_t id, const std::byte* data,
                           std::uint32_t length) {
@@ -61,9 +61,8 @@ bool Endpoint::take_message(Conn& from, std::uint8_t id, Parser& parser) {
         }
         arrival.is_long = true;
         arrival.operation = announcement.operation;
-        arrival.length = announcement.length;
-        arrival.region = announcement.region;
-        arrival.address = announcement.address;
+        arrival.length = announcement.source.length;
+        arrival.source = announcement.source;
     }
     if ((id & wire::has_tag) != 0) {
         arrival.flags |= FI_TAGGED;
@@ -263,15 +262,16 @@ bool Endpoint::start(Transfer& transfer) {
     const Arrival& arrival = transfer.arrival;
     RegionKey key;
     key.process_id = with.link->peer().process_id;
-    key.region = arrival.region;
-    key.base = arrival.address;
+    key.region = arrival.source.region;
+    key.base = arrival.source.address;
     key.length = transfer.length;
     key.access = access_remote_all;
+    key.link_data = arrival.source.link_data;
     RemoteRegion region(key);
     const Errc result =
         transfer.kind == Transfer::Kind::read
-            ? with.link->put(transfer.memory, transfer.length, region, arrival.address, &transfer)
-            : with.link->get(transfer.memory, transfer.length, region, arrival.address, &transfer);
+            ? with.link->put(transfer.memory, transfer.length, region, key.base, &transfer)
+            : with.link->get(transfer.memory, transfer.length, region, key.base, &transfer);
     transfer.waiting = result == Errc::again;
     if (transfer.waiting) {
         with.waiting.push_back(&transfer);
@@ -327,4 +327,4 @@ void Endpoint::on_transfer(Transfer& transfer, Errc status) {
     with.send_done(arrival.operation, status);
 }
 
-} // namespace comch::ofi
+} // namespace comch::ofi::inline COMCH_OFI_LINK

@@ -6,10 +6,10 @@
 #include "iov.hpp"
 #include "status.hpp"
 
-namespace comch::ofi {
+namespace comch::ofi::inline COMCH_OFI_LINK {
 namespace {
 
-constexpr std::size_t max_packed = link::soft::tuning::max_message;
+constexpr std::size_t max_packed = tuning::max_message;
 constexpr std::size_t max_short = 2048;
 
 template <class Fill> bool send_record(Conn& to, std::uint8_t id, std::size_t size, Fill&& fill) {
@@ -185,8 +185,7 @@ bool Endpoint::take_write(Conn& from, std::uint8_t id, Parser& parser, bool is_l
         transfer.mr = mr;
         ++mr->users;
         transfer.arrival.operation = remote.operation;
-        transfer.arrival.region = source.region;
-        transfer.arrival.address = source.address;
+        transfer.arrival.source = source;
         transfer.arrival.data = data;
         transfer.arrival.flags = has_data ? FI_REMOTE_CQ_DATA : 0;
         (void)start(transfer);
@@ -223,8 +222,7 @@ bool Endpoint::take_read(Conn& from, Parser& parser, bool is_long) {
         transfer.mr = mr;
         ++mr->users;
         transfer.arrival.operation = remote.operation;
-        transfer.arrival.region = source.region;
-        transfer.arrival.address = source.address;
+        transfer.arrival.source = source;
         (void)start(transfer);
         return true;
     }
@@ -257,4 +255,4 @@ bool Endpoint::take_reply(Conn& from, Parser& parser) {
     return true;
 }
 
-} // namespace comch::ofi
+} // namespace comch::ofi::inline COMCH_OFI_LINK

@@ -7,14 +7,14 @@
 #include "iov.hpp"
 #include "status.hpp"
 
-namespace comch::ofi {
+namespace comch::ofi::inline COMCH_OFI_LINK {
 namespace {
 
 /// Longest message that is copied straight into the ring of short messages; longer ones go through
 /// the bulk ring, where both CPUs copy at once.
 constexpr std::size_t max_short = 2048;
-constexpr std::size_t max_packed = link::soft::tuning::max_message;
-static_assert(max_short <= link::soft::tuning::max_inline);
+constexpr std::size_t max_packed = tuning::max_message;
+static_assert(max_short <= tuning::max_inline);
 
 inline std::byte* put_word(std::byte* to, std::uint64_t word) noexcept {
     std::memcpy(to, &word, sizeof(word));
@@ -91,7 +91,7 @@ ssize_t Endpoint::send_long(Conn& to, const SendCall& call, std::size_t length) 
         forget(operation);
         return -FI_ENOMEM;
     }
-    const wire::LongMessage announcement{name, length, source.region, source.address};
+    const wire::LongMessage announcement{name, source};
     auto id = static_cast<std::uint8_t>(wire::Kind::long_message);
     std::byte bytes[sizeof(announcement) + 16];
     std::memcpy(bytes, &announcement, sizeof(announcement));
@@ -127,7 +127,8 @@ bool Endpoint::expose(Operation& operation, const iovec* iov, std::size_t count,
     }
     operation.region = key->region;
     operation.length = length;
-    source = {length, key->region, reinterpret_cast<std::uint64_t>(base)};
+    source = {length, key->region, reinterpret_cast<std::uint64_t>(base),
+              link_data_of(station->device(), key->region)};
     return true;
 }
 
@@ -246,4 +247,4 @@ void Endpoint::add_failure(std::uint64_t flags, void* context, int error, Count 
     tx_cq->add_failure(failure);
 }
 
-} // namespace comch::ofi
+} // namespace comch::ofi::inline COMCH_OFI_LINK

@@ -5,7 +5,7 @@
 
 #include "status.hpp"
 
-namespace comch::ofi {
+namespace comch::ofi::inline COMCH_OFI_LINK {
 namespace {
 
 ssize_t read(fid_eq* fid, std::uint32_t* event, void* to, std::size_t length, std::uint64_t flags) {
@@ -179,4 +179,4 @@ int open_eq(fid_fabric* fid, fi_eq_attr* attr, fid_eq** out, void* context) {
     return 0;
 }
 
-} // namespace comch::ofi
+} // namespace comch::ofi::inline COMCH_OFI_LINK

@@ -9,9 +9,10 @@
 
 #include "fabric.hpp"
 #include "libfabric.hpp"
+#include "over_link.hpp"
 #include "waiter.hpp"
 
-namespace comch::ofi {
+namespace comch::ofi::inline COMCH_OFI_LINK {
 
 struct Eq {
     fid_eq fid{};
@@ -50,4 +51,4 @@ private:
 
 [[nodiscard]] int open_eq(fid_fabric* fabric, fi_eq_attr* attr, fid_eq** eq, void* context);
 
-} // namespace comch::ofi
+} // namespace comch::ofi::inline COMCH_OFI_LINK

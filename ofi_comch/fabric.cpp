@@ -11,7 +11,7 @@
 #include "provider.hpp"
 #include "status.hpp"
 
-namespace comch::ofi {
+namespace comch::ofi::inline COMCH_OFI_LINK {
 namespace {
 
 /// The waiter of anything that can be waited for, and whether it has something already.
@@ -84,21 +84,13 @@ fi_ops_fabric fabric_ops = {sizeof(fi_ops_fabric),
 
 } // namespace
 
-int open_fabric(fi_fabric_attr* attr, fid_fabric** out, void* context) {
-    auto device = open_device();
-    if (!device) {
-        FI_WARN(&provider, FI_LOG_FABRIC, "%s\n", device.error().message.c_str());
-        return -to_fi(device.error().code);
-    }
-    if (attr != nullptr && attr->name != nullptr && fabric_name(*device) != attr->name) {
-        return -FI_ENODATA;
-    }
-    auto fabric = std::make_unique<Fabric>(std::move(*device));
+int open_fabric(Device device, std::uint32_t version, fid_fabric** out, void* context) {
+    auto fabric = std::make_unique<Fabric>(std::move(device));
     fabric->fid.fid = {FI_CLASS_FABRIC, context, &fid_ops};
     fabric->fid.ops = &fabric_ops;
-    fabric->fid.api_version = attr != nullptr ? attr->api_version : 0;
+    fabric->fid.api_version = version;
     *out = &fabric.release()->fid;
     return 0;
 }
 
-} // namespace comch::ofi
+} // namespace comch::ofi::inline COMCH_OFI_LINK

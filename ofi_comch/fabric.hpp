@@ -8,8 +8,9 @@
 
 #include "libfabric.hpp"
 #include "lock.hpp"
+#include "over_link.hpp"
 
-namespace comch::ofi {
+namespace comch::ofi::inline COMCH_OFI_LINK {
 
 struct Fabric {
     fid_fabric fid{};
@@ -20,6 +21,8 @@ struct Fabric {
     explicit Fabric(Device opened) : device(std::move(opened)) {}
 };
 
-[[nodiscard]] int open_fabric(fi_fabric_attr* attr, fid_fabric** fabric, void* context);
+/// On a device whose domain has this copy's link.
+[[nodiscard]] int open_fabric(Device device, std::uint32_t version, fid_fabric** fabric,
+                              void* context);
 
-} // namespace comch::ofi
+} // namespace comch::ofi::inline COMCH_OFI_LINK

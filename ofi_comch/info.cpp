@@ -10,8 +10,9 @@
 #include <fmt/format.h>
 
 #include "address.hpp"
+#include "core/link/soft/tuning.hpp"
+#include "core/link/verbs/tuning.hpp"
 #include "provider.hpp"
-#include "recv_queue.hpp"
 
 namespace comch::ofi {
 namespace {
@@ -133,9 +134,9 @@ Info make_info(const Device& device, fi_ep_type type, bool socket_addresses, std
     ep.protocol = our_protocol;
     ep.protocol_version = 1;
     ep.max_msg_size = max_message_size;
-    ep.max_order_raw_size = max_ordered;
-    ep.max_order_war_size = max_ordered;
-    ep.max_order_waw_size = max_ordered;
+    ep.max_order_raw_size = max_ordered(device);
+    ep.max_order_war_size = max_ordered(device);
+    ep.max_order_waw_size = max_ordered(device);
     ep.mem_tag_format = ~std::uint64_t{0};
     ep.tx_ctx_cnt = 1;
     ep.rx_ctx_cnt = 1;
@@ -219,12 +220,12 @@ bool accepts_domain(const fi_domain_attr& asked, const Device& device) {
            asked.auth_key_size == 0 && within(asked.caps, FI_LOCAL_COMM | FI_REMOTE_COMM);
 }
 
-bool accepts_endpoint(const fi_ep_attr& asked, fi_ep_type type) {
+bool accepts_endpoint(const fi_ep_attr& asked, fi_ep_type type, std::size_t ordered) {
     return (asked.type == FI_EP_UNSPEC || asked.type == type) &&
            (asked.protocol == FI_PROTO_UNSPEC || asked.protocol == our_protocol) &&
            asked.protocol_version <= 1 && asked.max_msg_size <= max_message_size &&
-           asked.max_order_raw_size <= max_ordered && asked.max_order_war_size <= max_ordered &&
-           asked.max_order_waw_size <= max_ordered && asked.tx_ctx_cnt <= 1 &&
+           asked.max_order_raw_size <= ordered && asked.max_order_war_size <= ordered &&
+           asked.max_order_waw_size <= ordered && asked.tx_ctx_cnt <= 1 &&
            (asked.rx_ctx_cnt <= 1 || asked.rx_ctx_cnt == FI_SHARED_CONTEXT) &&
            asked.auth_key_size == 0;
 }
@@ -248,7 +249,8 @@ bool accepts(const fi_info& hints, const Device& device, fi_ep_type type) {
     return within(hints.caps, caps) &&
            (hints.fabric_attr == nullptr || accepts_fabric(*hints.fabric_attr, device)) &&
            (hints.domain_attr == nullptr || accepts_domain(*hints.domain_attr, device)) &&
-           (hints.ep_attr == nullptr || accepts_endpoint(*hints.ep_attr, type)) &&
+           (hints.ep_attr == nullptr ||
+            accepts_endpoint(*hints.ep_attr, type, max_ordered(device))) &&
            (hints.tx_attr == nullptr || accepts_tx(*hints.tx_attr, caps)) &&
            (hints.rx_attr == nullptr || accepts_rx(*hints.rx_attr, caps));
 }
@@ -311,6 +313,13 @@ bool resolve(const Device& device, const char* node, const char* service, std::u
 }
 
 } // namespace
+
+std::size_t max_ordered(const Device& device) {
+    constexpr std::size_t heads = 64;
+    return (is_over_rdma(device) ? link::verbs::tuning::max_message
+                                 : link::soft::tuning::max_message) -
+           heads;
+}
 
 std::string fabric_name(const Device& device) {
     return "comch-" + device.domain()->id().to_string().substr(0, 12);

@@ -13,10 +13,13 @@ namespace comch::ofi {
 
 /// The longest message, read or write. (The rings know no limit; lengths are 64-bit numbers.)
 inline constexpr std::size_t max_message_size = std::size_t{1} << 40;
+/// Pieces of a vector.
+inline constexpr std::size_t max_iov = 4;
 /// The longest that can be sent with inject.
 inline constexpr std::size_t max_inject = 2048;
-/// Reads and writes up to here are applied in the order of the calls.
-inline constexpr std::size_t max_ordered = 32 * 1024 - 64;
+/// Reads and writes up to here are applied in the order of the calls: they are one record of the
+/// link, or two.
+[[nodiscard]] std::size_t max_ordered(const Device& device);
 
 /// One name per comch domain: devices of different domains are different fabrics.
 [[nodiscard]] std::string fabric_name(const Device& device);

@@ -3,7 +3,7 @@
 #include "cntr.hpp"
 #include "domain.hpp"
 
-namespace comch::ofi {
+namespace comch::ofi::inline COMCH_OFI_LINK {
 namespace {
 
 int close(fid* fid) {
@@ -141,4 +141,4 @@ int register_range(fid* fid, const void* base, std::size_t length, std::uint64_t
 
 fi_ops_mr mr_ops = {sizeof(fi_ops_mr), register_range, register_vector, register_attr};
 
-} // namespace comch::ofi
+} // namespace comch::ofi::inline COMCH_OFI_LINK

@@ -10,7 +10,7 @@
 #include "provider.hpp"
 #include "status.hpp"
 
-namespace comch::ofi {
+namespace comch::ofi::inline COMCH_OFI_LINK {
 namespace {
 
 using link::ConnectDecision;
@@ -276,4 +276,4 @@ int open_passive_endpoint(fid_fabric* fabric_fid, fi_info* info, fid_pep** out, 
     return 0;
 }
 
-} // namespace comch::ofi
+} // namespace comch::ofi::inline COMCH_OFI_LINK

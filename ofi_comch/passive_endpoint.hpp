@@ -8,9 +8,10 @@
 #include "address.hpp"
 #include "fabric.hpp"
 #include "libfabric.hpp"
+#include "over_link.hpp"
 #include "station.hpp"
 
-namespace comch::ofi {
+namespace comch::ofi::inline COMCH_OFI_LINK {
 
 struct Eq;
 
@@ -44,4 +45,4 @@ public:
 [[nodiscard]] int open_passive_endpoint(fid_fabric* fabric, fi_info* info, fid_pep** endpoint,
                                         void* context);
 
-} // namespace comch::ofi
+} // namespace comch::ofi::inline COMCH_OFI_LINK

@@ -9,7 +9,7 @@
 #include "cq.hpp"
 #include "domain.hpp"
 
-namespace comch::ofi {
+namespace comch::ofi::inline COMCH_OFI_LINK {
 namespace {
 
 struct PollSet {
@@ -119,4 +119,4 @@ int open_poll_set(fid_domain* fid, fi_poll_attr* attr, fid_poll** out) {
     return 0;
 }
 
-} // namespace comch::ofi
+} // namespace comch::ofi::inline COMCH_OFI_LINK

@@ -5,7 +5,7 @@
 
 #include "iov.hpp"
 
-namespace comch::ofi {
+namespace comch::ofi::inline COMCH_OFI_LINK {
 namespace {
 
 bool wanted(const Unexpected& message, fi_addr_t from, std::uint64_t tag, std::uint64_t ignore,
@@ -207,4 +207,4 @@ ssize_t look_for(const Receiver& at, const iovec* iov, std::size_t count, fi_add
     return 0;
 }
 
-} // namespace comch::ofi
+} // namespace comch::ofi::inline COMCH_OFI_LINK

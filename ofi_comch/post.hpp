@@ -2,9 +2,10 @@
 #pragma once
 
 #include "endpoint.hpp"
+#include "over_link.hpp"
 #include "srx.hpp"
 
-namespace comch::ofi {
+namespace comch::ofi::inline COMCH_OFI_LINK {
 
 /// What a receive is posted to: an endpoint, or a shared receive context.
 struct Receiver {
@@ -28,4 +29,4 @@ struct Receiver {
                                fi_addr_t from, std::uint64_t tag, std::uint64_t ignore,
                                std::uint64_t flags, void* context);
 
-} // namespace comch::ofi
+} // namespace comch::ofi::inline COMCH_OFI_LINK

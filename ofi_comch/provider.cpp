@@ -2,10 +2,19 @@
 
 #include <string>
 
-#include "fabric.hpp"
 #include "info.hpp"
+#include "status.hpp"
 
 namespace comch::ofi {
+
+// fabric.hpp, of either copy of what hangs on a connection (over_link.hpp).
+namespace over_soft {
+int open_fabric(Device device, std::uint32_t version, fid_fabric** fabric, void* context);
+}
+namespace over_verbs {
+int open_fabric(Device device, std::uint32_t version, fid_fabric** fabric, void* context);
+}
+
 namespace {
 
 Settings the_settings;
@@ -42,6 +51,19 @@ void define_settings() {
     the_settings.layering = flag_setting("layering");
 }
 
+int open_fabric(fi_fabric_attr* attr, fid_fabric** fabric, void* context) {
+    auto device = open_device();
+    if (!device) {
+        FI_WARN(&provider, FI_LOG_FABRIC, "%s\n", device.error().message.c_str());
+        return -to_fi(device.error().code);
+    }
+    if (attr != nullptr && attr->name != nullptr && fabric_name(*device) != attr->name) {
+        return -FI_ENODATA;
+    }
+    const auto open = is_over_rdma(*device) ? over_verbs::open_fabric : over_soft::open_fabric;
+    return open(std::move(*device), attr != nullptr ? attr->api_version : 0, fabric, context);
+}
+
 } // namespace
 
 fi_provider provider = [] {
@@ -57,6 +79,10 @@ fi_provider provider = [] {
 
 const Settings& settings() noexcept {
     return the_settings;
+}
+
+bool is_over_rdma(const Device& device) {
+    return device.domain()->description().transport == Transport::rdma;
 }
 
 Result<Device> open_device() {

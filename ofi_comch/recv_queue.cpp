@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-namespace comch::ofi {
+namespace comch::ofi::inline COMCH_OFI_LINK {
 
 Buffers::Buffer Buffers::take(std::size_t size) {
     if (size == 0) {
@@ -47,4 +47,4 @@ void RecvQueue::free(Unexpected& message) {
     messages.give_back(message);
 }
 
-} // namespace comch::ofi
+} // namespace comch::ofi::inline COMCH_OFI_LINK

@@ -7,15 +7,16 @@
 #include <memory>
 #include <vector>
 
+#include "info.hpp"
 #include "libfabric.hpp"
+#include "over_link.hpp"
+#include "wire.hpp"
 
-namespace comch::ofi {
+namespace comch::ofi::inline COMCH_OFI_LINK {
 
 class Endpoint;
 struct Conn;
 struct Peer;
-
-inline constexpr std::size_t max_iov = 4;
 
 /// A doubly linked list of objects that have `next` and `previous`.
 template <class T> class List {
@@ -87,10 +88,9 @@ struct Arrival {
     std::uint64_t flags = 0; ///< for its completion
     std::uint64_t length = 0;
     const std::byte* payload = nullptr;
-    bool is_long = false; ///< the payload is still with the sender, in this region
+    bool is_long = false; ///< the payload is still with the sender, in `source`
     std::uint64_t operation = 0;
-    std::uint64_t region = 0;
-    std::uint64_t address = 0;
+    wire::Source source{};
 
     [[nodiscard]] bool tagged() const noexcept { return (flags & FI_TAGGED) != 0; }
 };
@@ -137,4 +137,4 @@ public:
     void free(Unexpected& message);
 };
 
-} // namespace comch::ofi
+} // namespace comch::ofi::inline COMCH_OFI_LINK

@@ -5,7 +5,7 @@
 #include "domain.hpp"
 #include "endpoint.hpp"
 
-namespace comch::ofi {
+namespace comch::ofi::inline COMCH_OFI_LINK {
 namespace {
 
 int close(fid* fid) {
@@ -46,4 +46,4 @@ int open_srx(fid_domain* fid, fi_rx_attr* attr, fid_ep** out, void* context) {
     return 0;
 }
 
-} // namespace comch::ofi
+} // namespace comch::ofi::inline COMCH_OFI_LINK

@@ -5,9 +5,10 @@
 #include <vector>
 
 #include "libfabric.hpp"
+#include "over_link.hpp"
 #include "recv_queue.hpp"
 
-namespace comch::ofi {
+namespace comch::ofi::inline COMCH_OFI_LINK {
 
 struct Domain;
 class Endpoint;
@@ -23,4 +24,4 @@ struct Srx {
 
 [[nodiscard]] int open_srx(fid_domain* domain, fi_rx_attr* attr, fid_ep** srx, void* context);
 
-} // namespace comch::ofi
+} // namespace comch::ofi::inline COMCH_OFI_LINK

@@ -7,7 +7,7 @@
 #include "passive_endpoint.hpp"
 #include "waiter.hpp"
 
-namespace comch::ofi {
+namespace comch::ofi::inline COMCH_OFI_LINK {
 namespace {
 
 using link::ConnectDecision;
@@ -59,7 +59,7 @@ struct Sink {
         station.port().close(&connection);
         station.remove_conn(conn);
     }
-    void on_channel(Connection&, std::uint64_t, link::soft::Channel&&) {}
+    void on_channel(Connection&, std::uint64_t, Link::Channel&&) {}
 };
 
 } // namespace
@@ -77,7 +77,7 @@ void Conn::send_own(std::uint8_t id, const void* header, std::size_t header_size
         }
     };
     if (outbox.empty()) {
-        if (size <= link::soft::tuning::max_inline) {
+        if (size <= tuning::max_inline) {
             if (link->send_inline(id, static_cast<std::uint32_t>(size), fill) == Errc::ok) {
                 return;
             }
@@ -141,7 +141,7 @@ unsigned Station::push_busy() {
         while (conn.link != nullptr && !conn.outbox.empty()) {
             Outgoing& out = conn.outbox.front();
             const auto size = static_cast<std::uint32_t>(out.bytes.size());
-            const bool sent = size <= link::soft::tuning::max_inline
+            const bool sent = size <= tuning::max_inline
                                   ? conn.link->send(out.id, out.bytes) == Errc::ok
                                   : conn.link->send_packed(out.id, size, [&](std::byte* to) {
                                         std::memcpy(to, out.bytes.data(), size);
@@ -205,4 +205,4 @@ void Station::remove_conn(Conn* conn) {
     std::erase_if(conns_, [&](const auto& other) { return other.get() == conn; });
 }
 
-} // namespace comch::ofi
+} // namespace comch::ofi::inline COMCH_OFI_LINK

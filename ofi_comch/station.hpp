@@ -10,16 +10,12 @@
 #include <memory>
 #include <vector>
 
-#include "core/link/soft/port.hpp"
 #include "libfabric.hpp"
 #include "lock.hpp"
+#include "over_link.hpp"
 #include "wire.hpp"
 
-namespace comch::ofi {
-
-using Link = link::soft::Link;
-using Port = Link::Port;
-using Connection = Link::Connection;
+namespace comch::ofi::inline COMCH_OFI_LINK {
 
 class Endpoint;
 class PassiveEndpoint;
@@ -99,4 +95,4 @@ private:
     std::vector<Waiter*> sleepers_;
 };
 
-} // namespace comch::ofi
+} // namespace comch::ofi::inline COMCH_OFI_LINK

@@ -7,7 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-namespace comch::ofi {
+namespace comch::ofi::inline COMCH_OFI_LINK {
 
 Waiter::~Waiter() {
     for (const Source& source : sources_) {
@@ -161,4 +161,4 @@ int check_wait_object(fi_wait_obj kind) {
     }
 }
 
-} // namespace comch::ofi
+} // namespace comch::ofi::inline COMCH_OFI_LINK

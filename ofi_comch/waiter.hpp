@@ -8,9 +8,10 @@
 
 #include "core/base/unique_fd.hpp"
 #include "libfabric.hpp"
+#include "over_link.hpp"
 #include "station.hpp"
 
-namespace comch::ofi {
+namespace comch::ofi::inline COMCH_OFI_LINK {
 
 /// Of a completion queue, counter or event queue. With the lock held, but for fd() and sleep().
 class Waiter {
@@ -119,4 +120,4 @@ template <class Done> bool wait_until(Waiter& waiter, int timeout_ms, Done&& don
     }
 }
 
-} // namespace comch::ofi
+} // namespace comch::ofi::inline COMCH_OFI_LINK

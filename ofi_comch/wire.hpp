@@ -43,11 +43,17 @@ inline constexpr std::uint8_t has_tag = 0x20;
 inline constexpr std::uint8_t has_data = 0x40;
 inline constexpr std::uint8_t wants_done = 0x80;
 
-struct LongMessage {
-    std::uint64_t operation;
+/// Memory of this end's program, registered for this operation.
+struct Source {
     std::uint64_t length;
     std::uint64_t region;
     std::uint64_t address;
+    std::uint64_t link_data; ///< RegionKey's
+};
+
+struct LongMessage {
+    std::uint64_t operation;
+    Source source;
 };
 
 struct Done {
@@ -61,13 +67,6 @@ struct Remote {
     std::uint64_t key;
     std::uint64_t address; ///< virtual, or an offset: as the owner's domain has it
     std::uint64_t operation;
-};
-
-/// Memory of this end's program, registered for this operation.
-struct Source {
-    std::uint64_t length;
-    std::uint64_t region;
-    std::uint64_t address;
 };
 
 struct Length {
@@ -86,8 +85,8 @@ struct Atomic {
     std::uint8_t compares; ///< 1: compare operands follow the operands
 };
 
-static_assert(sizeof(LongMessage) == 32 && sizeof(Done) == 16 && sizeof(Remote) == 24 &&
-              sizeof(Source) == 24 && sizeof(Length) == 8 && sizeof(Reply) == 8 &&
+static_assert(sizeof(LongMessage) == 40 && sizeof(Done) == 16 && sizeof(Remote) == 24 &&
+              sizeof(Source) == 32 && sizeof(Length) == 8 && sizeof(Reply) == 8 &&
               sizeof(Atomic) == 8);
 static_assert(std::is_trivially_copyable_v<LongMessage> && std::is_trivially_copyable_v<Remote> &&
               std::is_trivially_copyable_v<Atomic>);

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # Installs what is needed, builds, and passes all the tests: everything optimised with warnings as
-# errors, then what runs over RDMA devices in a virtual machine, then the unit tests again under the
-# address, undefined-behaviour and thread sanitizers.
+# errors, then the unit tests again under the address, undefined-behaviour and thread sanitizers; with
+# --vm also what runs over RDMA devices, in a virtual machine.
 set -u
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 usage() {
     cat <<'END'
-usage: scripts/test.sh [--quick] [--build-dir DIR] [--no-install]
-  --quick          leave out the virtual machine and the sanitizers
+usage: scripts/test.sh [--quick] [--vm] [--build-dir DIR] [--no-install]
+  --quick          leave out the sanitizers
+  --vm             also test over RDMA devices, in a virtual machine (scripts/vm-test.sh)
   --build-dir DIR  build there (default: build in the repository); the sanitizers' builds go to
                    DIR-asan and DIR-tsan
   --no-install     install no packages
@@ -20,11 +21,13 @@ END
 }
 
 quick=no
+vm=no
 install=yes
 build=$COMCH_ROOT/build
 while [ $# -gt 0 ]; do
     case $1 in
     --quick) quick=yes ;;
+    --vm) vm=yes ;;
     --no-install) install=no ;;
     --build-dir)
         [ $# -ge 2 ] || die "--build-dir needs a value"
@@ -136,7 +139,7 @@ mkdir -p "$build/log" || die "cannot create the build folder '$build': choose an
 if stage "configure" configure "$build" && stage "build" cmake --build "$build" -j "$jobs"; then
     run_tests "unit tests" "$build" -L '^unit$'
     run_tests "system and MPI tests" "$build" -LE '^unit$'
-    [ "$quick" = yes ] || run_in_the_vm
+    [ "$vm" = no ] || run_in_the_vm
 fi
 if [ "$quick" = no ]; then
     sanitized "address, undefined" asan address,undefined

@@ -91,6 +91,22 @@ class Programs(unittest.TestCase):
                     self.assertGreater(pair["comch"], 0)
                     self.assertGreater(pair["peer"], 0)
 
+    def test_compare_puts_the_doca_face_beside_the_core(self):
+        with tempfile.TemporaryDirectory(prefix="comch-compare-") as directory:
+            path = pathlib.Path(directory) / "figures.json"
+            for _ in range(10):
+                run(sys.executable, SOURCE / "perftest/compare", "--set", "doca", "--rounds", 1,
+                    "--rows", "8 B", "--build-dir", BUILD, "--json", path)
+                figures = json.loads(path.read_text())
+                if {"doca_lat", "doca_bw"} <= {entry["test"] for entry in figures}:
+                    break
+            for entry in figures:
+                self.assertEqual((entry["peer"], entry["bytes"]), ("core", 8))
+                for pair in entry["pairs"]:
+                    self.assertGreater(pair["comch"], 0)
+                    self.assertGreater(pair["peer"], 0)
+            self.assertEqual({entry["test"] for entry in figures}, {"doca_lat", "doca_bw"})
+
     def test_compare_refuses_what_it_cannot_do(self):
         for wrong, says in ((["--rows", "no such row"], "no row"), (["--peers", "nobody"], "no peer"),
                             (["--rounds", "0"], "at least 1")):

@@ -156,6 +156,36 @@ def check_kill(programs):
                [programs / "doca_cc_client", *HOST], [], ["Received: "])
 
 
+def check_kill_on_the_fast_path(programs):
+    """Of a server and a client in the middle of a transfer one is killed; the other one learns it."""
+    def start(name, *flags):
+        return Program(programs / f"doca_comch_throughput_{name}", "-n", "2", *flags)
+
+    for victim in ("server", "client"):
+        with start("server") as server:
+            server.wait_for("Waiting for a client")
+            with start("client", "-m", "1000000") as client:
+                server.wait_for("Receiving")
+                {"server": server, "client": client}[victim].process.kill()
+                code, text = (client if victim == "server" else server).finish()
+                if victim == "server":
+                    expect(code != 0 and ("failed" in text or "has gone" in text),
+                           "the server was killed, and the client said:", text)
+                else:
+                    expect(code == 0 and "received" in text, "the client was killed, and the server "
+                           "said:", text)
+
+
+def check_cc_project(directory):
+    """Both dialects of DOCA CC, in C and in C++, each side from its own prefix."""
+    built = {side: meson(SOURCE / "tests/doca_cc_project", BUILD / prefix,
+                         os.path.join(directory, f"cc_{side}"))
+             for side, prefix in (("dpu", "doca-dpu"), ("host", "doca"))}
+    for program in ("cc_program", "cc_program_later"):
+        check_pair([built["dpu"] / program, *DPU], "Listening", [built["host"] / program, *HOST],
+                   ["Echoed: over and back"], ["Came back: over and back"])
+
+
 def check_old_project(directory):
     dpu = meson(SOURCE / "tests/doca_2023_project", BUILD / "doca-dpu",
                 os.path.join(directory, "old_dpu"))
@@ -175,7 +205,9 @@ def main():
         check_examples(programs)
         check_flags(programs, directory)
         check_kill(programs)
+        check_kill_on_the_fast_path(programs)
         check_old_project(directory)
+        check_cc_project(directory)
     print("ok")
 
 

@@ -56,6 +56,11 @@ void close_md(uct_md_h md) { (void)close_md_checked(md); }
 ucs_status_t query_md(uct_md_h md, uct_md_attr_t* attr) {
     attr->cap.flags = UCT_MD_FLAG_ALLOC | UCT_MD_FLAG_REG | UCT_MD_FLAG_NEED_RKEY |
                       UCT_MD_FLAG_FIXED | UCT_MD_FLAG_INVALIDATE;
+    if (md_of(md)->over_rdma()) {
+        // The device wants local memory registered, too; without this flag UCP leaves an operation's
+        // memory handle as it finds it.
+        attr->cap.flags |= UCT_MD_FLAG_NEED_MEMH;
+    }
     attr->cap.max_alloc = ULONG_MAX;
     attr->cap.max_reg = ULONG_MAX;
     attr->cap.reg_mem_types = UCS_BIT(UCS_MEMORY_TYPE_HOST);

@@ -822,17 +822,19 @@ TYPED_TEST_P(LinkContract, AChannelKeepsAMessageThatIsNotWantedYet) {
         ASSERT_EQ(opened->send(i, pattern(100, i)), Errc::ok);
     }
     unsigned offered = 0;
-    ASSERT_TRUE(this->until([&] {
-        EXPECT_EQ(there.poll(
-                      [&](std::uint8_t id, const std::byte*, std::uint32_t) {
-                          EXPECT_EQ(id, 0);
-                          ++offered;
-                          return false;
-                      },
-                      16),
-                  0u);
-        return offered == 3;
-    }));
+    ASSERT_TRUE(this->until(
+        [&] {
+            EXPECT_EQ(there.poll(
+                          [&](std::uint8_t id, const std::byte*, std::uint32_t) {
+                              EXPECT_EQ(id, 0);
+                              ++offered;
+                              return false;
+                          },
+                          16),
+                      0u);
+            return offered == 3;
+        },
+        host, dpu)); // which may still have a part in connecting the channel
     EXPECT_EQ(opened->confirmed(), 0u);
     // Budget: no more than asked for.
     std::vector<std::uint8_t> ids;
@@ -1156,6 +1158,13 @@ TYPED_TEST_P(LinkContract, RoomOnAChannelEndsASleep) {
     auto opened = pair.initiator->open_channel(1);
     ASSERT_TRUE(opened.has_value());
     ASSERT_TRUE(this->until([&] { return dpu.seen.channels.size() == 1; }, host, dpu));
+    auto& there = dpu.seen.channels[0].second;
+    const auto take = [](auto, auto, auto) { return true; };
+    // A first message there and back: from then on only room can end the sleep.
+    ASSERT_EQ(opened->send(1, bytes_of("first")), Errc::ok);
+    ASSERT_TRUE(this->until([&] { return there.poll(take, 1) == 1; }, host, dpu));
+    ASSERT_EQ(there.send(1, bytes_of("back")), Errc::ok);
+    ASSERT_TRUE(this->until([&] { return opened->poll(take, 1) == 1; }, host, dpu));
     const auto message = pattern(this->limits_.max_inline, 1);
     while (opened->send(1, message) == Errc::ok) {
     }
@@ -1163,7 +1172,7 @@ TYPED_TEST_P(LinkContract, RoomOnAChannelEndsASleep) {
     while (opened->arm() != Errc::ok) {
         ASSERT_LT(std::chrono::steady_clock::now(), deadline);
     }
-    while (dpu.seen.channels[0].second.poll([](auto, auto, auto) { return true; }, 16) != 0) {
+    while (there.poll(take, 16) != 0) {
     }
     EXPECT_TRUE(this->sleep_on(opened->event_fd()));
     EXPECT_EQ(opened->send(1, message), Errc::ok);
@@ -1204,10 +1213,10 @@ REGISTER_TYPED_TEST_SUITE_P(
     PutGetAndAtomicsReachThePeersMemory, OneSidedOperationsCannotLeaveTheRegion,
     AFlushComesAfterTheMessagesBefore, ChannelsCarryMessagesBothWays,
     AChannelKeepsAMessageThatIsNotWantedYet, AChannelHasACounterForBufferStalls,
-    AChannelsEndIsSeenAfterItsMessages, AChannelOutlivesItsConnectionAsAnObject, AChannelThatNobodyTookEndsInAnOrderlyWayToo,
-    AChannelsDeadPeerIsSeen, ChannelsRunOnThreadsOfTheirOwn, SleepersLoseNoEvent,
-    SleepersOnChannelsLoseNoEvent, AConnectRequestEndsASleep, RoomEndsTheSleepOfWhoWasToldAgain,
-    ConfirmationEndsASleepIfAskedFor, RoomOnAChannelEndsASleep,
-    RoomThatCameBeforeTheSleepPreventsIt);
+    AChannelsEndIsSeenAfterItsMessages, AChannelOutlivesItsConnectionAsAnObject,
+    AChannelThatNobodyTookEndsInAnOrderlyWayToo, AChannelsDeadPeerIsSeen,
+    ChannelsRunOnThreadsOfTheirOwn, SleepersLoseNoEvent, SleepersOnChannelsLoseNoEvent,
+    AConnectRequestEndsASleep, RoomEndsTheSleepOfWhoWasToldAgain, ConfirmationEndsASleepIfAskedFor,
+    RoomOnAChannelEndsASleep, RoomThatCameBeforeTheSleepPreventsIt);
 
 } // namespace comch::link::contract

@@ -34,6 +34,8 @@ void on_disconnect(doca_cc_event_connection_status_changed*, doca_cc_connection*
 }
 
 TEST(DocaCcLater, CallbacksAndTasksOfTheLaterDialect) {
+    sent = connected = 0;
+    heard.clear();
     Lab lab;
     Engine engine;
     doca_cc_server* server = nullptr;

@@ -1,5 +1,10 @@
 // Servers, clients, connections and control messages, through the C API.
+#include <csignal>
+#include <utility>
+
 #include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "doca_comch/comch/test_support.hpp"
 
@@ -386,6 +391,69 @@ TEST(DocaControl, DevicesStayOpenForTheirContexts) {
     EXPECT_EQ(doca_dev_rep_close(lab.representor), DOCA_ERROR_IN_USE);
     EXPECT_OK(doca_comch_client_destroy(client));
     EXPECT_OK(doca_comch_server_destroy(server));
+}
+
+TEST(DocaControl, AKilledClientIsReportedAsLost) {
+    Lab lab;
+    int listening[2];
+    ASSERT_EQ(pipe(listening), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        char byte = 0;
+        close(listening[1]);
+        if (read(listening[0], &byte, 1) != 1) {
+            _exit(1);
+        }
+        Engine engine;
+        ClientParty client(lab, engine, "victims");
+        (void)doca_ctx_start(client.ctx);
+        for (;;) {
+            (void)doca_pe_progress(engine.pe);
+        }
+    }
+    close(listening[0]);
+    Engine engine;
+    ServerParty server(lab, engine, "victims");
+    ASSERT_OK(doca_ctx_start(server.ctx));
+    EXPECT_EQ(write(listening[1], "!", 1), 1);
+    close(listening[1]);
+    EXPECT_TRUE(progress_until([&] { return !server.connected.empty(); }, engine));
+    kill(child, SIGKILL);
+    EXPECT_EQ(waitpid(child, nullptr, 0), child);
+    ASSERT_TRUE(progress_until([&] { return !server.disconnected.empty(); }, engine));
+    EXPECT_FALSE(server.disconnected[0].second); // not in an orderly way
+
+    ClientParty next(lab, engine, "victims");
+    EXPECT_EQ(doca_ctx_start(next.ctx), DOCA_ERROR_IN_PROGRESS);
+    EXPECT_TRUE(progress_until([&] { return state_of(next.ctx) == running; }, engine));
+    EXPECT_EQ(doca_ctx_stop(server.ctx), DOCA_ERROR_IN_PROGRESS);
+    EXPECT_TRUE(progress_until(
+        [&] { return state_of(server.ctx) == idle && state_of(next.ctx) == idle; }, engine));
+}
+
+TEST(DocaControl, AServerIsForTheRepresentedFunctionOnly) {
+    Lab lab;
+    Engine engine;
+    doca_devinfo_rep** list = nullptr;
+    std::uint32_t count = 0;
+    ASSERT_OK(doca_devinfo_rep_create_list(lab.dpu, DOCA_DEVINFO_REP_FILTER_NET, &list, &count));
+    ASSERT_GE(count, 2u);
+    doca_dev_rep* other = nullptr; // the Lab's is the first, and so is its host device
+    ASSERT_OK(doca_dev_rep_open(list[1], &other));
+    ASSERT_OK(doca_devinfo_rep_destroy_list(list));
+    std::swap(lab.representor, other);
+    {
+        ServerParty server(lab, engine, "of another function");
+        ASSERT_OK(doca_ctx_start(server.ctx));
+        ClientParty client(lab, engine, "of another function");
+        EXPECT_EQ(doca_ctx_start(client.ctx), DOCA_ERROR_IN_PROGRESS);
+        EXPECT_TRUE(progress_until([&] { return state_of(client.ctx) == idle; }, engine));
+        EXPECT_THAT(client.steps, ElementsAre(Pair(idle, starting), Pair(starting, idle)));
+        EXPECT_EQ(doca_ctx_stop(server.ctx), DOCA_ERROR_IN_PROGRESS);
+        EXPECT_TRUE(progress_until([&] { return state_of(server.ctx) == idle; }, engine));
+    }
+    std::swap(lab.representor, other);
+    EXPECT_OK(doca_dev_rep_close(other));
 }
 
 } // namespace

@@ -107,7 +107,6 @@ doca_error_t ConnectionProducer::begin_start() {
             return refuse(opened.error());
         }
         core_ = std::move(*opened);
-        pe()->engine().add(*this);
         return DOCA_SUCCESS;
     });
 }
@@ -149,6 +148,9 @@ doca_error_t ConnectionProducer::wait_or_refuse(ProducerTask& task, doca_error_t
         std::memcpy(task.keep.data(), task.immediate, task.immediate_length);
         task.kept = true;
     }
+    if (waiting_ == nullptr) {
+        pe()->engine().add(*this); // only while something waits: progress costs the others
+    }
     task.next = nullptr;
     doca_task** end = &waiting_;
     while (*end != nullptr) {
@@ -176,7 +178,14 @@ unsigned ConnectionProducer::send_waiting() {
             complete(task, result);
         }
     }
+    leave_when_none_waits();
     return handled;
+}
+
+void ConnectionProducer::leave_when_none_waits() {
+    if (waiting_ == nullptr) {
+        pe()->engine().remove(*this);
+    }
 }
 
 unsigned ConnectionProducer::flush_waiting(doca_error_t status) {
@@ -187,6 +196,9 @@ unsigned ConnectionProducer::flush_waiting(doca_error_t status) {
         task.kept = false;
         complete(task, status);
         ++handled;
+    }
+    if (handled != 0) {
+        leave_when_none_waits();
     }
     return handled;
 }

@@ -108,6 +108,7 @@ private:
     [[nodiscard]] doca_error_t wait_or_refuse(ProducerTask& task, doca_error_t result);
     [[nodiscard]] unsigned send_waiting();
     [[nodiscard]] unsigned flush_waiting(doca_error_t status);
+    void leave_when_none_waits();
 
     ConnectionHandle& handle_;
     const std::uint32_t generation_;

@@ -27,7 +27,7 @@
 
 namespace comch::doca::test {
 
-inline constexpr auto patience = std::chrono::seconds(30); ///< far more than anything takes
+inline constexpr auto patience = std::chrono::seconds(100); ///< far more than anything takes
 
 #define EXPECT_OK(call) EXPECT_EQ(call, DOCA_SUCCESS)
 #define ASSERT_OK(call) ASSERT_EQ(call, DOCA_SUCCESS)

@@ -126,6 +126,11 @@ doca_buf* last_of(doca_buf* buf) {
     return buf;
 }
 
+/// In use, and not behind another one.
+bool is_head(const doca_buf* buf) {
+    return buf != nullptr && buf->references != 0 && buf->previous == nullptr;
+}
+
 doca_error_t chain(doca_buf& tail, doca_buf& head) {
     tail.next = &head;
     head.previous = &tail;
@@ -186,24 +191,21 @@ doca_error_t doca_buf_is_in_list(const doca_buf* buf, uint8_t* is_in_list) {
 }
 
 doca_error_t doca_buf_chain_list(doca_buf* list1, doca_buf* list2) {
-    if (list1 == nullptr || list2 == nullptr || list1->previous != nullptr ||
-        list2->previous != nullptr || list1 == list2) {
+    if (!is_head(list1) || !is_head(list2) || list1 == list2) {
         return DOCA_ERROR_INVALID_VALUE;
     }
     return chain(*last_of(list1), *list2);
 }
 
 doca_error_t doca_buf_chain_list_tail(doca_buf* list1, doca_buf* list1_tail, doca_buf* list2) {
-    if (list1 == nullptr || list1_tail == nullptr || list2 == nullptr ||
-        list1->previous != nullptr || list2->previous != nullptr || list1 == list2 ||
-        last_of(list1) != list1_tail) {
+    if (!is_head(list1) || !is_head(list2) || list1 == list2 || last_of(list1) != list1_tail) {
         return DOCA_ERROR_INVALID_VALUE;
     }
     return chain(*list1_tail, *list2);
 }
 
 doca_error_t doca_buf_unchain_list(doca_buf* list1, doca_buf* list2) {
-    if (list1 == nullptr || list2 == nullptr) {
+    if (!is_head(list1) || list2 == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
     for (doca_buf* at = list1; at->next != nullptr; at = at->next) {

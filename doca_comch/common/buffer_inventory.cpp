@@ -131,7 +131,8 @@ doca_error_t doca_buf_inventory_buf_get_by_data(doca_buf_inventory* inventory, d
 
 doca_error_t doca_buf_inventory_buf_dup(doca_buf_inventory* inventory, const doca_buf* src_buf,
                                         doca_buf** dst_buf) {
-    if (inventory == nullptr || src_buf == nullptr || dst_buf == nullptr) {
+    if (inventory == nullptr || src_buf == nullptr || src_buf->references == 0 ||
+        dst_buf == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
     return doca_buf_inventory_buf_get_by_args(inventory, src_buf->mmap, src_buf->head,

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <span>
 
+#include "core/transfer/descriptor.hpp"
 #include "doca_comch/common/device.hpp"
 #include "doca_comch/common/mmap_handles.hpp"
 #include "doca_comch/common/status.hpp"
@@ -268,15 +269,17 @@ doca_error_t doca_mmap_export_pci(doca_mmap* mmap, const doca_dev* dev, const vo
         return refuse(DOCA_ERROR_INVALID_VALUE,
                       "cannot export the memory map to a device that it does not have");
     }
-    if (mmap->exported.empty()) {
-        auto descriptor = mmap->map->export_descriptor();
+    auto found = mmap->exported.find(dev);
+    if (found == mmap->exported.end()) {
+        // The other side's device reaches the memory without this program's help.
+        auto descriptor = comch::transfer::export_memory(dev->info.device, *mmap->map);
         if (!descriptor) {
             return refuse(descriptor.error());
         }
-        mmap->exported = std::move(*descriptor);
+        found = mmap->exported.emplace(dev, std::move(*descriptor)).first;
     }
-    *export_desc = mmap->exported.data();
-    *export_desc_len = mmap->exported.size();
+    *export_desc = found->second.data();
+    *export_desc_len = found->second.size();
     return DOCA_SUCCESS;
 }
 
@@ -293,15 +296,16 @@ doca_error_t doca_mmap_create_from_export(const doca_data* user_data, const void
     if (export_desc == nullptr || export_desc_len == 0 || dev == nullptr || mmap == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
-    auto map =
-        MemoryMap::import_descriptor({static_cast<const std::byte*>(export_desc), export_desc_len});
-    if (!map) {
-        return refuse(map.error());
+    auto memory = comch::transfer::import_memory(
+        {static_cast<const std::byte*>(export_desc), export_desc_len});
+    if (!memory) {
+        return refuse(memory.error());
     }
     auto made = std::make_unique<doca_mmap>();
-    made->address = (*map)->address();
-    made->length = (*map)->size();
-    made->map = std::move(*map);
+    made->address = memory->map->address();
+    made->length = memory->map->size();
+    made->map = std::move(memory->map);
+    made->service = memory->service;
     made->devices.push_back(dev);
     if (user_data != nullptr) {
         made->user_data = *user_data;

@@ -4,11 +4,14 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
 #include <comch/memory.hpp>
 #include <doca_mmap.h>
+
+#include "core/link/link.hpp"
 
 struct doca_mmap {
     void* address = nullptr;
@@ -19,9 +22,10 @@ struct doca_mmap {
     doca_mmap_memrange_free_cb_t* free_callback = nullptr;
     void* free_cookie = nullptr;
     doca_data user_data{};
-    std::vector<std::byte> exported;
-    std::unique_ptr<comch::MemoryMap> map;  ///< while started
-    std::atomic<std::uint32_t> buffers = 0; ///< taken from it, by any inventory
+    std::map<const doca_dev*, std::vector<std::byte>> exported; ///< what each was given
+    std::unique_ptr<comch::MemoryMap> map;                      ///< while started
+    comch::link::PortAddress service{};                         ///< where imported memory is served
+    std::atomic<std::uint32_t> buffers = 0;                     ///< taken from it, by any inventory
 
     [[nodiscard]] bool started() const noexcept { return map != nullptr; }
     [[nodiscard]] bool imported() const noexcept { return map != nullptr && map->imported(); }

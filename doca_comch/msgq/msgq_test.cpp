@@ -257,4 +257,86 @@ TEST(DocaMsgQ, EachQueueHasOneDirection) {
     EXPECT_OK(doca_comch_msgq_destroy(queue));
 }
 
+TEST(DocaMsgQ, OnlyImmediateDataThatFitsIsSent) {
+    Dpa lab;
+    doca_comch_producer* producer = nullptr;
+    ASSERT_OK(doca_comch_msgq_producer_create(lab.to_dpa, &producer));
+    doca_ctx* const ctx = doca_comch_producer_as_ctx(producer);
+    Received received;
+    doca_data user{};
+    user.ptr = &received;
+    ASSERT_OK(doca_ctx_set_user_data(ctx, user));
+    ASSERT_OK(doca_pe_connect_ctx(lab.engine.pe, ctx));
+    EXPECT_EQ(doca_ctx_start(ctx), DOCA_ERROR_INVALID_VALUE); // without tasks
+    ASSERT_OK(doca_comch_producer_task_send_set_conf(producer, on_sent, on_sent, 2));
+    ASSERT_OK(doca_ctx_start(ctx));
+    std::uint8_t bytes[64] = {};
+    doca_comch_producer_task_send* task = nullptr;
+    EXPECT_EQ(doca_comch_producer_task_send_alloc_init(producer, nullptr, bytes, 33, 1, &task),
+              DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(doca_comch_producer_task_send_alloc_init(producer, nullptr, nullptr, 0, 1, &task),
+              DOCA_ERROR_INVALID_VALUE);
+    ASSERT_OK(doca_comch_producer_task_send_alloc_init(producer, nullptr, bytes, 32, 5, &task));
+    doca_task* const base = doca_comch_producer_task_send_as_task(task);
+    EXPECT_EQ(doca_task_submit(base), DOCA_ERROR_NOT_FOUND); // there is no such consumer
+    doca_task_free(base);
+    EXPECT_EQ(doca_ctx_set_datapath_on_dpa(ctx, lab.dpa), DOCA_ERROR_BAD_STATE);
+    EXPECT_EQ(doca_ctx_stop(ctx), DOCA_ERROR_IN_PROGRESS);
+    EXPECT_TRUE(progress_until([&] { return state_of(ctx) == DOCA_CTX_STATE_IDLE; }, lab.engine));
+    EXPECT_OK(doca_comch_producer_destroy(producer));
+}
+
+std::uint64_t sum(std::uint64_t a, std::uint64_t b) {
+    return a + b;
+}
+
+TEST(DocaDpa, RunsFunctionsAndHasMemory) {
+    Dpa lab;
+    std::uint64_t result = 0;
+    ASSERT_OK(doca_dpa_rpc(lab.dpa, reinterpret_cast<doca_dpa_func_t*>(sum), &result,
+                           std::uint64_t{40}, std::uint64_t{2}));
+    EXPECT_EQ(result, 42u);
+    doca_dpa_dev_uintptr_t memory = 0;
+    ASSERT_OK(doca_dpa_mem_alloc(lab.dpa, 64, &memory));
+    char text[] = "there and back";
+    char back[sizeof(text)] = {};
+    EXPECT_OK(doca_dpa_h2d_memcpy(lab.dpa, memory, text, sizeof(text)));
+    EXPECT_OK(doca_dpa_d2h_memcpy(lab.dpa, back, memory, sizeof(text)));
+    EXPECT_STREQ(back, text);
+    EXPECT_OK(doca_dpa_memset(lab.dpa, memory, 'x', 4));
+    EXPECT_OK(doca_dpa_d2h_memcpy(lab.dpa, back, memory, sizeof(text)));
+    EXPECT_STREQ(back, "xxxxe and back");
+    EXPECT_OK(doca_dpa_mem_free(lab.dpa, memory));
+}
+
+TEST(DocaDpa, MisuseIsRefused) {
+    Dpa lab;
+    doca_dpa* other = nullptr;
+    ASSERT_OK(doca_dpa_create(lab.lab.dpu, &other));
+    doca_dpa_thread* thread = nullptr;
+    EXPECT_EQ(doca_dpa_thread_create(other, &thread), DOCA_ERROR_BAD_STATE); // not started
+    EXPECT_EQ(doca_dpa_stop(other), DOCA_ERROR_BAD_STATE);
+    EXPECT_OK(doca_dpa_destroy(other));
+    EXPECT_EQ(doca_dpa_start(lab.dpa), DOCA_ERROR_BAD_STATE);
+    EXPECT_EQ(doca_dpa_stop(lab.dpa), DOCA_ERROR_IN_USE);
+    EXPECT_EQ(doca_dpa_thread_start(lab.thread), DOCA_ERROR_BAD_STATE); // no function
+    EXPECT_EQ(doca_dpa_thread_run(lab.thread), DOCA_ERROR_BAD_STATE);
+    EXPECT_EQ(doca_dpa_thread_stop(lab.thread), DOCA_ERROR_BAD_STATE);
+    EXPECT_EQ(doca_dpa_thread_set_func_arg(lab.thread, nullptr, 0), DOCA_ERROR_INVALID_VALUE);
+    doca_dpa_completion* completion = nullptr;
+    EXPECT_EQ(doca_dpa_completion_create(lab.dpa, 0, &completion), DOCA_ERROR_INVALID_VALUE);
+    ASSERT_OK(doca_dpa_completion_create(lab.dpa, 4, &completion));
+    doca_dpa_dev_completion_t handle{};
+    EXPECT_EQ(doca_dpa_completion_get_dpa_handle(completion, &handle), DOCA_ERROR_BAD_STATE);
+    EXPECT_OK(doca_dpa_completion_start(completion));
+    EXPECT_EQ(doca_dpa_completion_start(completion), DOCA_ERROR_BAD_STATE);
+    EXPECT_OK(doca_dpa_completion_destroy(completion));
+    EXPECT_EQ(doca_dpa_create(nullptr, &other), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(doca_dpa_destroy(nullptr), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(doca_dpa_thread_destroy(nullptr), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(doca_comch_msgq_create(nullptr, nullptr), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(doca_comch_msgq_start(nullptr), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(doca_comch_msgq_start(lab.to_dpa), DOCA_ERROR_BAD_STATE);
+}
+
 } // namespace

@@ -117,7 +117,9 @@ void consume(doca_comch_connection* connection, doca_dev* device, const Config& 
                  doca_buf* const buf = doca_comch_consumer_task_post_recv_get_buf(task);
                  std::size_t length = 0;
                  (void)doca_buf_get_data_len(buf, &length);
-                 bytes_received.fetch_add(length, std::memory_order_relaxed);
+                 if (bytes_received.fetch_add(length, std::memory_order_relaxed) == 0) {
+                     DOCA_LOG_INFO("Receiving");
+                 }
                  (void)doca_buf_reset_data_len(buf);
                  doca_task* const again = doca_comch_consumer_task_post_recv_as_task(task);
                  if (doca_task_submit(again) != DOCA_SUCCESS) {

@@ -11,11 +11,11 @@ MIB = 1 << 20
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    level: str            # "uct", "ucp": ucx_perftest; "fi": libfabric; "mpi", "fi-mpi", "core":
-                          # programs of our own
+    level: str            # "uct", "ucp": ucx_perftest; "fi": libfabric; "mpi", "fi-mpi", "core",
+                          # "doca": programs of our own
     test: str             # ucx_perftest's name of it; of ours: mpi_lat, mpi_bw, mpi_alltoall,
-                          # core_lat, core_bw; of libfabric: tag_lat, tag_bw, and with fi_pingpong
-                          # pingpong_lat, pingpong_bw
+                          # core_lat, core_bw, doca_lat, doca_bw; of libfabric: tag_lat, tag_bw, and
+                          # with fi_pingpong pingpong_lat, pingpong_bw
     size: int             # bytes
     layout: str = ""      # of UCT: short, bcopy, zcopy
     memory: str = ""      # where buffers come from: "" as ucx_perftest chooses, "heap", or "own":
@@ -133,4 +133,12 @@ LIBFABRIC = [
       for test in ("tag_bw", "pingpong_bw") for size in (64 * KIB, 256 * KIB, MIB)),
     *(Row("fi-mpi", "mpi_lat", size, target=(1.15, 1.15)) for size in (8, KIB, 64 * KIB)),
     *(Row("fi-mpi", "mpi_bw", size, target=(0.87, 0.87)) for size in (8, 64 * KIB, MIB)),
+]
+
+# The DOCA face beside the core: what it may cost at most. (Of the rate at 8 bytes no more is asked
+# than that it is known: there is a task, with its callback, for each message.)
+DOCA = [
+    *(Row("doca", "doca_lat", size, target=(1.2, 1.2)) for size in (8, 256, 4 * KIB, 64 * KIB)),
+    Row("doca", "doca_bw", 8),
+    *(Row("doca", "doca_bw", size, target=(0.95, 0.95)) for size in (4 * KIB, 64 * KIB, MIB, 8 * MIB)),
 ]

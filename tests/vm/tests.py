@@ -24,13 +24,12 @@ TESTS = [
     # That the machine is what the others take it for.
     script("RDMA devices and connections", "rdma_stack.py"),
     Test("the link's contract", [str(BUILD / "bin/comch_rdma_tests")]),
-    # Those of them that take the link which the domain's description says, not the fake one.
-    Test("channels", [str(BUILD / "bin/comch_channel_test"), "--gtest_filter=*/Soft*:*Death.*"],
-         environment={"COMCH_TEST_DOMAIN_FILE": os.environ.get("COMCH_DOMAIN_FILE", "")}),
+    script("channels", "channels.py", timeout=600),
     script("comch_info", "info.py"),
     script("comch_perftest", "perftest.py", timeout=600),
     script("ucx_perftest", "ucx.py", timeout=600),
     script("OpenMPI", "mpi.py", timeout=600),
+    script("libfabric", "libfabric.py", timeout=600),
     # Last: they take devices away.
     script("faults of devices", "faults.py", timeout=600),
 ]

@@ -99,7 +99,7 @@ Errc Connection::get(void* local, std::size_t length, RemoteRegion& region, std:
                                     transfer.last);
         if (result == Errc::ok) {
             last_read_ = transfer.last;
-            pipe_->slot()->rx.bytes.add(length);
+            pipe_->slot()->tx.mapped_bytes.add(length); // as every RDMA read: nobody sends it
             transfers_.push_back(std::move(transfer));
             result = Errc::in_progress;
         }
@@ -147,8 +147,7 @@ Errc Connection::start_transfer(bool is_get, std::byte* local, std::size_t lengt
         transfers_.pop_back();
         return pipe_->broken() != Errc::ok ? pipe_->broken() : Errc::again;
     }
-    (is_get ? pipe_->slot()->rx.bytes : pipe_->slot()->tx.bytes).add(length);
-    pipe_->slot()->tx.mapped_bytes.add(length); // moved without a copy of ours
+    pipe_->slot()->tx.mapped_bytes.add(length);
     return Errc::in_progress;
 }
 

@@ -62,10 +62,14 @@ Result<void> Pipe::make_queue_pair(rdma_cm_id* id) {
     attr.qp_type = IBV_QPT_RC;
     attr.cap.max_send_wr = tuning::send_queue;
     attr.cap.max_send_sge = 1;
-    attr.cap.max_inline_data = tuning::wanted_inline;
+    // Some devices refuse instead of granting less. What was granted stands in `attr` even when the
+    // call fails later, as it does where the peer has given up meanwhile.
+    std::uint32_t wanted = tuning::wanted_inline;
+    attr.cap.max_inline_data = wanted;
     int result = ::rdma_create_qp(id, queues_.device().pd(), &attr);
-    while (result != 0 && errno == EINVAL && attr.cap.max_inline_data != 0) {
-        attr.cap.max_inline_data /= 2; // some devices refuse instead of granting less
+    while (result != 0 && errno == EINVAL && wanted != 0) {
+        wanted /= 2;
+        attr.cap.max_inline_data = wanted;
         result = ::rdma_create_qp(id, queues_.device().pd(), &attr);
     }
     if (result != 0) {

@@ -2,9 +2,9 @@
 // are pipes with different things around them. One thread.
 //
 // Credit. Each record that the peer may send has a buffer here: `limit` says how many it may send,
-// ever. It comes back in the header of whatever goes the other way, or, when nothing does, by an RDMA
-// write into the sender's memory, which needs no buffer there and disturbs nobody. Whoever wants to
-// sleep until credit comes says so (want_credit), and is rung (bell).
+// ever. It comes back in the header of whatever goes the other way, or, when nothing does, by an
+// RDMA write into the sender's memory, which needs no buffer there and disturbs nobody. Whoever
+// wants to sleep until credit comes says so (want_credit), and is rung (bell).
 //
 // Completions. Most work requests ask for none; one completion tells of all before it. Send buffers
 // are used in turn and come back in turn.
@@ -55,8 +55,8 @@ public:
     [[nodiscard]] Result<void> make_queue_pair(rdma_cm_id* id);
     /// What the peer must know to return credit, and may send.
     [[nodiscard]] wire::Credential credential() const noexcept;
-    /// The queue pair is connected, and the peer's credential known: what waits goes out. False: the
-    /// peer's credential is none of a correct peer.
+    /// The queue pair is connected, and the peer's credential known: what waits goes out. False:
+    /// the peer's credential is none of a correct peer.
     [[nodiscard]] bool start(const wire::Credential& peer) noexcept;
     [[nodiscard]] bool started() const noexcept { return started_; }
 
@@ -126,9 +126,7 @@ public:
     /// Any record, credited.
     Errc put_plain(wire::Control kind, std::span<const std::byte> payload) noexcept {
         return put_record(static_cast<Kind>(kind), 0, static_cast<std::uint32_t>(payload.size()),
-                          [&](std::byte* to) {
-                              std::memcpy(to, payload.data(), payload.size());
-                          });
+                          [&](std::byte* to) { std::memcpy(to, payload.data(), payload.size()); });
     }
 
     [[nodiscard]] std::uint64_t sent() const noexcept { return sent_; }
@@ -142,7 +140,8 @@ public:
     /// A put of up to bounce_up_to bytes: copied now, so that the caller's memory is free at once.
     [[nodiscard]] Errc write_copied(const std::byte* from, std::uint32_t length,
                                     std::uint64_t address, std::uint32_t key, bool fenced) noexcept;
-    /// A write from, or a read into, memory that the device knows. With a completion if `signalled`.
+    /// A write from, or a read into, memory that the device knows. With a completion if
+    /// `signalled`.
     [[nodiscard]] Errc write(const std::byte* from, std::uint32_t length, std::uint32_t lkey,
                              std::uint64_t address, std::uint32_t key, bool fenced, bool signalled,
                              Ticket& ticket) noexcept;
@@ -239,9 +238,6 @@ public:
             return;
         }
         ++taken_;
-        if (header.kind == static_cast<std::uint8_t>(Kind::data)) {
-            ++taken_messages_;
-        }
         if (taken_ - returned_ >= tuning::credit_batch) [[unlikely]] {
             return_credit();
         }
@@ -249,7 +245,10 @@ public:
     /// Uncredited records of the peer. False: none that is known here.
     [[nodiscard]] bool handle_control(const wire::Header& header, const std::byte* payload,
                                       std::uint32_t length) noexcept;
+    /// A message is handed out, or has been: whatever is sent from now on confirms it.
     void count_received(std::uint32_t length) noexcept {
+        ++taken_messages_;
+        records_before_answer_ = records_;
         slot_->rx.messages.add(1);
         slot_->rx.bytes.add(length);
     }
@@ -264,6 +263,12 @@ public:
     }
     /// idle() has something to do.
     [[nodiscard]] bool owes_credit() const noexcept { return returned_ != taken_ || bell_due_; }
+    /// All that is owed is the room of one message, and something was sent since it was handed out:
+    /// that has confirmed it, and what is sent next returns the room.
+    [[nodiscard]] bool has_answered() const noexcept {
+        return taken_ - returned_ == 1 && records_ != records_before_answer_ && !bell_due_ &&
+               !peer_asked_;
+    }
 
     // ---- sleeping ------------------------------------------------------------------------------
 
@@ -356,9 +361,9 @@ private:
     counters::Slot* slot_ = nullptr;
 
     // sending
-    std::uint64_t records_ = 0; ///< credited records handed over, ever
-    std::uint64_t allowed_ = 0; ///< how many there may be: limit_, or 0 while held
-    std::uint64_t limit_ = 0;   ///< how many the peer allows
+    std::uint64_t records_ = 0;        ///< credited records handed over, ever
+    std::uint64_t allowed_ = 0;        ///< how many there may be: limit_, or 0 while held
+    std::uint64_t limit_ = 0;          ///< how many the peer allows
     std::uint32_t inline_limit_ = 0;   ///< 0 until start()
     std::uint32_t granted_inline_ = 0; ///< by the device
     Ticket posted_ = 0;
@@ -375,9 +380,10 @@ private:
     std::uint32_t marks_tail_ = 0;
 
     // receiving
-    std::uint64_t arrived_ = 0;  ///< credited records
-    std::uint64_t taken_ = 0;    ///< of these, taken out
-    std::uint64_t taken_messages_ = 0;
+    std::uint64_t arrived_ = 0;        ///< credited records
+    std::uint64_t taken_ = 0;          ///< of these, taken out
+    std::uint64_t taken_messages_ = 0; ///< the one at hand included
+    std::uint64_t records_before_answer_ = 0;
     std::uint64_t returned_ = 0; ///< what the peer has been told of
     std::uint64_t granted_ = 0;  ///< the limit that it has been told of
 

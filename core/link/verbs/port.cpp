@@ -853,10 +853,11 @@ Port::~Port() {
 
 // ---- polling and sleeping ----------------------------------------------------------------------
 
-void Port::return_credit() noexcept {
+void Port::return_credit(bool all) noexcept {
+    quiet_calls_ = 0;
     for (std::size_t i = 0; i < owing_.size();) {
         Connection& c = *owing_[i];
-        if (c.state_ < Connection::State::ended) {
+        if (c.state_ < Connection::State::ended && (all || !c.pipe_->has_answered())) {
             c.pipe_->idle();
         }
         if (c.state_ >= Connection::State::ended || !c.pipe_->owes_credit()) {
@@ -910,6 +911,7 @@ Errc Port::arm(bool for_credit) {
     }
     drain(bell_.get());
     drain(timer_.get());
+    return_credit(true);
     // Whatever ends the sleep, the next progress call looks at everything.
     want_slow_poll();
     if (rdma_->gone() || !gone_.empty() || queues_->broken()) {

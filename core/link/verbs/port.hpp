@@ -1,7 +1,8 @@
 // A verbs port: listeners, connections, and the loop that polls them. Contract: core/link/link.hpp.
 //
-// progress() is the hot path: one look at the completion queue, and what has arrived. Everything that
-// costs a system call (connecting, deaths, the device's state) happens in slow_poll(), now and then.
+// progress() is the hot path: one look at the completion queue, and what has arrived. Everything
+// that costs a system call (connecting, deaths, the device's state) happens in slow_poll(), now and
+// then.
 #pragma once
 
 #include <algorithm>
@@ -52,8 +53,9 @@ public:
                 count += handle_arrival(sink);
             }
         }
-        if (drained && !owing_.empty()) [[unlikely]] {
-            return_credit();
+        if (drained && !owing_.empty() && ++quiet_calls_ >= tuning::credit_after_calls)
+            [[unlikely]] {
+            return_credit(false);
         }
         if (!working_.empty()) [[unlikely]] {
             count += advance(sink);
@@ -108,7 +110,8 @@ private:
     }
 
     /// One record. False: the peer broke the protocol.
-    template <class S> [[nodiscard]] bool handle(Connection& c, const Queues::Arrival& arrival, S& sink) {
+    template <class S>
+    [[nodiscard]] bool handle(Connection& c, const Queues::Arrival& arrival, S& sink) {
         const std::byte* payload = nullptr;
         std::uint32_t length = 0;
         if (!c.pipe_->open(arrival, header_, payload, length)) [[unlikely]] {
@@ -133,9 +136,12 @@ private:
             return;
         }
         c.pipe_->taken(header_);
-        if (c.pipe_->owes_credit() && !c.owing_) {
-            c.owing_ = true;
-            owing_.push_back(&c);
+        if (c.pipe_->owes_credit()) {
+            quiet_calls_ = 0;
+            if (!c.owing_) {
+                c.owing_ = true;
+                owing_.push_back(&c);
+            }
         }
         if (c.pipe_->peer_said_goodbye()) [[unlikely]] {
             end(c, Reason::closed, {}, sink);
@@ -249,6 +255,7 @@ private:
         }
         if (look_at_all_) {
             look_at_all_ = false;
+            return_credit(true);
             count += look_at_all(sink);
         }
         tend_closing();
@@ -358,8 +365,8 @@ private:
             return;
         }
         auto channel =
-            Channel::accept(rdma_, c.life_, counters_,
-                            c.slot_info(counters::SlotState::connected), std::move(id), event);
+            Channel::accept(rdma_, c.life_, counters_, c.slot_info(counters::SlotState::connected),
+                            std::move(id), event);
         if (channel) {
             sink.on_channel(c, request.tag, std::move(*channel));
         }
@@ -402,9 +409,10 @@ private:
                 accept_channel(c, std::move(early.first), early.second, sink);
             }
         } else {
-            end(c, static_cast<Errc>(welcome->code) == Errc::version_mismatch
-                       ? Reason::version_mismatch
-                       : Reason::rejected,
+            end(c,
+                static_cast<Errc>(welcome->code) == Errc::version_mismatch
+                    ? Reason::version_mismatch
+                    : Reason::rejected,
                 reply, sink);
         }
         return true;
@@ -461,7 +469,8 @@ private:
         slow_poll_wanted_ = true;
         calls_to_clock_ = 1;
     }
-    void return_credit() noexcept;
+    /// `all`: also where what was sent meanwhile has told the peer nearly all.
+    void return_credit(bool all) noexcept;
     /// Reason::closed: no reason to end.
     [[nodiscard]] Reason take_event(Connection& c, const CmEvent& event);
     [[nodiscard]] Reason take_refusal(Connection& c, const CmEvent& event);
@@ -487,6 +496,7 @@ private:
     // Touched by every progress call.
     std::unique_ptr<Queues> queues_;
     std::vector<Connection*> owing_;
+    unsigned quiet_calls_ = 0; ///< of progress(), since there was something to owe
     std::vector<Connection*> working_;
     std::vector<Connection*> gone_;
     unsigned calls_to_clock_ = 1;

@@ -22,6 +22,9 @@ inline constexpr std::uint32_t window = 64;
 inline constexpr std::uint32_t uncredited = 3;
 /// The receiver returns credit when it has taken out this part of the window, or finds nothing more.
 inline constexpr std::uint32_t credit_batch = window / 4;
+/// A port that owes credit waits for so many calls that bring nothing: most often something goes the
+/// other way meanwhile and takes the credit along, which else costs a work request of its own.
+inline constexpr unsigned credit_after_calls = 64;
 
 /// Send buffers of one connection: messages too long to be sent inline that the peer's device has
 /// not acknowledged. A power of two.

@@ -1,0 +1,320 @@
+// Memory copies between this process and another that does nothing for it.
+#include <algorithm>
+#include <csignal>
+#include <numeric>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <doca_dma.h>
+
+#include "doca_comch/comch/test_support.hpp"
+
+namespace {
+
+using namespace comch::doca::test;
+using ::testing::ElementsAre;
+
+struct Map {
+    doca_mmap* mmap = nullptr;
+
+    Map(doca_dev* dev, std::vector<char>& bytes, std::uint32_t access) {
+        EXPECT_OK(doca_mmap_create(&mmap));
+        EXPECT_OK(doca_mmap_set_memrange(mmap, bytes.data(), bytes.size()));
+        EXPECT_OK(doca_mmap_set_permissions(mmap, access));
+        EXPECT_OK(doca_mmap_add_dev(mmap, dev));
+        EXPECT_OK(doca_mmap_start(mmap));
+    }
+    explicit Map(doca_mmap* imported) : mmap(imported) {}
+    ~Map() { EXPECT_OK(doca_mmap_destroy(mmap)); }
+};
+
+struct Copier {
+    Lab& lab;
+    Engine engine;
+    doca_dma* dma = nullptr;
+    doca_buf_inventory* inventory = nullptr;
+    std::vector<doca_error_t> done;
+
+    explicit Copier(Lab& where) : lab(where) {
+        EXPECT_OK(doca_dma_create(lab.dpu, &dma));
+        doca_data data{};
+        data.ptr = this;
+        EXPECT_OK(doca_ctx_set_user_data(doca_dma_as_ctx(dma), data));
+        EXPECT_OK(doca_dma_task_memcpy_set_conf(dma, on_done, on_done, 4));
+        EXPECT_OK(doca_pe_connect_ctx(engine.pe, doca_dma_as_ctx(dma)));
+        EXPECT_OK(doca_ctx_start(doca_dma_as_ctx(dma)));
+        EXPECT_OK(doca_buf_inventory_create(8, &inventory));
+        EXPECT_OK(doca_buf_inventory_start(inventory));
+    }
+    ~Copier() {
+        EXPECT_OK(doca_ctx_stop(doca_dma_as_ctx(dma)));
+        EXPECT_OK(doca_dma_destroy(dma));
+        EXPECT_OK(doca_buf_inventory_destroy(inventory));
+    }
+    static void on_done(doca_dma_task_memcpy* task, doca_data, doca_data user) {
+        doca_task* const base = doca_dma_task_memcpy_as_task(task);
+        static_cast<Copier*>(user.ptr)->done.push_back(doca_task_get_status(base));
+        doca_task_free(base);
+    }
+    /// From the data of one map to the other's room; the status in the end.
+    doca_error_t copy(doca_mmap* from, void* source, doca_mmap* to, void* destination,
+                      std::size_t size) {
+        doca_buf* src = nullptr;
+        doca_buf* dst = nullptr;
+        EXPECT_OK(doca_buf_inventory_buf_get_by_data(inventory, from, source, size, &src));
+        EXPECT_OK(doca_buf_inventory_buf_get_by_addr(inventory, to, destination, size, &dst));
+        doca_dma_task_memcpy* task = nullptr;
+        EXPECT_OK(doca_dma_task_memcpy_alloc_init(dma, src, dst, doca_data{}, &task));
+        doca_error_t result = DOCA_ERROR_AGAIN;
+        done.clear();
+        EXPECT_TRUE(progress_until(
+            [&] {
+                result = doca_task_submit(doca_dma_task_memcpy_as_task(task));
+                return result != DOCA_ERROR_AGAIN;
+            },
+            engine));
+        if (result == DOCA_SUCCESS) {
+            EXPECT_TRUE(progress_until([&] { return !done.empty(); }, engine));
+            result = done.empty() ? DOCA_ERROR_TIME_OUT : done[0];
+            std::size_t length = 0;
+            EXPECT_OK(doca_buf_get_data_len(dst, &length));
+            EXPECT_EQ(length, result == DOCA_SUCCESS ? size : 0);
+        } else {
+            doca_task_free(doca_dma_task_memcpy_as_task(task));
+        }
+        EXPECT_OK(doca_buf_dec_refcount(src, nullptr));
+        EXPECT_OK(doca_buf_dec_refcount(dst, nullptr));
+        return result;
+    }
+};
+
+TEST(DocaDma, LocalCopiesAndRefusals) {
+    Lab lab;
+    Copier copier(lab);
+    std::vector<char> bytes(8192);
+    std::iota(bytes.begin(), bytes.begin() + 4096, 'a');
+    Map map(lab.dpu, bytes, DOCA_ACCESS_FLAG_LOCAL_READ_WRITE);
+    EXPECT_OK(copier.copy(map.mmap, bytes.data(), map.mmap, bytes.data() + 4096, 4096));
+    EXPECT_TRUE(std::equal(bytes.begin(), bytes.begin() + 4096, bytes.begin() + 4096));
+    std::vector<char> fixed(64);
+    Map read_only(lab.dpu, fixed, DOCA_ACCESS_FLAG_LOCAL_READ_ONLY);
+    EXPECT_EQ(copier.copy(map.mmap, bytes.data(), read_only.mmap, fixed.data(), 64),
+              DOCA_ERROR_NOT_PERMITTED);
+    const void* descriptor = nullptr;
+    std::size_t length = 0;
+    EXPECT_EQ(doca_mmap_export_pci(map.mmap, lab.dpu, &descriptor, &length),
+              DOCA_ERROR_NOT_PERMITTED); // it grants the peer nothing
+    doca_mmap* imported = nullptr;
+    EXPECT_EQ(doca_mmap_create_from_export(nullptr, bytes.data(), 100, lab.dpu, &imported),
+              DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(doca_dma_destroy(copier.dma), DOCA_ERROR_BAD_STATE);
+}
+
+/// Another process, which exports memory and then only waits for the pipe's end.
+struct Exporter {
+    int commands[2];
+    int answers[2];
+    pid_t child = -1;
+    std::vector<char> descriptor;
+    void* address = nullptr;
+
+    Exporter(std::size_t size, std::uint32_t access) {
+        EXPECT_EQ(pipe(commands), 0);
+        EXPECT_EQ(pipe(answers), 0);
+        child = fork();
+        if (child == 0) {
+            close(commands[1]);
+            close(answers[0]);
+            run(size, access);
+        }
+        close(commands[0]);
+        close(answers[1]);
+        std::size_t length = 0;
+        EXPECT_EQ(read(answers[0], &length, sizeof(length)), ssize_t{sizeof(length)});
+        EXPECT_EQ(read(answers[0], &address, sizeof(address)), ssize_t{sizeof(address)});
+        descriptor.resize(length);
+        EXPECT_EQ(read(answers[0], descriptor.data(), length), static_cast<ssize_t>(length));
+    }
+    ~Exporter() {
+        close(commands[1]);
+        close(answers[0]);
+        if (child > 0) {
+            kill(child, SIGKILL);
+            waitpid(child, nullptr, 0);
+        }
+    }
+    [[noreturn]] void run(std::size_t size, std::uint32_t access) {
+        doca_devinfo** list = nullptr;
+        std::uint32_t count = 0;
+        doca_dev* dev = nullptr;
+        if (doca_devinfo_create_list(&list, &count) != DOCA_SUCCESS ||
+            doca_dev_open(list[count - 1], &dev) != DOCA_SUCCESS) {
+            _exit(2);
+        }
+        std::vector<char> bytes(size);
+        std::iota(bytes.begin(), bytes.end(), char{0});
+        Map map(dev, bytes, access);
+        const void* exported = nullptr;
+        std::size_t length = 0;
+        void* const at = bytes.data();
+        if (doca_mmap_export_pci(map.mmap, dev, &exported, &length) != DOCA_SUCCESS ||
+            write(answers[1], &length, sizeof(length)) < 0 ||
+            write(answers[1], &at, sizeof(at)) < 0 || write(answers[1], exported, length) < 0) {
+            _exit(3);
+        }
+        char command = 0;
+        while (read(commands[0], &command, 1) == 1) {
+            // Tells what is in its memory now.
+            if (write(answers[1], bytes.data(), 64) < 0) {
+                _exit(4);
+            }
+        }
+        _exit(0);
+    }
+    std::vector<char> first_bytes() {
+        std::vector<char> bytes(64);
+        EXPECT_EQ(write(commands[1], "?", 1), 1);
+        EXPECT_EQ(read(answers[0], bytes.data(), bytes.size()), ssize_t{64});
+        return bytes;
+    }
+    /// Not even its library's thread does anything from here on.
+    void freeze() {
+        kill(child, SIGSTOP);
+        int status = 0;
+        EXPECT_EQ(waitpid(child, &status, WUNTRACED), child);
+    }
+    void thaw() { kill(child, SIGCONT); }
+    void die() {
+        kill(child, SIGKILL);
+        waitpid(child, nullptr, 0);
+        child = -1;
+    }
+};
+
+TEST(DocaDma, ReadsAndWritesTheMemoryOfAProcessThatDoesNothing) {
+    Lab lab;
+    constexpr std::size_t size = 1 << 20;
+    Exporter exporter(size, DOCA_ACCESS_FLAG_PCI_READ_WRITE);
+    Copier copier(lab);
+    doca_mmap* imported = nullptr;
+    ASSERT_OK(doca_mmap_create_from_export(nullptr, exporter.descriptor.data(),
+                                           exporter.descriptor.size(), lab.dpu, &imported));
+    Map remote(imported);
+    void* address = nullptr;
+    std::size_t length = 0;
+    ASSERT_OK(doca_mmap_get_memrange(remote.mmap, &address, &length));
+    EXPECT_EQ(address, exporter.address); // the owner's addresses
+    EXPECT_EQ(length, size);
+    std::vector<char> here(size);
+    std::vector<char> expected(size);
+    std::iota(expected.begin(), expected.end(), char{0});
+    Map local(lab.dpu, here, DOCA_ACCESS_FLAG_LOCAL_READ_WRITE);
+    ASSERT_OK(copier.copy(remote.mmap, address, local.mmap, here.data(), size));
+    EXPECT_EQ(here, expected);
+    std::fill(here.begin(), here.end(), 'w');
+    ASSERT_OK(copier.copy(local.mmap, here.data(), remote.mmap, address, 64));
+    EXPECT_EQ(exporter.first_bytes(), std::vector<char>(64, 'w'));
+    EXPECT_EQ(copier.copy(remote.mmap, address, remote.mmap, static_cast<char*>(address) + 64, 64),
+              DOCA_ERROR_NOT_SUPPORTED);
+    EXPECT_EQ(doca_mmap_stop(remote.mmap), DOCA_ERROR_NOT_PERMITTED);
+    exporter.die();
+    EXPECT_NE(copier.copy(remote.mmap, address, local.mmap, here.data(), 64), DOCA_SUCCESS);
+}
+
+TEST(DocaDma, ReadOnlyExportsCannotBeWritten) {
+    Lab lab;
+    Exporter exporter(4096, DOCA_ACCESS_FLAG_PCI_READ_ONLY);
+    Copier copier(lab);
+    doca_mmap* imported = nullptr;
+    ASSERT_OK(doca_mmap_create_from_export(nullptr, exporter.descriptor.data(),
+                                           exporter.descriptor.size(), lab.dpu, &imported));
+    Map remote(imported);
+    std::vector<char> here(4096);
+    Map local(lab.dpu, here, DOCA_ACCESS_FLAG_LOCAL_READ_WRITE);
+    EXPECT_OK(copier.copy(remote.mmap, exporter.address, local.mmap, here.data(), 4096));
+    EXPECT_EQ(copier.copy(local.mmap, here.data(), remote.mmap, exporter.address, 64),
+              DOCA_ERROR_NOT_PERMITTED);
+}
+
+/// Tasks that read an exporter's memory into pieces of a local one's.
+struct Reads {
+    static constexpr std::size_t piece = 1 << 18;
+    Copier& copier;
+    std::vector<char> bytes = std::vector<char>(4 * piece);
+    Map local;
+    Map remote;
+    std::vector<doca_buf*> buffers;
+
+    static doca_mmap* import(Copier& copier, Exporter& exporter) {
+        doca_mmap* imported = nullptr;
+        EXPECT_OK(doca_mmap_create_from_export(nullptr, exporter.descriptor.data(),
+                                               exporter.descriptor.size(), copier.lab.dpu,
+                                               &imported));
+        return imported;
+    }
+    Reads(Copier& where, Exporter& exporter)
+        : copier(where), local(copier.lab.dpu, bytes, DOCA_ACCESS_FLAG_LOCAL_READ_WRITE),
+          remote(import(copier, exporter)) {
+        for (std::size_t i = 0; i < 4; ++i) {
+            doca_buf* source = nullptr;
+            doca_buf* room = nullptr;
+            EXPECT_OK(doca_buf_inventory_buf_get_by_data(copier.inventory, remote.mmap,
+                                                         exporter.address, piece, &source));
+            EXPECT_OK(doca_buf_inventory_buf_get_by_addr(copier.inventory, local.mmap,
+                                                         bytes.data() + i * piece, piece, &room));
+            doca_dma_task_memcpy* task = nullptr;
+            EXPECT_OK(
+                doca_dma_task_memcpy_alloc_init(copier.dma, source, room, doca_data{}, &task));
+            EXPECT_OK(doca_task_submit(doca_dma_task_memcpy_as_task(task)));
+            buffers.insert(buffers.end(), {source, room});
+        }
+    }
+    ~Reads() {
+        for (doca_buf* const buffer : buffers) {
+            EXPECT_OK(doca_buf_dec_refcount(buffer, nullptr));
+        }
+    }
+};
+
+TEST(DocaDma, AnOwnerThatDiesFailsWhatIsUnderWay) {
+    Lab lab;
+    Exporter exporter(Reads::piece, DOCA_ACCESS_FLAG_PCI_READ_ONLY);
+    Copier copier(lab);
+    exporter.freeze();
+    const Reads reads(copier, exporter);
+    std::size_t inflight = 0;
+    EXPECT_OK(doca_ctx_get_num_inflight_tasks(doca_dma_as_ctx(copier.dma), &inflight));
+    EXPECT_EQ(inflight, 4u);
+    exporter.die();
+    EXPECT_TRUE(progress_until([&] { return copier.done.size() == 4; }, copier.engine));
+    for (const doca_error_t status : copier.done) {
+        EXPECT_NE(status, DOCA_SUCCESS);
+    }
+    for (std::size_t i = 1; i < reads.buffers.size(); i += 2) {
+        std::size_t length = 1;
+        EXPECT_OK(doca_buf_get_data_len(reads.buffers[i], &length));
+        EXPECT_EQ(length, 0u) << "a failed task does not change its buffers";
+    }
+}
+
+TEST(DocaDma, AStopWaitsForWhatIsUnderWay) {
+    Lab lab;
+    Exporter exporter(Reads::piece, DOCA_ACCESS_FLAG_PCI_READ_ONLY);
+    Copier copier(lab);
+    exporter.freeze();
+    const Reads reads(copier, exporter);
+    doca_ctx* const ctx = doca_dma_as_ctx(copier.dma);
+    EXPECT_EQ(doca_ctx_stop(ctx), DOCA_ERROR_IN_PROGRESS);
+    EXPECT_EQ(doca_ctx_stop(ctx), DOCA_ERROR_IN_PROGRESS);
+    EXPECT_EQ(doca_dma_destroy(copier.dma), DOCA_ERROR_BAD_STATE);
+    exporter.thaw();
+    EXPECT_TRUE(
+        progress_until([&] { return state_of(ctx) == DOCA_CTX_STATE_IDLE; }, copier.engine));
+    EXPECT_EQ(copier.done, std::vector<doca_error_t>(4, DOCA_SUCCESS));
+    EXPECT_OK(doca_ctx_start(ctx)); // and once more, for the copier's own stop
+}
+
+} // namespace

@@ -1,0 +1,40 @@
+// Which link this copy of the provider runs over.
+//
+// All that hangs on a connection is compiled once for each link, each copy in a namespace of its
+// own: so the path of a message is inlined down to the ring or the queue pair, and nothing asks
+// which one it is. Which copy serves a fabric is decided when the fabric is opened (provider.cpp).
+#pragma once
+
+#include <cstdint>
+
+#include <comch/device.hpp>
+
+#if COMCH_OFI_OVER_VERBS
+#include "core/link/verbs/port.hpp"
+#define COMCH_OFI_LINK over_verbs
+#else
+#include "core/link/soft/port.hpp"
+#define COMCH_OFI_LINK over_soft
+#endif
+
+namespace comch::ofi::inline COMCH_OFI_LINK {
+
+#if COMCH_OFI_OVER_VERBS
+using Link = link::verbs::Link;
+namespace tuning = link::verbs::tuning;
+inline std::uint64_t link_data_of(const Device& device, std::uint64_t region) {
+    return link::verbs::link_data_of(device, region);
+}
+#else
+using Link = link::soft::Link;
+namespace tuning = link::soft::tuning;
+/// What a peer must know to reach the region over the link, beside its name.
+inline std::uint64_t link_data_of(const Device&, std::uint64_t) {
+    return 0;
+}
+#endif
+
+using Port = Link::Port;
+using Connection = Link::Connection;
+
+} // namespace comch::ofi::inline COMCH_OFI_LINK

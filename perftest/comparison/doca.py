@@ -1,0 +1,41 @@
+"""The DOCA face beside the core that it stands on: what its calls, tasks and callbacks cost."""
+import json
+import subprocess
+
+from . import ucx
+from .rows import KIB, iterations
+from .ucx import PairError
+
+PEERS = ("core",)
+TIMEOUT = 120  # seconds for one run; it takes a fraction of one
+
+
+def can(name, _row):
+    return name in PEERS
+
+
+def command(name, row, build_dir):
+    cpus = [str(cpu) for cpu in ucx.cpus()]
+    mode = "ping-pong" if row.is_latency else "one-way"
+    if name == "core":
+        return [str(build_dir / "bin/comch_perftest"), "--both-sides", "--format", "json", "--mode",
+                mode, "--sizes", str(row.size), "--count", str(iterations(row)), "--cpus", cpus[1],
+                "--server-cpus", cpus[0]]
+    return [str(build_dir / "bin/comch_doca_perf"), "--mode", mode, "--size", str(row.size),
+            "--count", str(iterations(row)), "--cpu", cpus[1], "--server-cpu", cpus[0]]
+
+
+def run(name, row, build_dir):
+    """The row's figure, in its unit; of a latency the median."""
+    result = subprocess.run(command(name, row, build_dir), stdin=subprocess.DEVNULL,
+                            capture_output=True, text=True, timeout=TIMEOUT, check=False)
+    if result.returncode != 0:
+        raise PairError(f"{row.name} over {name} ended with {result.returncode}:\n{result.stderr}")
+    figures = json.loads(result.stdout)
+    if name == "core":
+        figures = figures["results"][0]
+    if row.is_latency:
+        return figures["latency_us"]["p50"]
+    if row.size <= KIB:
+        return figures["messages_per_second"] / 1e6
+    return figures["bytes_per_second"] / 1e9
