@@ -316,8 +316,8 @@ bool resolve(const Device& device, const char* node, const char* service, std::u
 
 std::size_t max_ordered(const Device& device) {
     constexpr std::size_t heads = 64;
-    return (is_over_rdma(device) ? link::verbs::tuning::max_message
-                                 : link::soft::tuning::max_message) -
+    return (device.domain()->over_rdma() ? link::verbs::tuning::max_message
+                                         : link::soft::tuning::max_message) -
            heads;
 }
 
