@@ -1,6 +1,7 @@
 #include "domain.hpp"
 
 #include <memory>
+#include <system_error>
 
 #include "atomic_ops.hpp"
 #include "av.hpp"
@@ -8,6 +9,8 @@
 #include "cq.hpp"
 #include "endpoint.hpp"
 #include "poll_set.hpp"
+#include "progress_thread.hpp"
+#include "provider.hpp"
 #include "srx.hpp"
 
 namespace comch::ofi::inline COMCH_OFI_LINK {
@@ -86,6 +89,34 @@ fi_ops_domain domain_ops = {sizeof(fi_ops_domain),
                             unsupported<decltype(fi_ops_domain::query_collective)>,
                             open_endpoint_with_flags};
 
+bool wants_progress_thread(const fi_domain_attr& attr) {
+    return attr.data_progress == FI_PROGRESS_AUTO || attr.control_progress == FI_PROGRESS_AUTO;
+}
+
+/// All that shares a lock shares the thread.
+bool start_progress_thread(Domain& domain, fi_ep_type type) {
+    const bool datagrams = type == FI_EP_RDM;
+    // (Domains of one fabric may be opened by several threads.)
+    const Guard guard(*domain.fabric->lock);
+    if (!datagrams) {
+        domain.progress_thread = domain.fabric->progress_thread.lock();
+    }
+    if (domain.progress_thread != nullptr) {
+        return true;
+    }
+    try {
+        domain.progress_thread = std::make_shared<ProgressThread>(domain.lock);
+    } catch (const std::system_error& error) {
+        FI_WARN(&provider, FI_LOG_DOMAIN, "cannot start a thread for automatic progress: %s\n",
+                error.what());
+        return false;
+    }
+    if (!datagrams) {
+        domain.fabric->progress_thread = domain.progress_thread;
+    }
+    return true;
+}
+
 } // namespace
 
 int open_domain(fid_fabric* fabric_fid, fi_info* info, fid_domain** out, void* context) {
@@ -104,11 +135,15 @@ int open_domain(fid_fabric* fabric_fid, fi_info* info, fid_domain** out, void* c
     // Connections are made, and accepted ones progressed, on the fabric's objects as well, so
     // connected endpoints share its lock.
     domain->lock = fabric.lock;
+    const bool automatic = wants_progress_thread(*info->domain_attr);
     if (info->ep_attr->type == FI_EP_RDM) {
         domain->lock = std::make_shared<Lock>();
-        if (info->domain_attr->threading == FI_THREAD_DOMAIN) {
+        if (info->domain_attr->threading == FI_THREAD_DOMAIN && !automatic) {
             domain->lock->leave_out();
         }
+    }
+    if (automatic && !start_progress_thread(*domain, info->ep_attr->type)) {
+        return -FI_EAGAIN;
     }
     ++fabric.references;
     *out = &domain.release()->fid;

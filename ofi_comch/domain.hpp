@@ -34,6 +34,7 @@ struct Domain {
     fid_domain fid{};
     Fabric* fabric = nullptr;
     std::shared_ptr<Lock> lock;
+    std::shared_ptr<ProgressThread> progress_thread; ///< FI_PROGRESS_AUTO
     std::atomic<unsigned> references{0};
     bool virtual_addresses = false; ///< peers name memory by its address, not by an offset
     bool own_keys = false;          ///< keys are ours to choose

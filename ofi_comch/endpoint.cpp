@@ -8,6 +8,7 @@
 #include "core/memory/region_table.hpp"
 #include "eq.hpp"
 #include "passive_endpoint.hpp"
+#include "progress_thread.hpp"
 #include "provider.hpp"
 #include "srx.hpp"
 #include "status.hpp"
@@ -140,7 +141,7 @@ int enable(Endpoint& endpoint) {
         }
         endpoint.station->datagram_endpoint = &endpoint;
     }
-    endpoint.enabled = true;
+    endpoint.set_enabled();
     return 0;
 }
 
@@ -277,9 +278,18 @@ Endpoint::~Endpoint() {
     close();
 }
 
+void Endpoint::set_enabled() {
+    if (!std::exchange(enabled, true) && domain->progress_thread != nullptr) {
+        domain->progress_thread->add(station);
+    }
+}
+
 void Endpoint::close() {
     if (std::exchange(closed, true)) {
         return;
+    }
+    if (enabled && domain->progress_thread != nullptr) {
+        domain->progress_thread->remove(*station);
     }
     if (type == FI_EP_MSG) {
         shut_down();

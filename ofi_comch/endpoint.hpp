@@ -176,6 +176,9 @@ public:
     /// Closes the connection and fails what was outstanding on it.
     void shut_down();
 
+    /// Ready to use: from now on it is progressed.
+    void set_enabled();
+
     /// What the program's close does; calls on the endpoint fail afterwards.
     void close();
 

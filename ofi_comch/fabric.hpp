@@ -12,10 +12,14 @@
 
 namespace comch::ofi::inline COMCH_OFI_LINK {
 
+class ProgressThread;
+
 struct Fabric {
     fid_fabric fid{};
     Device device;
     std::shared_ptr<Lock> lock = std::make_shared<Lock>();
+    /// Of the domains of connected endpoints that want one; while there are any.
+    std::weak_ptr<ProgressThread> progress_thread;
     std::atomic<unsigned> references{0};
 
     explicit Fabric(Device opened) : device(std::move(opened)) {}

@@ -148,7 +148,7 @@ Info make_info(const Device& device, fi_ep_type type, bool socket_addresses, std
     fi_domain_attr& domain = *info->domain_attr;
     domain.name = copy_text(device.function().name);
     domain.threading = FI_THREAD_SAFE;
-    domain.control_progress = FI_PROGRESS_MANUAL;
+    domain.control_progress = FI_PROGRESS_MANUAL; // the cheaper; a thread only for who asks
     domain.data_progress = FI_PROGRESS_MANUAL;
     domain.resource_mgmt = FI_RM_ENABLED;
     domain.av_type = FI_AV_UNSPEC;
@@ -170,6 +170,10 @@ Info make_info(const Device& device, fi_ep_type type, bool socket_addresses, std
         }
         if (asked.av_type != FI_AV_UNSPEC) {
             domain.av_type = asked.av_type;
+        }
+        if (asked.control_progress == FI_PROGRESS_AUTO || asked.data_progress == FI_PROGRESS_AUTO) {
+            domain.control_progress = domain.data_progress =
+                FI_PROGRESS_AUTO; // one thread for both
         }
     }
 
@@ -211,7 +215,6 @@ bool accepts_fabric(const fi_fabric_attr& asked, const Device& device) {
 
 bool accepts_domain(const fi_domain_attr& asked, const Device& device) {
     return names(asked.name, device.function().name) &&
-           asked.control_progress != FI_PROGRESS_AUTO && asked.data_progress != FI_PROGRESS_AUTO &&
            asked.cq_data_size <= sizeof(std::uint64_t) &&
            asked.mr_key_size <= sizeof(std::uint64_t) && asked.cq_cnt <= many &&
            asked.ep_cnt <= many && asked.tx_ctx_cnt <= many && asked.rx_ctx_cnt <= many &&
@@ -316,8 +319,8 @@ bool resolve(const Device& device, const char* node, const char* service, std::u
 
 std::size_t max_ordered(const Device& device) {
     constexpr std::size_t heads = 64;
-    return (is_over_rdma(device) ? link::verbs::tuning::max_message
-                                 : link::soft::tuning::max_message) -
+    return (device.domain()->over_rdma() ? link::verbs::tuning::max_message
+                                         : link::soft::tuning::max_message) -
            heads;
 }
 

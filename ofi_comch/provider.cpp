@@ -60,7 +60,8 @@ int open_fabric(fi_fabric_attr* attr, fid_fabric** fabric, void* context) {
     if (attr != nullptr && attr->name != nullptr && fabric_name(*device) != attr->name) {
         return -FI_ENODATA;
     }
-    const auto open = is_over_rdma(*device) ? over_verbs::open_fabric : over_soft::open_fabric;
+    const auto open =
+        device->domain()->over_rdma() ? over_verbs::open_fabric : over_soft::open_fabric;
     return open(std::move(*device), attr != nullptr ? attr->api_version : 0, fabric, context);
 }
 
@@ -79,10 +80,6 @@ fi_provider provider = [] {
 
 const Settings& settings() noexcept {
     return the_settings;
-}
-
-bool is_over_rdma(const Device& device) {
-    return device.domain()->description().transport == Transport::rdma;
 }
 
 Result<Device> open_device() {

@@ -20,7 +20,4 @@ struct Settings {
 /// own environment variables say.
 [[nodiscard]] Result<Device> open_device();
 
-/// Is the device's link verbs? Else it is soft.
-[[nodiscard]] bool is_over_rdma(const Device& device);
-
 } // namespace comch::ofi

@@ -5,6 +5,7 @@
 
 #include "endpoint.hpp"
 #include "passive_endpoint.hpp"
+#include "progress_thread.hpp"
 #include "waiter.hpp"
 
 namespace comch::ofi::inline COMCH_OFI_LINK {
@@ -117,6 +118,9 @@ Result<std::shared_ptr<Station>> Station::open(const Device& device, std::shared
 Station::~Station() = default;
 
 unsigned Station::progress() {
+    if (progress_thread != nullptr) [[unlikely]] {
+        progress_thread->note_progress();
+    }
     Sink sink{*this};
     unsigned count = port_->progress(sink);
     if (!busy_.empty()) [[unlikely]] {

@@ -19,6 +19,7 @@ namespace comch::ofi::inline COMCH_OFI_LINK {
 
 class Endpoint;
 class PassiveEndpoint;
+class ProgressThread;
 class Station;
 class Waiter;
 struct Peer;
@@ -79,6 +80,7 @@ public:
 
     Endpoint* datagram_endpoint = nullptr;
     PassiveEndpoint* passive_endpoint = nullptr;
+    ProgressThread* progress_thread = nullptr; ///< where the program asks for one
 
 private:
     friend struct Conn;

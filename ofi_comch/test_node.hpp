@@ -67,6 +67,7 @@ struct NodeOptions {
     std::uint64_t tx_flags = 0;
     fi_wait_obj wait_object = FI_WAIT_NONE;
     fi_threading threading = FI_THREAD_SAFE;
+    fi_progress progress = FI_PROGRESS_UNSPEC;
     const char* service = nullptr;
     bool counters = false;
     int mr_mode = 0;
@@ -99,11 +100,15 @@ public:
 
         if (given != nullptr) {
             info = fi_dupinfo(given);
+            if (options.progress != FI_PROGRESS_UNSPEC) {
+                info->domain_attr->data_progress = options.progress;
+            }
         } else {
             InfoHints hints;
             hints->caps = options.caps;
             hints->ep_attr->type = options.type;
             hints->domain_attr->threading = options.threading;
+            hints->domain_attr->data_progress = options.progress;
             hints->domain_attr->mr_mode = options.mr_mode;
             hints->tx_attr->op_flags = options.tx_flags;
             info = query(hints.value, options.service, options.service != nullptr ? FI_SOURCE : 0);

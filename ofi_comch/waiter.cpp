@@ -31,18 +31,19 @@ void Waiter::add(const std::shared_ptr<Station>& station) {
     wake();
 }
 
-void Waiter::remove(const Station& station) {
+bool Waiter::remove(const Station& station) {
     const auto found = std::find_if(sources_.begin(), sources_.end(), [&](const Source& source) {
         return source.station.get() == &station;
     });
     if (found == sources_.end() || --found->uses != 0) {
-        return;
+        return false;
     }
     if (epoll_) {
         (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, found->station->port().event_fd(), nullptr);
     }
     found->station->remove_sleeper(*this);
     sources_.erase(found);
+    return true;
 }
 
 int Waiter::fd() {

@@ -23,9 +23,9 @@ public:
 
     [[nodiscard]] Lock& lock() noexcept { return *lock_; }
 
-    /// Each station as often as somebody needs it.
+    /// Each station as often as somebody needs it; true when nobody does any more.
     void add(const std::shared_ptr<Station>& station);
-    void remove(const Station& station);
+    bool remove(const Station& station);
 
     unsigned progress() {
         if (polled_) [[unlikely]] { // the program has come back from its poll()

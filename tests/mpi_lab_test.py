@@ -1,7 +1,10 @@
-"""An OpenMPI job over a host and a DPU in different namespaces chooses comch by itself.
+"""An OpenMPI job over a host and a DPU in different namespaces chooses comch by itself; and the same
+by way of libfabric, where it is told to.
 
 The programs check every byte, and (COMCH_MPI_REQUIRE_COUNTERS) that comch's own counters saw all of
 them; with one rank on each side and no UCX_TLS this proves that UCX chose comch between the sides.
+(One-sided operations by way of libfabric are tested here and not among ranks of one machine: there
+OpenMPI 4.1 ends in a fault of its own, docs/libfabric.md.)
 """
 import os
 import subprocess
@@ -11,19 +14,26 @@ import lab
 
 BUILD = os.environ["COMCH_BUILD_DIR"]
 SOURCE = os.environ["COMCH_SOURCE_DIR"]
-TIMEOUT = 120
+TIMEOUT = 400
 
 
-def run_job(the_lab, directory, ranks_per_side, program, settings):
+WAYS = {  # OpenMPI's settings, and how the library is found
+    "ucx": ("openmpi-comch.conf", {"LD_PRELOAD": f"{BUILD}/lib/ucx/libuct_comch.so"}),
+    "libfabric": ("openmpi-comch-ofi.conf", {"FI_PROVIDER_PATH": f"{BUILD}/lib/libfabric"}),
+}
+
+
+def run_job(the_lab, directory, ranks_per_side, program, settings, way="ucx"):
     domain = os.path.join(directory, "domain")
+    tuning, loading = WAYS[way]
     environment = {
-        "LD_PRELOAD": f"{BUILD}/lib/ucx/libuct_comch.so",
+        **loading,
         "COMCH_DOMAIN": domain,
         "COMCH_MPI_REQUIRE_COUNTERS": "1",
         **settings,
     }
     command = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe",
-               "--tune", f"{SOURCE}/config/openmpi-comch.conf",
+               "--tune", f"{SOURCE}/config/{tuning}",
                "--mca", "plm_rsh_agent", the_lab.remote_shell(directory),
                "--mca", "oob_tcp_if_include", lab.SUBNET,
                "--mca", "mpi_yield_when_idle", "1",
@@ -40,13 +50,15 @@ def run_job(the_lab, directory, ranks_per_side, program, settings):
     left = sorted(set(os.listdir(domain)) - {"domain.id", "domain.lock"})
     if left:
         raise SystemExit(f"{program} left {left} in the domain's directory")
-    print(f"ok: {program}, {ranks_per_side} rank(s) on each side, {settings or 'UCX chooses'}")
+    print(f"ok: {program}, {ranks_per_side} rank(s) on each side, by {way}, {settings}")
 
 
 def main():
     with lab.temporary_directory() as directory, lab.Lab() as the_lab:
         run_job(the_lab, directory, 1, "pt2pt_modes", {})
         run_job(the_lab, directory, 2, "pt2pt_modes", {"UCX_TLS": "comch"})
+        if os.path.isdir(f"{BUILD}/lib/libfabric"):  # built where there is a libfabric
+            run_job(the_lab, directory, 2, "onesided", {}, "libfabric")
 
 
 if __name__ == "__main__":

@@ -43,7 +43,8 @@ def test_info(domain):
 def pingpong(domain, endpoint, size, iterations, provider="comch"):
     port = str(perftest_pair.free_port())
     arguments = ["-p", provider, "-e", endpoint, "-c", "-S", size, "-I", iterations]
-    server = subprocess.Popen(["fi_pingpong", "-B", port, *arguments],
+    # (What a crash leaves behind lands in the domain, where it is looked for.)
+    server = subprocess.Popen(["fi_pingpong", "-B", port, *arguments], cwd=domain,
                               env=environment("dpu", domain, provider), stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True)
     client = None
@@ -52,7 +53,7 @@ def pingpong(domain, endpoint, size, iterations, provider="comch"):
             check(server.poll() is None, "the server listens")
             time.sleep(0.01)
         client = subprocess.Popen(["fi_pingpong", "-P", port, *arguments, "127.0.0.1"],
-                                  env=environment("host", domain, provider),
+                                  cwd=domain, env=environment("host", domain, provider),
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         said = client.communicate(timeout=PATIENCE)[0]
         heard = server.communicate(timeout=PATIENCE)[0]

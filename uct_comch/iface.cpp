@@ -341,7 +341,7 @@ ucs_status_t open_over(uct_md_h md, uct_worker_h worker, const uct_iface_params_
 
 ucs_status_t open_iface(uct_md_h md, uct_worker_h worker, const uct_iface_params_t* params,
                         const uct_iface_config_t* tl_config, uct_iface_h* iface_p) {
-    return reinterpret_cast<Md*>(md)->over_rdma()
+    return reinterpret_cast<Md*>(md)->domain->over_rdma()
                ? open_over<VerbsLink>(md, worker, params, tl_config, iface_p)
                : open_over<SoftLink>(md, worker, params, tl_config, iface_p);
 }

@@ -56,7 +56,7 @@ void close_md(uct_md_h md) { (void)close_md_checked(md); }
 ucs_status_t query_md(uct_md_h md, uct_md_attr_t* attr) {
     attr->cap.flags = UCT_MD_FLAG_ALLOC | UCT_MD_FLAG_REG | UCT_MD_FLAG_NEED_RKEY |
                       UCT_MD_FLAG_FIXED | UCT_MD_FLAG_INVALIDATE;
-    if (md_of(md)->over_rdma()) {
+    if (md_of(md)->domain->over_rdma()) {
         // The device wants local memory registered, too; without this flag UCP leaves an operation's
         // memory handle as it finds it.
         attr->cap.flags |= UCT_MD_FLAG_NEED_MEMH;
@@ -68,7 +68,7 @@ ucs_status_t query_md(uct_md_h md, uct_md_attr_t* attr) {
     attr->cap.access_mem_types = UCS_BIT(UCS_MEMORY_TYPE_HOST);
     attr->cap.detect_mem_types = 0;
     // An entry in a table, whatever the size; an RDMA device also pins the pages.
-    attr->reg_cost = md_of(md)->over_rdma() ? ucs_linear_func_make(16e-6, 0.06e-9)
+    attr->reg_cost = md_of(md)->domain->over_rdma() ? ucs_linear_func_make(16e-6, 0.06e-9)
                                             : ucs_linear_func_make(60e-9, 0);
     attr->rkey_packed_size = sizeof(RegionKey);
     std::memset(&attr->local_cpus, 0xff, sizeof(attr->local_cpus));
@@ -162,7 +162,7 @@ ucs_status_t deregister_memory(uct_md_h, const uct_md_mem_dereg_params_t* params
 ucs_status_t pack_rkey(uct_md_h md, uct_mem_h memh, const uct_md_mkey_pack_params_t*,
                        void* buffer) {
     RegionKey key = static_cast<const Memory*>(memh)->key;
-    if (md_of(md)->over_rdma()) {
+    if (md_of(md)->domain->over_rdma()) {
         // Without a device's key (no interface is open yet) operations go by the owner's CPU.
         key.link_data = link::verbs::link_data_of(md_of(md)->device, key.region);
     }

@@ -25,10 +25,6 @@ struct Md {
     uct_md_t super;
     std::shared_ptr<Domain> domain;
     Device device;
-
-    [[nodiscard]] bool over_rdma() const {
-        return domain->description().transport == Transport::rdma;
-    }
 };
 
 /// A uct_mem_h of ours points here: memory that was registered, or allocated by us.

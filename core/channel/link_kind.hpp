@@ -19,8 +19,7 @@ enum class LinkKind : std::uint8_t { soft, verbs, fake };
     if (link::fake::Network::bound_to(*device.domain())) {
         return LinkKind::fake;
     }
-    return device.domain()->description().transport == Transport::rdma ? LinkKind::verbs
-                                                                       : LinkKind::soft;
+    return device.domain()->over_rdma() ? LinkKind::verbs : LinkKind::soft;
 }
 
 /// Calls `function` with a Core<Link>& for the object behind `core`: one predictable branch, then

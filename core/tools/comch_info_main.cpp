@@ -138,7 +138,7 @@ Json to_json(const std::shared_ptr<comch::Domain>& domain, const comch::Device& 
             section["devices"].push_back(to_json(device));
         section["capabilities"] = to_json(comch::capabilities_of(side));
     }
-    json["transport"] = domain->description().transport == comch::Transport::rdma ? "rdma" : "memory";
+    json["transport"] = domain->over_rdma() ? "rdma" : "memory";
     json["rdma_devices"] = Json::array();
     for (const auto& device : comch::read_rdma_devices())
         json["rdma_devices"].push_back(to_json(device, domain->description()));
@@ -229,7 +229,7 @@ void print_text(const std::shared_ptr<comch::Domain>& domain, const comch::Devic
     fmt::print("    id           {}\n", domain->id().to_string());
     fmt::print("    description  {}\n", domain->description().source);
     fmt::print("    transport    {}\n",
-               domain->description().transport == comch::Transport::rdma ? "rdma" : "memory");
+               domain->over_rdma() ? "rdma" : "memory");
     print_side(domain, comch::Side::host, chosen);
     print_side(domain, comch::Side::dpu, chosen);
     fmt::print("\n  * is the device of a program that is started here and names none; see "

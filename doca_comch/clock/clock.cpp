@@ -18,7 +18,7 @@ constexpr std::uint64_t device_clocks =
     DOCA_CLOCK_NIC_FREE_RUNNING | DOCA_CLOCK_NIC_REAL_TIME | DOCA_CLOCK_NIC_DPA_TIMER;
 
 bool has_clocks(const doca_devinfo& info) {
-    return info.device.domain()->description().transport != comch::Transport::rdma;
+    return !info.device.domain()->over_rdma();
 }
 
 doca_error_t supported(const doca_devinfo* info) {

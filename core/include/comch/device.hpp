@@ -142,6 +142,10 @@ public:
     [[nodiscard]] const DomainId& id() const noexcept { return id_; }
     [[nodiscard]] const std::string& path() const noexcept { return path_; } ///< for people only
     [[nodiscard]] const DomainDescription& description() const noexcept { return description_; }
+    /// Do its processes talk over RDMA devices? Else over shared memory.
+    [[nodiscard]] bool over_rdma() const noexcept {
+        return description_.transport == Transport::rdma;
+    }
 
     /// Everything in the directory is reached with *at() calls on this descriptor, never by path:
     /// the path may mean something else by now, or in this mount namespace.

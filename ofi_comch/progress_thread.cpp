@@ -1,0 +1,90 @@
+#include "progress_thread.hpp"
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <mutex>
+#include <system_error>
+
+#include <pthread.h>
+
+namespace comch::ofi::inline COMCH_OFI_LINK {
+namespace {
+
+/// How long a program that progressed by itself is left alone: so long may a peer wait for it when
+/// it begins to compute, and a thousand wake-ups a second are less than a hundredth of a CPU's
+/// time.
+constexpr std::chrono::milliseconds patience{1};
+
+} // namespace
+
+ProgressThread::ProgressThread(const std::shared_ptr<Lock>& lock) : waiter_(lock) {
+    if (waiter_.fd() < 0) {
+        throw std::system_error(errno, std::generic_category(), "a descriptor to sleep on");
+    }
+    // The program's signals are for the program's threads.
+    sigset_t all;
+    sigset_t before;
+    (void)sigfillset(&all);
+    (void)::pthread_sigmask(SIG_SETMASK, &all, &before);
+    try {
+        thread_ = std::thread([this] { run(); });
+    } catch (...) {
+        (void)::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+        throw;
+    }
+    (void)::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    (void)::pthread_setname_np(thread_.native_handle(), "comch-progress");
+}
+
+ProgressThread::~ProgressThread() {
+    {
+        const Guard guard(waiter_.lock());
+        stop_ = true;
+        waiter_.wake();
+    }
+    thread_.join();
+}
+
+void ProgressThread::add(const std::shared_ptr<Station>& station) {
+    station->progress_thread = this;
+    waiter_.add(station);
+}
+
+void ProgressThread::remove(Station& station) {
+    if (waiter_.remove(station)) {
+        station.progress_thread = nullptr;
+    }
+}
+
+void ProgressThread::run() {
+    std::unique_lock guard(waiter_.lock());
+    unsigned long seen = program_calls_;
+    while (!stop_) {
+        if (seen != program_calls_) {
+            seen = program_calls_;
+            guard.unlock();
+            std::this_thread::sleep_for(patience);
+            guard.lock();
+            continue;
+        }
+        working_ = true;
+        const unsigned moved = waiter_.progress();
+        working_ = false;
+        const bool may_sleep = moved == 0 && waiter_.arm();
+        armed_ = may_sleep;
+        guard.unlock();
+        if (may_sleep) {
+            waiter_.sleep(-1);
+        } else {
+            std::this_thread::yield(); // the program may want in
+        }
+        guard.lock();
+        armed_ = false;
+        if (may_sleep) {
+            waiter_.disarm();
+        }
+    }
+}
+
+} // namespace comch::ofi::inline COMCH_OFI_LINK

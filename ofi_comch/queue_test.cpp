@@ -1,0 +1,204 @@
+// Completion queues in every format, counters, event queues; and the ways to wait for them.
+#include <thread>
+
+#include "test_node.hpp"
+
+namespace comch::ofi::test {
+namespace {
+
+/// A completion queue of a format; closed with the object.
+struct Queue {
+    Queue(fid_domain* domain, fi_cq_format format, fi_wait_obj wait = FI_WAIT_NONE,
+          fi_cq_wait_cond condition = FI_CQ_COND_NONE) {
+        fi_cq_attr attr{};
+        attr.format = format;
+        attr.wait_obj = wait;
+        attr.wait_cond = condition;
+        attr.size = 2; // it grows
+        COMCH_FI(fi_cq_open(domain, &attr, &cq, nullptr));
+    }
+    Queue(const Queue&) = delete;
+    Queue& operator=(const Queue&) = delete;
+    ~Queue() { EXPECT_EQ(fi_close(&cq->fid), 0); }
+    fid_cq* cq = nullptr;
+};
+
+/// An endpoint whose receives are reported to a queue of the test's own.
+struct Receiver {
+    Receiver(Node& node, Queue& queue) {
+        COMCH_FI(fi_endpoint(node.domain, node.info, &ep, nullptr));
+        COMCH_FI(fi_ep_bind(ep, &node.tx->fid, FI_TRANSMIT));
+        COMCH_FI(fi_ep_bind(ep, &queue.cq->fid, FI_RECV));
+        fi_av_attr attr{};
+        attr.type = FI_AV_MAP;
+        COMCH_FI(fi_av_open(node.domain, &attr, &av, nullptr));
+        COMCH_FI(fi_ep_bind(ep, &av->fid, 0));
+        COMCH_FI(fi_enable(ep));
+    }
+    Receiver(const Receiver&) = delete;
+    Receiver& operator=(const Receiver&) = delete;
+    ~Receiver() {
+        EXPECT_EQ(fi_close(&ep->fid), 0);
+        EXPECT_EQ(fi_close(&av->fid), 0);
+    }
+    [[nodiscard]] std::vector<char> name() const {
+        std::vector<char> bytes(256);
+        std::size_t length = bytes.size();
+        COMCH_FI(fi_getname(&ep->fid, bytes.data(), &length));
+        bytes.resize(length);
+        return bytes;
+    }
+    fid_ep* ep = nullptr;
+    fid_av* av = nullptr;
+};
+
+template <class Entry> Entry receive_as(fi_cq_format format) {
+    Node sender;
+    Node owner;
+    Queue queue(owner.domain, format);
+    Receiver receiver(owner, queue);
+    const fi_addr_t to = sender.add(receiver.name());
+    static char buffer[8];
+    COMCH_FI(fi_trecv(receiver.ep, buffer, 8, nullptr, FI_ADDR_UNSPEC, 6, 0, buffer));
+    // More than one, so that entries of the wrong size would be seen.
+    COMCH_FI(fi_trecv(receiver.ep, buffer, 8, nullptr, FI_ADDR_UNSPEC, 7, 0, buffer + 1));
+    post([&] { return fi_tinjectdata(sender.ep, "abc", 4, 50, to, 6); }, {queue.cq, sender.tx});
+    post([&] { return fi_tinjectdata(sender.ep, "abc", 4, 51, to, 7); }, {queue.cq, sender.tx});
+    Entry entries[2] = {};
+    std::size_t count = 0;
+    const auto end = Clock::now() + std::chrono::seconds(60);
+    while (count < 2 && Clock::now() < end) {
+        const ssize_t result = fi_cq_read(queue.cq, entries + count, 2 - count);
+        count += result > 0 ? static_cast<std::size_t>(result) : 0;
+        (void)fi_cq_read(sender.tx, nullptr, 0);
+    }
+    EXPECT_EQ(count, 2u);
+    EXPECT_EQ(entries[0].op_context, buffer);
+    EXPECT_EQ(entries[1].op_context, buffer + 1);
+    return entries[1];
+}
+
+TEST(Queue, EveryFormatTellsWhatItHasRoomFor) {
+    (void)receive_as<fi_cq_entry>(FI_CQ_FORMAT_CONTEXT);
+    EXPECT_EQ(receive_as<fi_cq_msg_entry>(FI_CQ_FORMAT_MSG).len, 4u);
+    EXPECT_EQ(receive_as<fi_cq_data_entry>(FI_CQ_FORMAT_DATA).data, 51u);
+    EXPECT_EQ(receive_as<fi_cq_tagged_entry>(FI_CQ_FORMAT_TAGGED).tag, 7u);
+    EXPECT_EQ(receive_as<fi_cq_tagged_entry>(FI_CQ_FORMAT_UNSPEC).tag, 7u);
+}
+
+TEST(Queue, ASleeperMayWaitForSeveral) {
+    Node sender;
+    Node owner;
+    for (const fi_wait_obj wait : {FI_WAIT_UNSPEC, FI_WAIT_FD, FI_WAIT_YIELD}) {
+        Queue queue(owner.domain, FI_CQ_FORMAT_TAGGED, wait, FI_CQ_COND_THRESHOLD);
+        Receiver receiver(owner, queue);
+        const fi_addr_t to = sender.add(receiver.name());
+        fi_addr_t known = FI_ADDR_NOTAVAIL;
+        ASSERT_EQ(fi_av_insert(receiver.av, sender.name().data(), 1, &known, 0, nullptr), 1);
+        char buffers[3] = {};
+        for (char& buffer : buffers) {
+            COMCH_FI(fi_recv(receiver.ep, &buffer, 1, nullptr, FI_ADDR_UNSPEC, nullptr));
+        }
+        std::thread sends([&] {
+            for (int i = 0; i < 3; ++i) {
+                post([&] { return fi_inject(sender.ep, "x", 1, to); }, {sender.tx});
+            }
+        });
+        fi_cq_tagged_entry entries[3] = {};
+        fi_addr_t sources[3] = {};
+        EXPECT_EQ(fi_cq_sreadfrom(queue.cq, entries, 3, sources,
+                                  reinterpret_cast<const void*>(std::uintptr_t{3}), 60'000),
+                  3);
+        EXPECT_EQ(sources[2], known);
+        sends.join();
+        ASSERT_EQ(fi_av_remove(sender.av, const_cast<fi_addr_t*>(&to), 1, 0), 0);
+    }
+    Queue deaf(owner.domain, FI_CQ_FORMAT_TAGGED);
+    fi_cq_tagged_entry entry{};
+    EXPECT_EQ(fi_cq_sread(deaf.cq, &entry, 1, nullptr, 0), -FI_ENOSYS);
+}
+
+TEST(Counter, IsSetAndAddedTo) {
+    Node node;
+    fi_cntr_attr attr{};
+    attr.wait_obj = FI_WAIT_UNSPEC;
+    fid_cntr* cntr = nullptr;
+    COMCH_FI(fi_cntr_open(node.domain, &attr, &cntr, nullptr));
+    COMCH_FI(fi_cntr_set(cntr, 5));
+    COMCH_FI(fi_cntr_add(cntr, 2));
+    EXPECT_EQ(fi_cntr_read(cntr), 7u);
+    EXPECT_EQ(fi_cntr_wait(cntr, 7, 0), 0);
+    std::thread adds([&] { COMCH_FI(fi_cntr_add(cntr, 1)); });
+    EXPECT_EQ(fi_cntr_wait(cntr, 8, 60'000), 0);
+    adds.join();
+    COMCH_FI(fi_cntr_adderr(cntr, 3));
+    EXPECT_EQ(fi_cntr_readerr(cntr), 3u);
+    COMCH_FI(fi_cntr_seterr(cntr, 0));
+    EXPECT_EQ(fi_cntr_readerr(cntr), 0u);
+    std::thread fails([&] { COMCH_FI(fi_cntr_adderr(cntr, 1)); });
+    const int result = fi_cntr_wait(cntr, 100, 1'000);
+    EXPECT_TRUE(result == -FI_EAVAIL || result == -FI_ETIMEDOUT);
+    fails.join();
+    EXPECT_EQ(fi_close(&cntr->fid), 0);
+}
+
+TEST(EventQueue, ASleeperGetsWhatIsWritten) {
+    Node node;
+    fi_eq_attr attr{};
+    attr.wait_obj = FI_WAIT_FD;
+    fid_eq* eq = nullptr;
+    COMCH_FI(fi_eq_open(node.fabric, &attr, &eq, nullptr));
+    std::uint32_t event = 0;
+    fi_eq_entry entry{};
+    EXPECT_EQ(fi_eq_sread(eq, &event, &entry, sizeof(entry), 10, 0), -FI_EAGAIN);
+    std::thread writes([&] {
+        fi_eq_entry written{};
+        written.data = 9;
+        EXPECT_EQ(fi_eq_write(eq, FI_NOTIFY, &written, sizeof(written), 0),
+                  static_cast<ssize_t>(sizeof(written)));
+    });
+    EXPECT_EQ(fi_eq_sread(eq, &event, &entry, sizeof(entry), 60'000, FI_PEEK),
+              static_cast<ssize_t>(sizeof(entry)));
+    EXPECT_EQ(fi_eq_sread(eq, &event, &entry, sizeof(entry), 60'000, 0),
+              static_cast<ssize_t>(sizeof(entry)));
+    EXPECT_EQ(event, static_cast<std::uint32_t>(FI_NOTIFY));
+    EXPECT_EQ(entry.data, 9u);
+    writes.join();
+    EXPECT_EQ(fi_close(&eq->fid), 0);
+}
+
+TEST(Vector, NumberedServicesComeInARow) {
+    NodeOptions first;
+    first.service = "700";
+    NodeOptions second;
+    second.service = "701";
+    Node one(first);
+    Node two(second);
+    Node client;
+    fi_addr_t to[2] = {};
+    ASSERT_EQ(fi_av_insertsym(client.av, nullptr, 1, "700", 2, to, 0, nullptr), 2);
+    char buffer = 0;
+    COMCH_FI(fi_recv(two.ep, &buffer, 1, nullptr, FI_ADDR_UNSPEC, nullptr));
+    const std::vector<fid_cq*> cqs = {one.rx, two.rx, client.tx, client.rx};
+    post([&] { return fi_inject(client.ep, "2", 1, to[1]); }, cqs);
+    EXPECT_EQ(await(two.rx, cqs).error, 0);
+    EXPECT_EQ(buffer, '2');
+}
+
+TEST(Threading, EveryModelIsGranted) {
+    for (const fi_threading threading : {FI_THREAD_SAFE, FI_THREAD_FID, FI_THREAD_DOMAIN,
+                                         FI_THREAD_COMPLETION, FI_THREAD_ENDPOINT}) {
+        NodeOptions options;
+        options.threading = threading;
+        Pair pair(options);
+        EXPECT_EQ(pair.a.info->domain_attr->threading, threading);
+        char buffer = 0;
+        COMCH_FI(fi_recv(pair.b.ep, &buffer, 1, nullptr, FI_ADDR_UNSPEC, nullptr));
+        post([&] { return fi_inject(pair.a.ep, "t", 1, pair.to_b); }, pair.cqs);
+        EXPECT_EQ(await(pair.b.rx, pair.cqs).error, 0);
+        EXPECT_EQ(buffer, 't');
+    }
+}
+
+} // namespace
+} // namespace comch::ofi::test
