@@ -11,19 +11,6 @@
 namespace comch::ofi::inline COMCH_OFI_LINK {
 namespace {
 
-std::size_t entry_size(fi_cq_format format) {
-    switch (format) {
-    case FI_CQ_FORMAT_MSG:
-        return sizeof(fi_cq_msg_entry);
-    case FI_CQ_FORMAT_DATA:
-        return sizeof(fi_cq_data_entry);
-    case FI_CQ_FORMAT_TAGGED:
-        return sizeof(fi_cq_tagged_entry);
-    default:
-        return sizeof(fi_cq_entry);
-    }
-}
-
 // Each format is the beginning of the next longer one, so a completion is copied up to its length.
 static_assert(offsetof(fi_cq_tagged_entry, len) == offsetof(fi_cq_msg_entry, len) &&
               offsetof(fi_cq_tagged_entry, buf) == offsetof(fi_cq_data_entry, buf) &&
@@ -36,7 +23,7 @@ ssize_t read_from(fid_cq* fid, void* to, std::size_t count, fi_addr_t* sources) 
     if (cq.size() < count || count == 0) {
         (void)cq.waiter.progress();
     }
-    return cq.take(to, count, sources);
+    return cq.is_idle() ? -FI_EAGAIN : cq.take(to, count, sources);
 }
 
 ssize_t read(fid_cq* fid, void* to, std::size_t count) {
@@ -142,16 +129,17 @@ void Cq::grow() {
 void Cq::reserve(std::size_t size) {
     std::vector<Entry> larger(std::bit_ceil(std::max<std::size_t>(size, ring_.size())));
     for (std::size_t i = 0; i < count_; ++i) {
-        larger[i] = ring_[(head_ + i) & (ring_.size() - 1)];
+        larger[i] = ring_[(head_ + i) & mask_];
     }
     ring_ = std::move(larger);
+    mask_ = ring_.size() - 1;
     head_ = 0;
 }
 
 void Cq::add_failure(const Failure& failure) {
     failures_.push_back(failure);
     add({}, failure.source);
-    ring_[(head_ + count_ - 1) & (ring_.size() - 1)].failed = true;
+    ring_[(head_ + count_ - 1) & mask_].failed = true;
 }
 
 ssize_t Cq::take(void* to, std::size_t count, fi_addr_t* sources) {
@@ -164,21 +152,39 @@ ssize_t Cq::take(void* to, std::size_t count, fi_addr_t* sources) {
     if (ring_[head_].failed) {
         return -FI_EAVAIL;
     }
-    const std::size_t size = entry_size(format);
-    auto* out = static_cast<std::byte*>(to);
     std::size_t taken = 0;
-    while (taken < count && count_ != 0 && !ring_[head_].failed) {
-        std::memcpy(out, &ring_[head_].completion, size);
-        out += size;
-        if (sources != nullptr) {
-            sources[taken] = ring_[head_].source;
-        }
-        head_ = (head_ + 1) & (ring_.size() - 1);
-        --count_;
-        ++taken;
+    switch (format) {
+    case FI_CQ_FORMAT_TAGGED:
+        taken = copy_out<sizeof(fi_cq_tagged_entry)>(to, count, sources);
+        break;
+    case FI_CQ_FORMAT_DATA:
+        taken = copy_out<sizeof(fi_cq_data_entry)>(to, count, sources);
+        break;
+    case FI_CQ_FORMAT_MSG:
+        taken = copy_out<sizeof(fi_cq_msg_entry)>(to, count, sources);
+        break;
+    default:
+        taken = copy_out<sizeof(fi_cq_entry)>(to, count, sources);
     }
     taken_ += taken;
     return static_cast<ssize_t>(taken);
+}
+
+template <std::size_t Size>
+std::size_t Cq::copy_out(void* to, std::size_t count, fi_addr_t* sources) {
+    auto* out = static_cast<std::byte*>(to);
+    std::size_t taken = 0;
+    for (; taken < count && count_ != 0 && !ring_[head_].failed; ++taken) {
+        const Entry& entry = ring_[head_];
+        std::memcpy(out, &entry.completion, Size);
+        out += Size;
+        if (sources != nullptr) {
+            sources[taken] = entry.source;
+        }
+        head_ = (head_ + 1) & mask_;
+        --count_;
+    }
+    return taken;
 }
 
 ssize_t Cq::take_failure(fi_cq_err_entry* to) {
@@ -191,7 +197,7 @@ ssize_t Cq::take_failure(fi_cq_err_entry* to) {
     entry.err_data_size = 0;
     *to = entry;
     failures_.pop_front();
-    head_ = (head_ + 1) & (ring_.size() - 1);
+    head_ = (head_ + 1) & mask_;
     --count_;
     ++taken_;
     return 1;

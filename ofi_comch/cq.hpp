@@ -37,16 +37,18 @@ struct Cq {
     ~Cq();
 
     void add(const fi_cq_tagged_entry& completion, fi_addr_t source) {
-        if (count_ == ring_.size()) [[unlikely]] {
+        if (count_ > mask_) [[unlikely]] {
             grow();
         }
-        ring_[(head_ + count_) & (ring_.size() - 1)] = {completion, source, false};
+        ring_[(head_ + count_) & mask_] = {completion, source, false};
         ++count_;
         waiter.notify();
     }
     void add_failure(const Failure& failure);
 
     [[nodiscard]] std::size_t size() const noexcept { return count_; }
+    /// take() would find nothing, and has nothing to clean up.
+    [[nodiscard]] bool is_idle() const noexcept { return count_ == 0 && kept_.empty(); }
     [[nodiscard]] bool has_failure() const noexcept { return !failures_.empty(); }
     /// As fi_cq_readfrom, without progress.
     [[nodiscard]] ssize_t take(void* to, std::size_t count, fi_addr_t* sources);
@@ -57,7 +59,7 @@ struct Cq {
     void keep(std::unique_ptr<Endpoint> closed);
 
 private:
-    struct Entry {
+    struct alignas(64) Entry {
         fi_cq_tagged_entry completion{};
         fi_addr_t source = FI_ADDR_NOTAVAIL;
         bool failed = false; ///< the next of failures_
@@ -68,9 +70,13 @@ private:
     };
     void grow();
     void drop_kept();
+    /// The beginning of each entry, as the format has it.
+    template <std::size_t Size>
+    std::size_t copy_out(void* to, std::size_t count, fi_addr_t* sources);
 
     /// Grows when it is full: a power of two.
     std::vector<Entry> ring_ = std::vector<Entry>(64);
+    std::size_t mask_ = 63;
     std::size_t head_ = 0;
     std::size_t count_ = 0;
     std::uint64_t taken_ = 0;

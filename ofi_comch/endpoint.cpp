@@ -29,8 +29,10 @@ int close(fid* fid) {
     endpoint->close();
     --domain.references;
     // Who reads a message of a connection that has ended posts the next receive without a look, and
-    // ofi_rxm does so after it has closed the endpoint.
-    if (endpoint->type == FI_EP_MSG && cq != nullptr && cq->size() != 0) {
+    // ofi_rxm does so after it has closed the endpoint: also when it closes it while it handles the
+    // last completion that there is.
+    if (endpoint->type == FI_EP_MSG && cq != nullptr) {
+        endpoint->station.reset(); // its port is not kept
         cq->keep(std::unique_ptr<Endpoint>(endpoint));
     } else {
         delete endpoint;

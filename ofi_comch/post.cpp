@@ -64,12 +64,16 @@ Receive& make_receive(const Receiver& to, const iovec* iov, std::size_t count, f
     if (!to.selective) {
         receive.flags |= FI_COMPLETION;
     }
-    receive.length = total_length(iov, count);
+    receive.length = count == 1 ? iov->iov_len : total_length(iov, count);
     receive.used = 0;
     receive.users = 0;
     receive.retired = false;
     receive.count = count;
-    std::copy_n(iov, count, receive.iov);
+    if (count == 1) [[likely]] {
+        receive.iov[0] = *iov;
+    } else {
+        std::copy_n(iov, count, receive.iov);
+    }
     return receive;
 }
 

@@ -186,6 +186,44 @@ TEST(TwoSides, TwoThreadsSleepOnOneQueue) {
     second.join();
 }
 
+/// A service is under one host function: processes on that function can reach it, others cannot.
+TEST(Representor, HoldsForNames) {
+    (void)environment();
+    constexpr const char* function = "host_pf0vf0";
+    Process server([&](Line& line) {
+        on_side("dpu");
+        NodeOptions options;
+        options.node = function;
+        options.service = "vault";
+        Node node(options);
+        char buffer[8] = {};
+        COMCH_FI(fi_recv(node.ep, buffer, 8, nullptr, FI_ADDR_UNSPEC, nullptr));
+        line.put(1);
+        EXPECT_EQ(await(node.rx, {node.tx}).error, 0);
+        EXPECT_STREQ(buffer, "mine");
+    });
+    (void)server.line().get<int>();
+    const auto send_to_vault = [&](const char* text) {
+        Node node;
+        fi_addr_t to = FI_ADDR_NOTAVAIL;
+        EXPECT_EQ(fi_av_insertsvc(node.av, function, "vault", &to, 0, nullptr), 1);
+        post([&] { return fi_send(node.ep, text, 5, nullptr, to, nullptr); }, {node.rx, node.tx});
+        return await(node.tx, {node.rx}).error;
+    };
+    Process stranger([&](Line&) {
+        on_side("host"); // the first function
+        EXPECT_NE(send_to_vault("evil"), 0);
+    });
+    EXPECT_EQ(stranger.wait(), 0);
+    Process owner([&](Line&) {
+        on_side("host");
+        ::setenv("COMCH_DEVICE", function, 1);
+        EXPECT_EQ(send_to_vault("mine"), 0);
+    });
+    EXPECT_EQ(owner.wait(), 0);
+    EXPECT_EQ(server.wait(), 0);
+}
+
 /// A peer that is killed: whatever was outstanding towards it fails, and nothing else.
 TEST(Death, EverythingOutstandingFails) {
     (void)environment();

@@ -68,6 +68,7 @@ struct NodeOptions {
     fi_wait_obj wait_object = FI_WAIT_NONE;
     fi_threading threading = FI_THREAD_SAFE;
     fi_progress progress = FI_PROGRESS_UNSPEC;
+    const char* node = nullptr; ///< the host function that the service is under
     const char* service = nullptr;
     bool counters = false;
     int mr_mode = 0;
@@ -84,11 +85,11 @@ struct InfoHints {
 };
 
 /// What libfabric answers to the hints; null if nobody can.
-inline fi_info* query(const fi_info* hints, const char* service = nullptr,
-                      std::uint64_t flags = 0) {
+inline fi_info* query(const fi_info* hints, const char* service = nullptr, std::uint64_t flags = 0,
+                      const char* node = nullptr) {
     (void)environment();
     fi_info* info = nullptr;
-    const int result = fi_getinfo(FI_VERSION(1, 17), nullptr, service, flags, hints, &info);
+    const int result = fi_getinfo(FI_VERSION(1, 17), node, service, flags, hints, &info);
     return result == 0 ? info : nullptr;
 }
 
@@ -111,7 +112,8 @@ public:
             hints->domain_attr->data_progress = options.progress;
             hints->domain_attr->mr_mode = options.mr_mode;
             hints->tx_attr->op_flags = options.tx_flags;
-            info = query(hints.value, options.service, options.service != nullptr ? FI_SOURCE : 0);
+            info = query(hints.value, options.service, options.service != nullptr ? FI_SOURCE : 0,
+                         options.node);
         }
         if (info == nullptr) {
             throw std::runtime_error("libfabric offers nothing of comch");

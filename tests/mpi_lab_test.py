@@ -1,5 +1,5 @@
-"""An OpenMPI job over a host and a DPU in different namespaces chooses comch by itself; and the same
-by way of libfabric, where it is told to.
+"""An OpenMPI job over a host and a DPU in different namespaces chooses comch by itself; and it runs
+over comch by way of libfabric, where it is told to.
 
 The programs check every byte, and (COMCH_MPI_REQUIRE_COUNTERS) that comch's own counters saw all of
 them; with one rank on each side and no UCX_TLS this proves that UCX chose comch between the sides.
