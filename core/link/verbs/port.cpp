@@ -393,7 +393,13 @@ Reason Port::take_event(Connection& c, const CmEvent& event) {
         return take_refusal(c, event);
     case RDMA_CM_EVENT_ADDR_ERROR:
     case RDMA_CM_EVENT_ROUTE_ERROR:
+        return unreachable("the peer cannot be reached");
     case RDMA_CM_EVENT_UNREACHABLE:
+        if (c.pipe_->started()) {
+            // The neighbour's hardware address is not known for a moment, as when a link goes down
+            // and up again. Whether that ends the connection its queue pair will tell.
+            return Reason::closed;
+        }
         return unreachable("the peer cannot be reached");
     case RDMA_CM_EVENT_CONNECT_ERROR:
         return unreachable("the RDMA connection could not be made");
