@@ -15,5 +15,5 @@ witness.assert_used(1000)
 witness = over_rdma.Witness()
 failed += Program("comch_transfer_test").run("Transfer.*:-Transfer.Strangers*",
                                              forking="Transfer.AForked*")
-witness.assert_used(1000)
+witness.assert_used(300)
 sys.exit(failed)

@@ -7,7 +7,8 @@ import sys
 import over_rdma
 from machine import SOURCE
 
-TESTS = {"comch": "pt2pt_modes,matching,collectives,onesided", "comch-ofi": "matching,collectives"}
+# Not onesided: it hangs in most runs (docs/hardware.md).
+TESTS = {"comch": "pt2pt_modes,matching,collectives", "comch-ofi": "matching,collectives"}
 
 failed = 0
 for transport, tests in TESTS.items():
