@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # Installs what is needed, builds, and passes all the tests: everything optimised with warnings as
-# errors; what runs over RDMA devices, in a virtual machine that has some; and the unit tests again
-# under the address, undefined-behaviour and thread sanitizers.
+# errors, then the unit tests again under the address, undefined-behaviour and thread sanitizers; with
+# --vm also what runs over RDMA devices, in a virtual machine.
 set -u
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 usage() {
     cat <<'END'
-usage: scripts/test.sh [--quick] [--no-vm] [--build-dir DIR] [--no-install]
-  --quick          leave out the sanitizers and the virtual machine
-  --no-vm          leave out the virtual machine (scripts/vm-test.sh)
+usage: scripts/test.sh [--quick] [--vm] [--build-dir DIR] [--no-install]
+  --quick          leave out the sanitizers
+  --vm             also test over RDMA devices, in a virtual machine (scripts/vm-test.sh)
   --build-dir DIR  build there (default: build in the repository); the sanitizers' builds go to
                    DIR-asan and DIR-tsan
   --no-install     install no packages
@@ -21,13 +21,13 @@ END
 }
 
 quick=no
-vm=yes
+vm=no
 install=yes
 build=$COMCH_ROOT/build
 while [ $# -gt 0 ]; do
     case $1 in
-    --quick) quick=yes vm=no ;;
-    --no-vm) vm=no ;;
+    --quick) quick=yes ;;
+    --vm) vm=yes ;;
     --no-install) install=no ;;
     --build-dir)
         [ $# -ge 2 ] || die "--build-dir needs a value"
@@ -117,7 +117,7 @@ run_tests() {
 run_in_the_vm() {
     local name="RDMA, in a virtual machine" from=$SECONDS rc=0 log=$build/log/vm.log passed=0 failed=0
     run_logged "$name" "$log" bash "$COMCH_ROOT/scripts/vm-test.sh" --no-install \
-        --build-dir "$build" --timeout 1800 || rc=$?
+        --build-dir "$build" --timeout 2700 || rc=$?
     read -r passed failed < <(sed -n 's/^\([0-9]*\) passed, \([0-9]*\) failed$/\1 \2/p' "$log" | tail -n 1)
     passed=${passed:-0} failed=${failed:-0}
     [ "$rc" -eq 0 ] || { [ "$failed" -gt 0 ] && [ "$rc" -eq 1 ]; } || failed=$((failed + 1))

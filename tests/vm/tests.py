@@ -24,13 +24,13 @@ TESTS = [
     # That the machine is what the others take it for.
     script("RDMA devices and connections", "rdma_stack.py"),
     Test("the link's contract", [str(BUILD / "bin/comch_rdma_tests")]),
-    script("channels", "channels.py", timeout=600),
+    script("channels", "channels.py", timeout=1200),
     script("comch_info", "info.py"),
-    script("comch_perftest", "perftest.py", timeout=600),
-    script("ucx_perftest", "ucx.py", timeout=600),
-    script("OpenMPI", "mpi.py", timeout=600),
-    script("libfabric", "libfabric.py", timeout=600),
+    script("comch_perftest", "perftest.py", timeout=1200),
+    script("ucx_perftest", "ucx.py", timeout=1200),
+    script("OpenMPI", "mpi.py", timeout=1200),
+    script("libfabric", "libfabric.py", timeout=1200),
     script("DOCA", "doca.py", timeout=1500),
     # Last: they take devices away.
-    script("faults of devices", "faults.py", timeout=600),
+    script("faults of devices", "faults.py", timeout=1200),
 ]
