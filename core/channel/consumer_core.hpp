@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -583,6 +584,9 @@ private:
         bool settled = true;
         if constexpr (writes_directly) {
             const auto now = std::chrono::steady_clock::now();
+            if (!settle_until_) {
+                settle_until_ = now + patience; // for all, and however often this is called
+            }
             for (const std::unique_ptr<Lane>& lane : lanes_) {
                 if (lane->ended || !lane->promised.any_written()) {
                     continue;
@@ -591,7 +595,6 @@ private:
                     lane->told_goodbye =
                         lane->channel.send(static_cast<std::uint8_t>(wire::Feedback::goodbye),
                                            {}) != Errc::again;
-                    settle_until_ = std::max(settle_until_, now + patience);
                 }
                 const unsigned taken = lane->channel.poll(
                     [&](std::uint8_t id, const std::byte* data, std::uint32_t length) {
@@ -601,7 +604,7 @@ private:
                                    : true;
                     },
                     poll_budget);
-                if ((taken != 0 || lane->channel.check() == Errc::ok) && now < settle_until_) {
+                if ((taken != 0 || lane->channel.check() == Errc::ok) && now < *settle_until_) {
                     settled = false;
                 }
             }
@@ -691,7 +694,7 @@ private:
     Errc end_status_ = Errc::ok;
     bool announced_ = false;
     bool has_ended_lanes_ = false;
-    std::chrono::steady_clock::time_point settle_until_{};
+    std::optional<std::chrono::steady_clock::time_point> settle_until_; ///< stopping
     std::uint32_t id_ = 0;
     Attachment<Link>* attachment_ = nullptr;
 };

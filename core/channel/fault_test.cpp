@@ -641,6 +641,34 @@ TEST_F(Hostile, BadProducersEndTheConnection) {
     }
 }
 
+TEST_F(Hostile, AProducerThatKeepsItsPlacesDoesNotKeepAConsumer) {
+    // It never looks at what it is told, until there is no room to tell it more.
+    enter();
+    ConsumerProgram consumer;
+    ASSERT_EQ(consumer.open(*server.engine, *server.connected.back()), Errc::ok);
+    ASSERT_TRUE(until([&] { return consumer.consumer->state() == State::running; }, server, peer));
+    auto channel = peer.connection->open_channel(wire::tag(1, consumer.consumer->id()));
+    ASSERT_TRUE(channel.has_value());
+    std::vector<std::byte> memory(100);
+    const auto map = *MemoryMap::create(memory, peer_write);
+    for (std::size_t i = 0; i < 100; ++i) {
+        ASSERT_EQ(consumer.consumer->post(
+                      {.address = &memory[i], .capacity = 1, .memory = map.get()}, nullptr),
+                  Errc::ok);
+        const auto offer = bytes_with(wire::Start{.length = 1, .immediate = {}});
+        ASSERT_TRUE(until(
+            [&] {
+                return channel->send(static_cast<std::uint8_t>(wire::FastPath::offer), offer) ==
+                       Errc::ok;
+            },
+            server, peer));
+    }
+    settle(server, peer);
+    ASSERT_TRUE(consumer.consumer->stop());
+    ASSERT_TRUE(until([&] { return consumer.consumer->state() == State::idle; }, server, peer));
+    EXPECT_EQ(consumer.landed.size(), 100u);
+}
+
 TEST_F(Hostile, BadConsumersEndTheConnection) {
     using Crime = std::function<void(link::fake::Channel&)>;
     const auto feedback = [](auto id, std::span<const std::byte> bytes) -> Crime {
