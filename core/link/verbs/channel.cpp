@@ -442,6 +442,9 @@ Errc Channel::write(const std::byte* from, std::uint32_t length, std::uint32_t l
 }
 
 void Channel::cut() noexcept {
+    if (core_->life->inherited()) {
+        return; // a forked child: the queue pair is its parent's
+    }
     const auto lock = core_->lock_until_ready();
     core_->fail();
     if (core_->pipe) {
