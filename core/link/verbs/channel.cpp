@@ -405,22 +405,24 @@ Channel& Channel::operator=(Channel&& other) noexcept {
     return *this;
 }
 
-bool Channel::local_key(std::uint64_t region, std::uint32_t& key) {
-    const auto lock = core_->lock_until_ready();
-    if (region == 0 || core_->device == nullptr) {
-        return false;
+RdmaDevice::RegionKeys Channel::keys_of(std::uint64_t region) {
+    ChannelCore& core = *core_;
+    const auto lock = core.lock_until_ready();
+    if (region != core.last_region && core.device != nullptr) {
+        core.last_keys = core.device->keys_of(region);
+        core.last_region = region;
     }
-    const RdmaDevice::RegionKeys keys = core_->device->keys_of(region);
+    return region == core.last_region ? core.last_keys : RdmaDevice::RegionKeys{};
+}
+
+bool Channel::local_key(std::uint64_t region, std::uint32_t& key) {
+    const RdmaDevice::RegionKeys keys = keys_of(region);
     key = keys.lkey;
     return keys.valid;
 }
 
 bool Channel::remote_key(std::uint64_t region, std::uint64_t& key) {
-    const auto lock = core_->lock_until_ready();
-    if (region == 0 || core_->device == nullptr) {
-        return false;
-    }
-    const RdmaDevice::RegionKeys keys = core_->device->keys_of(region);
+    const RdmaDevice::RegionKeys keys = keys_of(region);
     key = keys.rkey;
     return keys.valid;
 }

@@ -94,6 +94,7 @@ public:
     [[nodiscard]] Errc check();
 
 private:
+    [[nodiscard]] RdmaDevice::RegionKeys keys_of(std::uint64_t region);
     explicit Channel(std::shared_ptr<ChannelCore> core) : core_(std::move(core)) {}
 
     /// A refused send is when there is time for everything else.

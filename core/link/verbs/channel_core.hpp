@@ -33,6 +33,11 @@ struct ChannelCore {
     wire::Request request{}; ///< opener
     std::uint64_t deadline_ns = 0; ///< once it is only there to end
 
+    /// The region whose keys were asked for last: usually the next, too, and then the device's lock
+    /// is not needed. No region's number is used again, so what is known of one stays true.
+    std::uint64_t last_region = 0;
+    RdmaDevice::RegionKeys last_keys;
+
     bool opened = false; ///< the message at the head was looked at before
     bool is_opener = false;
     bool peer_gone = false;
