@@ -525,7 +525,7 @@ private:
             for (Operation* op = route.head; op != nullptr; op = op->next) {
                 if (op->number == refused->number) {
                     op->status = Errc::invalid_argument;
-                    return op->started;
+                    return op->started && op->way != Way::granted;
                 }
             }
             return false;
