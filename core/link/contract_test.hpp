@@ -261,6 +261,12 @@ protected:
 
 TYPED_TEST_SUITE_P(LinkContract);
 
+/// hold() and may_retry(), for those who queue above the link. (The fake link is only for the
+/// channel layer, which does not.)
+template <class L> class LinkContractOfQueues : public LinkContract<L> {};
+TYPED_TEST_SUITE_P(LinkContractOfQueues);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(LinkContractOfQueues);
+
 // ---- connecting
 // ----------------------------------------------------------------------------------
 
@@ -848,6 +854,65 @@ TYPED_TEST_P(LinkContract, AFlushComesAfterTheMessagesBefore) {
     EXPECT_EQ(dpu.seen.messages.size(), 10u);
 }
 
+/// Credit that comes is no reason to try again for who waits for something else. Whoever tries
+/// again while it may, without progress in between, would do so for ever.
+TYPED_TEST_P(LinkContractOfQueues, CreditDoesNotCallWhoIsHeldBack) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    const auto pair = this->connect(host, dpu);
+    alignas(8) std::array<std::byte, 64> memory{};
+    const auto key = RegionTable::instance().add(
+        {.base = memory.data(), .length = memory.size(), .access = access_remote_all});
+    ASSERT_TRUE(key.has_value());
+    RemoteRegion region(*key);
+    for (unsigned i = 0; i < 20; ++i) {
+        ASSERT_EQ(pair.initiator->send(1, bytes_of("m")), Errc::ok);
+    }
+    pair.initiator->hold(true);
+    const auto attempts = {
+        std::function<Errc()>([&] { return pair.initiator->send(1, bytes_of("late")); }),
+        std::function<Errc()>(
+            [&] { return pair.initiator->put("late", 4, region, key->base, nullptr); }),
+        std::function<Errc()>([&] {
+            return pair.initiator->atomic({AtomicOp::add, 8, 3}, region, key->base, nullptr);
+        })};
+    ASSERT_TRUE(this->until([&] { return dpu.seen.messages.size() == 20; }, dpu));
+    this->settle(dpu); // returns the credit, which the other side has not looked at
+    for (const auto& attempt : attempts) {
+        EXPECT_EQ(attempt(), Errc::again);
+        EXPECT_FALSE(pair.initiator->may_retry());
+    }
+    pair.initiator->hold(false);
+    EXPECT_EQ(pair.initiator->send(1, bytes_of("late")), Errc::ok);
+    ASSERT_TRUE(this->until([&] { return dpu.seen.messages.size() == 21; }, dpu, host));
+    RegionTable::instance().remove(key->region);
+}
+
+TYPED_TEST_P(LinkContract, AFlushOfAPeerThatIsBusyWithOthersEnds) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    auto other = this->open(Side::host);
+    const auto pair = this->connect(host, dpu);
+    const auto busy = this->connect(other, dpu);
+    ASSERT_EQ(pair.acceptor->send(1, bytes_of("one way")), Errc::ok);
+    ASSERT_TRUE(this->until([&] { return host.seen.messages.size() == 1; }, host, dpu));
+    ASSERT_EQ(pair.initiator->send(1, bytes_of("and the other")), Errc::ok);
+    int token = 0;
+    ASSERT_EQ(pair.initiator->flush(&token), Errc::in_progress);
+    for (int i = 0; i < 500 && host.seen.completions.empty(); ++i) {
+        while (busy.initiator->send(2, {}) == Errc::again) {
+            (void)dpu.progress();
+            (void)other.progress();
+        }
+        (void)dpu.progress();
+        (void)host.progress();
+    }
+    EXPECT_GT(dpu.seen.messages.size(), 1u);
+    ASSERT_EQ(host.seen.completions.size(), 1u);
+    EXPECT_EQ(host.seen.completions[0].token, &token);
+    EXPECT_EQ(host.seen.completions[0].status, Errc::ok);
+}
+
 // ---- channels
 // ------------------------------------------------------------------------------------
 
@@ -1273,6 +1338,7 @@ TYPED_TEST_P(LinkContract, RoomThatCameBeforeTheSleepPreventsIt) {
     ASSERT_TRUE(this->until([&] { return opened->arm() == Errc::ok; }));
 }
 
+REGISTER_TYPED_TEST_SUITE_P(LinkContractOfQueues, CreditDoesNotCallWhoIsHeldBack);
 REGISTER_TYPED_TEST_SUITE_P(
     LinkContract, ConnectsByAddress, ConnectsByServiceName, AServiceNameIsUniquePerFunction,
     AClosedPortsNameIsFree, NobodyThereIsNotFound, ARefusalSaysWhy, EarlySendsArriveInOrder,
@@ -1284,12 +1350,12 @@ REGISTER_TYPED_TEST_SUITE_P(
     ASleeperHearsOfADeathInTime, PutGetAndAtomicsReachThePeersMemory,
     OneSidedOperationsCannotLeaveTheRegion,
     MessagesAroundALongPutArriveAlthoughItsConnectionIsClosed, AFlushComesAfterTheMessagesBefore,
-    ChannelsCarryMessagesBothWays, AChannelKeepsAMessageThatIsNotWantedYet,
-    AChannelHasACounterForBufferStalls, AChannelsEndIsSeenAfterItsMessages,
-    AChannelOutlivesItsConnectionAsAnObject, AChannelThatNobodyTookEndsInAnOrderlyWayToo,
-    AChannelsDeadPeerIsSeen, ChannelsRunOnThreadsOfTheirOwn, SleepersLoseNoEvent,
-    SleepersOnChannelsLoseNoEvent, AConnectRequestEndsASleep, RoomEndsTheSleepOfWhoWasToldAgain,
-    ConfirmationEndsASleepIfAskedFor, RoomOnAChannelEndsASleep,
-    RoomThatCameBeforeTheSleepPreventsIt);
+    AFlushOfAPeerThatIsBusyWithOthersEnds, ChannelsCarryMessagesBothWays,
+    AChannelKeepsAMessageThatIsNotWantedYet, AChannelHasACounterForBufferStalls,
+    AChannelsEndIsSeenAfterItsMessages, AChannelOutlivesItsConnectionAsAnObject,
+    AChannelThatNobodyTookEndsInAnOrderlyWayToo, AChannelsDeadPeerIsSeen,
+    ChannelsRunOnThreadsOfTheirOwn, SleepersLoseNoEvent, SleepersOnChannelsLoseNoEvent,
+    AConnectRequestEndsASleep, RoomEndsTheSleepOfWhoWasToldAgain, ConfirmationEndsASleepIfAskedFor,
+    RoomOnAChannelEndsASleep, RoomThatCameBeforeTheSleepPreventsIt);
 
 } // namespace comch::link::contract

@@ -44,6 +44,7 @@ struct SoftTraits {
 };
 
 INSTANTIATE_TYPED_TEST_SUITE_P(Soft, LinkContract, SoftTraits);
+INSTANTIATE_TYPED_TEST_SUITE_P(Soft, LinkContractOfQueues, SoftTraits);
 
 } // namespace
 } // namespace comch::link::contract

@@ -214,6 +214,8 @@ private:
     bool paused_ = false;       ///< a get of the peer is being answered as records
     bool working_ = false;      ///< in the port's list
     bool owing_ = false;        ///< in the port's list of those with credit to return
+    unsigned looks_ = 0;        ///< of the port, that found the same owed
+    std::uint64_t returned_at_look_ = 0;
     bool peer_gone_ = false;    ///< to be reported once nothing more of it is here
     bool is_initiator_ = false;
     bool reads_fenced_ = false; ///< by fence()

@@ -10,8 +10,8 @@
 namespace comch::link::verbs {
 namespace {
 
-/// What another agent (the device, on the peer's behalf) writes while we look. Acquire: what the peer
-/// sent before it is seen after it, as far as the device keeps that order.
+/// What another agent (the device, on the peer's behalf) writes while we look. Acquire: what the
+/// peer sent before it is seen after it, as far as the device keeps that order.
 std::uint64_t load(const std::uint64_t& word) noexcept {
     return __atomic_load_n(&word, __ATOMIC_ACQUIRE);
 }
@@ -29,9 +29,9 @@ Result<std::unique_ptr<Pipe>> Pipe::create(Queues& queues) {
     }
     pipe->room_ = true;
     // One more than there are to hand out: where inline messages are built.
-    auto slab = Slab::create(queues.device(),
-                             std::size_t{tuning::send_slots + 1} * tuning::slot_size,
-                             IBV_ACCESS_LOCAL_WRITE);
+    auto slab =
+        Slab::create(queues.device(), std::size_t{tuning::send_slots + 1} * tuning::slot_size,
+                     IBV_ACCESS_LOCAL_WRITE);
     if (!slab) {
         return tl::unexpected(std::move(slab.error()));
     }
@@ -185,7 +185,7 @@ wire::Header Pipe::header(std::uint8_t kind, std::uint8_t id) noexcept {
     return {.kind = kind,
             .id = id,
             .flags = 0,
-            .records = static_cast<std::uint32_t>(taken_),
+            .records = static_cast<std::uint32_t>(arrived_), // an answer tells of what it answers
             .messages = static_cast<std::uint32_t>(taken_messages_),
             .limit = static_cast<std::uint32_t>(granted_)};
 }
@@ -203,9 +203,8 @@ void Pipe::commit(std::uint8_t kind, std::uint8_t id, std::byte* payload,
         ++slots_taken_;
         return;
     }
-    ibv_sge place{.addr = reinterpret_cast<std::uint64_t>(start),
-                  .length = total,
-                  .lkey = slab_.lkey()};
+    ibv_sge place{
+        .addr = reinterpret_cast<std::uint64_t>(start), .length = total, .lkey = slab_.lkey()};
     ibv_send_wr request{};
     request.sg_list = &place;
     request.num_sge = 1;
@@ -247,7 +246,8 @@ void Pipe::post_waiting() noexcept {
     if (waiting_.empty()) {
         return;
     }
-    // One doorbell for all. Their headers say nothing of credit, nothing having been taken out then.
+    // One doorbell for all. Their headers say nothing of credit, nothing having been taken out
+    // then.
     std::vector<ibv_send_wr> requests(waiting_.size());
     std::vector<ibv_sge> places(waiting_.size());
     for (std::size_t i = 0; i < waiting_.size(); ++i) {
@@ -302,8 +302,12 @@ Errc Pipe::refuse() noexcept {
     if (broken_ != Errc::ok) {
         return broken_;
     }
-    slot_->tx.credit_stalls.add(1);
-    note_refusal(Short::lines);
+    // Held back, it is not for want of credit.
+    const Short missing = held() && allowed_ == 0 ? Short::neither : Short::lines;
+    if (missing != Short::neither) {
+        slot_->tx.credit_stalls.add(1);
+    }
+    note_refusal(missing);
     return Errc::again;
 }
 
@@ -380,8 +384,8 @@ void Pipe::return_credit() noexcept {
     const bool in_place = sizeof(credit) <= inline_limit_;
     std::byte* from = reinterpret_cast<std::byte*>(&credit);
     if (!in_place) {
-        // Behind the word that the peer writes, in our own page. What the device has not fetched yet
-        // may be overwritten by the next: newer credit is as good.
+        // Behind the word that the peer writes, in our own page. What the device has not fetched
+        // yet may be overwritten by the next: newer credit is as good.
         from = credit_slab_.data() + 64;
         std::memcpy(from, &credit, sizeof(credit));
     }
@@ -407,8 +411,7 @@ void Pipe::return_credit() noexcept {
 
 Errc Pipe::write_copied(const std::byte* from, std::uint32_t length, std::uint64_t address,
                         std::uint32_t key, bool fenced) noexcept {
-    if (allowed_ == 0 || !started_ ||
-        posted_ - done_ >= tuning::send_queue - reserve_requests) {
+    if (allowed_ == 0 || !started_ || posted_ - done_ >= tuning::send_queue - reserve_requests) {
         if (!started_ || !make_room(false)) {
             return refuse();
         }
@@ -439,7 +442,8 @@ Errc Pipe::write_copied(const std::byte* from, std::uint32_t length, std::uint64
 Errc Pipe::write(const std::byte* from, std::uint32_t length, std::uint32_t lkey,
                  std::uint64_t address, std::uint32_t key, bool fenced, bool signalled,
                  Ticket& ticket) noexcept {
-    if (!started_ || (posted_ - done_ >= tuning::send_queue - reserve_requests && !make_room(false))) {
+    if (!started_ ||
+        (posted_ - done_ >= tuning::send_queue - reserve_requests && !make_room(false))) {
         return refuse();
     }
     ibv_sge place{.addr = reinterpret_cast<std::uint64_t>(from), .length = length, .lkey = lkey};
@@ -460,7 +464,8 @@ Errc Pipe::write(const std::byte* from, std::uint32_t length, std::uint32_t lkey
 
 Errc Pipe::read(std::byte* to, std::uint32_t length, std::uint32_t lkey, std::uint64_t address,
                 std::uint32_t key, bool signalled, Ticket& ticket) noexcept {
-    if (!started_ || (posted_ - done_ >= tuning::send_queue - reserve_requests && !make_room(false))) {
+    if (!started_ ||
+        (posted_ - done_ >= tuning::send_queue - reserve_requests && !make_room(false))) {
         return refuse();
     }
     ibv_sge place{.addr = reinterpret_cast<std::uint64_t>(to), .length = length, .lkey = lkey};
@@ -589,8 +594,12 @@ bool Pipe::open(const Queues::Arrival& arrival, wire::Header& head, const std::b
     std::memcpy(&head, arrival.data, sizeof(head));
     payload = arrival.data + sizeof(head);
     length = arrival.length - static_cast<std::uint32_t>(sizeof(head));
-    if (wire::is_credited(head.kind) ? ++arrived_ > granted_ : !started_) {
+    const bool credited = wire::is_credited(head.kind);
+    if (credited ? ++arrived_ > granted_ : !started_) {
         return false; // more than it may, or before it may: it used buffers of others
+    }
+    if (credited) {
+        records_before_answer_ = records_;
     }
     if (length > tuning::max_message && head.kind == static_cast<std::uint8_t>(Kind::data)) {
         return false; // there is room for it in a buffer, but the layers above rely on the limit

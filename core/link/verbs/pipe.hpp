@@ -204,9 +204,14 @@ public:
         return broken_ != Errc::ok || !refused_ || encouraged_ || room_came();
     }
     enum class Short : std::uint8_t { neither, lines };
-    void note_refusal(Short) noexcept {
+    void note_refusal(Short what) noexcept {
         refused_ = true;
         encouraged_ = false;
+        // As soft::Pipe: credit that has come unseen is a reason to try again only where credit was
+        // short. A caller that tries again at once would otherwise do so for ever.
+        if (what == Short::neither) {
+            look_at_credit();
+        }
         limit_at_refusal_ = limit_;
         taken_at_refusal_ = peer_taken_;
         done_at_refusal_ = done_;
@@ -262,7 +267,6 @@ public:
     /// A message is handed out, or has been: whatever is sent from now on confirms it.
     void count_received(std::uint32_t length) noexcept {
         ++taken_messages_;
-        records_before_answer_ = records_;
         slot_->rx.messages.add(1);
         slot_->rx.bytes.add(length);
     }
@@ -277,7 +281,9 @@ public:
     }
     /// idle() has something to do.
     [[nodiscard]] bool owes_credit() const noexcept { return returned_ != taken_ || bell_due_; }
-    /// All that is owed is the room of one message, and something was sent since it was handed out:
+    /// What the peer has been told of, to see whether there was something since.
+    [[nodiscard]] std::uint64_t returned() const noexcept { return returned_; }
+    /// All that is owed is the room of one record, and something was sent since it was handed out:
     /// that has confirmed it, and what is sent next returns the room.
     [[nodiscard]] bool has_answered() const noexcept {
         return taken_ - returned_ == 1 && records_ != records_before_answer_ && !bell_due_ &&
@@ -371,8 +377,8 @@ private:
     void* owner_ = nullptr;
     ibv_qp* qp_ = nullptr;
     std::unique_ptr<DeviceWatch> watch_; ///< of the queue pair
-    Slab slab_;        ///< send buffers, and one to build inline messages in
-    Slab credit_slab_; ///< where the peer writes credit
+    Slab slab_;                          ///< send buffers, and one to build inline messages in
+    Slab credit_slab_;                   ///< where the peer writes credit
     counters::Slot* slot_ = nullptr;
 
     // sending
@@ -396,12 +402,12 @@ private:
     std::uint32_t marks_tail_ = 0;
 
     // receiving
-    std::uint64_t arrived_ = 0;        ///< credited records
-    std::uint64_t taken_ = 0;          ///< of these, taken out
-    std::uint64_t taken_messages_ = 0; ///< the one at hand included
-    std::uint64_t records_before_answer_ = 0;
-    std::uint64_t returned_ = 0; ///< what the peer has been told of
-    std::uint64_t granted_ = 0;  ///< the limit that it has been told of
+    std::uint64_t arrived_ = 0;               ///< credited records, the one at hand included
+    std::uint64_t taken_ = 0;                 ///< of these, taken out: their room is free
+    std::uint64_t taken_messages_ = 0;        ///< the one at hand included
+    std::uint64_t records_before_answer_ = 0; ///< records_ when the last one was handed out
+    std::uint64_t returned_ = 0;              ///< what the peer has been told of
+    std::uint64_t granted_ = 0;               ///< the limit that it has been told of
 
     bool started_ = false;
     bool failed_ = false;

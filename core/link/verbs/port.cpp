@@ -170,9 +170,8 @@ Result<void> Port::listen(const ServiceName& service) {
     const DomainDescription& description = domain.description();
     Listener* listener = nullptr;
     for (unsigned probe = 0; probe < tuning::name_probes && listener == nullptr; ++probe) {
-        auto added =
-            add_listener(wire::service_port(service.function, service.name, probe,
-                                            description.first_port, description.port_count));
+        auto added = add_listener(wire::service_port(
+            service.function, service.name, probe, description.first_port, description.port_count));
         if (added) {
             listener = *added;
         } else if (added.error().code != Errc::in_use) {
@@ -191,9 +190,10 @@ Result<void> Port::listen(const ServiceName& service) {
     if (::symlinkat(target.c_str(), domain.directory_fd(), entry.c_str()) != 0) {
         const int error = errno;
         listeners_.pop_back();
-        return fail_errno(Errc::io, fmt::format("cannot create '{}' in domain directory '{}'",
-                                                entry, domain.path()),
-                          error);
+        return fail_errno(
+            Errc::io,
+            fmt::format("cannot create '{}' in domain directory '{}'", entry, domain.path()),
+            error);
     }
     listener->service = service;
     listener->name_entry = entry;
@@ -422,8 +422,8 @@ Reason Port::take_refusal(Connection& c, const CmEvent& event) {
     if (check == wire::Check::other_version) {
         return Reason::version_mismatch;
     }
-    // Without private data of ours it is the peer's kernel that refused: nobody listens there, or he
-    // who did died meanwhile.
+    // Without private data of ours it is the peer's kernel that refused: nobody listens there, or
+    // he who did died meanwhile.
     const auto why =
         check == wire::Check::ok ? static_cast<wire::Why>(refusal.why) : wire::Why::nobody;
     switch (why) {
@@ -823,7 +823,7 @@ void Port::refuse_latecomers() {
             wire::Request request{};
             Connection* parent = nullptr;
             const wire::Why why = judge(event, request, parent);
-            refuse(id.get(), why != wire::Why{}   ? why
+            refuse(id.get(), why != wire::Why{}  ? why
                              : parent != nullptr ? wire::Why::closing
                                                  : wire::Why::nobody);
         } else if (event.type == RDMA_CM_EVENT_DEVICE_REMOVAL) {
@@ -894,11 +894,17 @@ Port::~Port() {
 // ---- polling and sleeping ----------------------------------------------------------------------
 
 void Port::return_credit(bool all) noexcept {
-    quiet_calls_ = 0;
-    all = all || ++quiet_waits_ >= tuning::credit_after_waits;
+    calls_since_look_ = 0;
     for (std::size_t i = 0; i < owing_.size();) {
         Connection& c = *owing_[i];
-        if (c.state_ < Connection::State::ended && (all || !c.pipe_->has_answered())) {
+        // What is owed longer than from the last look to this one was not taken along by anything.
+        // Counted for each connection by itself: one that is busy must not keep the others waiting.
+        if (c.returned_at_look_ != c.pipe_->returned()) {
+            c.returned_at_look_ = c.pipe_->returned();
+            c.looks_ = 0;
+        }
+        const unsigned enough = c.pipe_->has_answered() ? tuning::credit_after_looks : 1;
+        if (c.state_ < Connection::State::ended && (all || c.looks_++ >= enough)) {
             c.pipe_->idle();
         }
         if (c.state_ >= Connection::State::ended || !c.pipe_->owes_credit()) {

@@ -53,8 +53,7 @@ public:
                 count += handle_arrival(sink);
             }
         }
-        if (drained && !owing_.empty() && ++quiet_calls_ >= tuning::credit_after_calls)
-            [[unlikely]] {
+        if (!owing_.empty() && ++calls_since_look_ >= tuning::credit_after_calls) [[unlikely]] {
             return_credit(false);
         }
         if (!working_.empty()) [[unlikely]] {
@@ -137,13 +136,10 @@ private:
             return;
         }
         c.pipe_->taken(header_);
-        if (c.pipe_->owes_credit()) {
-            quiet_calls_ = 0;
-            quiet_waits_ = 0;
-            if (!c.owing_) {
-                c.owing_ = true;
-                owing_.push_back(&c);
-            }
+        if (!c.owing_ && c.pipe_->owes_credit()) {
+            c.owing_ = true;
+            c.looks_ = 0;
+            owing_.push_back(&c);
         }
         if (c.pipe_->peer_said_goodbye()) [[unlikely]] {
             end(c, Reason::closed, {}, sink);
@@ -517,8 +513,7 @@ private:
     // Touched by every progress call.
     std::unique_ptr<Queues> queues_;
     std::vector<Connection*> owing_;
-    unsigned quiet_calls_ = 0; ///< of progress(), since there was something to owe
-    unsigned quiet_waits_ = 0; ///< of credit_after_calls such each
+    unsigned calls_since_look_ = 0; ///< of progress(), while something is owed
     std::vector<Connection*> working_;
     std::vector<Connection*> gone_;
     unsigned calls_to_clock_ = 1;

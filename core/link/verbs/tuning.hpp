@@ -26,12 +26,13 @@ inline constexpr std::uint32_t window = 64;
 inline constexpr std::uint32_t uncredited = 3;
 /// The receiver returns credit when it has taken out this part of the window, or finds nothing more.
 inline constexpr std::uint32_t credit_batch = window / 4;
-/// A port that owes credit waits for so many calls that bring nothing: most often something goes the
-/// other way meanwhile and takes the credit along, which else costs a work request of its own.
+/// A port looks at the credit that it owes once in so many calls, and returns what it found the last
+/// time already: most often something goes the other way meanwhile and takes the credit along, which
+/// else costs a work request of its own.
 inline constexpr unsigned credit_after_calls = 64;
-/// And so many times as long where something went, which tells nearly all: a peer that sends takes
-/// the rest along, but one that waits for the rest (a flush does) must get it.
-inline constexpr unsigned credit_after_waits = 64;
+/// So many looks where something went, which tells all but the room of the last record: the next
+/// takes that along too.
+inline constexpr unsigned credit_after_looks = 64;
 
 /// Send buffers of one connection: messages too long to be sent inline that the peer's device has
 /// not acknowledged. A power of two.
