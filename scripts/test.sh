@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # Installs what is needed, builds, and passes all the tests: everything optimised with warnings as
-# errors, then the unit tests again under the address, undefined-behaviour and thread sanitizers; with
-# --vm also what runs over RDMA devices, in a virtual machine.
+# errors; what runs over RDMA devices, in a virtual machine that has some; and the unit tests again
+# under the address, undefined-behaviour and thread sanitizers.
 set -u
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 usage() {
     cat <<'END'
-usage: scripts/test.sh [--quick] [--vm] [--build-dir DIR] [--no-install]
-  --quick          leave out the sanitizers
-  --vm             also test over RDMA devices, in a virtual machine (scripts/vm-test.sh)
+usage: scripts/test.sh [--quick] [--no-vm] [--build-dir DIR] [--no-install]
+  --quick          leave out the sanitizers and the virtual machine
+  --no-vm          leave out the virtual machine (scripts/vm-test.sh)
   --build-dir DIR  build there (default: build in the repository); the sanitizers' builds go to
                    DIR-asan and DIR-tsan
   --no-install     install no packages
@@ -21,13 +21,13 @@ END
 }
 
 quick=no
-vm=no
+vm=yes
 install=yes
 build=$COMCH_ROOT/build
 while [ $# -gt 0 ]; do
     case $1 in
-    --quick) quick=yes ;;
-    --vm) vm=yes ;;
+    --quick) quick=yes vm=no ;;
+    --no-vm) vm=no ;;
     --no-install) install=no ;;
     --build-dir)
         [ $# -ge 2 ] || die "--build-dir needs a value"

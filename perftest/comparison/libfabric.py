@@ -33,12 +33,13 @@ def run_pingpong(name, row, build_dir):
     return row.size / megabytes if row.is_latency else megabytes / 1000
 
 
-def run_tagged(name, row, build_dir):
+def run_tagged(name, row, build_dir, options=(), more_environment=None):
     cpus = ucx.cpus()
     command = [str(build_dir / "bin/comch_fi_perftest"), "lat" if row.is_latency else "bw",
                "--provider", name, "--size", str(row.size), "--json", "--cpus",
-               ",".join(map(str, cpus))]
-    result = subprocess.run(command, env=os.environ | environment("host", build_dir),
+               ",".join(map(str, cpus)), *options]
+    result = subprocess.run(command, env=os.environ | environment("host", build_dir) |
+                            (more_environment or {}),
                             stdin=subprocess.DEVNULL, capture_output=True, text=True,
                             timeout=TIMEOUT, check=False)
     if result.returncode != 0:

@@ -48,7 +48,7 @@ def collect(samples, where, is_latency):
     """{peer: {size: [values]}}, comch among them."""
     curves = {}
     for (row, peer), pairs in samples.pairs.items():
-        if row.is_latency != is_latency or row.level != "ucp" or peer == row.limit:
+        if row.is_latency != is_latency or row.level != "ucp" or peer in row.limits:
             continue
         for pair in pairs:
             if pair.placement != where:

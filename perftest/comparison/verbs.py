@@ -5,13 +5,13 @@ import json
 import os
 import subprocess
 
-from . import ucx
+from . import libfabric, ucx
 from .programs import TIMEOUT, pair
 from .rows import iterations
 from .ucx import PairError
 
-PEERS = ("ib_send", "ib_write", "libfabric")
-FI_PORT = 47592
+PEERS = ("libfabric",)
+RAW = ("ib_send", "ib_write")
 IB_PORT = 18515
 
 
@@ -23,9 +23,8 @@ def enter():
     os.environ["COMCH_PRIVATE_NETWORK"] = "1"
 
 
-def can(name, row):
-    """fi_pingpong has no stream in one direction; for latencies ib_send is the limit."""
-    return name == "libfabric" if row.is_latency else name in ("ib_send", "ib_write")
+def can(name, _):
+    return name in PEERS
 
 
 def run_raw(name, row):
@@ -41,15 +40,12 @@ def run_raw(name, row):
     return float(columns[5]) if row.is_latency else float(columns[3]) / 8
 
 
-def run_libfabric(row):
+def run_libfabric(name, row, build_dir):
+    if name == "comch":
+        return libfabric.run_tagged(name, row, build_dir, ["--seconds", "0.5"])
     # The queues for as many peers as it expects by default are larger than the device's longest.
-    environment = {"FI_UNIVERSE_SIZE": "4"}
-    options = ["-p", "verbs;ofi_rxm", "-e", "rdm", "-I", str(iterations(row)), "-S", str(row.size)]
-    line = pair(f"{row.name} over libfabric", r"^\d+[kmg]? +\S+ +=.*$", ["fi_pingpong", *options, "-d", "rxe1"],
-                ["fi_pingpong", *options, "-d", "rxe0", os.environ["COMCH_VM_DPU_ADDRESS"]], FI_PORT,
-                (environment, environment))
-    # bytes, #sent, #ack, total, time, MB/sec, usec/xfer, Mxfers/sec
-    return float(line.split()[6])
+    return libfabric.run_tagged("verbs;ofi_rxm", row, build_dir,
+                                ["--seconds", "0.5", "--domains", "rxe1,rxe0"], {"FI_UNIVERSE_SIZE": "4"})
 
 
 def run_core(row, build_dir):
@@ -67,8 +63,8 @@ def run_core(row, build_dir):
 
 def run(name, row, build_dir):
     """The row's figure, in its unit."""
-    if name == "libfabric":
-        return run_libfabric(row)
-    if name in PEERS:
+    if name == "libfabric" or row.level == "fi":
+        return run_libfabric(name, row, build_dir)
+    if name in RAW:
         return run_raw(name, row)
     return run_core(row, build_dir) if row.level == "core" else ucx.run(name, row, build_dir)

@@ -42,6 +42,7 @@ Examples:
 struct Options {
     std::string test = "lat";
     std::string provider = "comch";
+    std::vector<std::string> domains{"", ""};
     std::vector<std::size_t> sizes;
     std::vector<int> cpus{-1, -1};
     unsigned window = 64;
@@ -176,7 +177,7 @@ Result measure(Role& role, const Options& options, std::size_t size) {
 std::vector<Result> play(const Options& options, int fd, bool first) {
     comch::perftest::pin_or_throw(options.cpus[first ? 1 : 0]);
     Wire wire(fd);
-    FiEnd end(options.provider);
+    FiEnd end(options.provider, options.domains[first ? 1 : 0]);
     wire.put(end.name());
     end.meet(wire.get());
     const std::size_t largest = *std::max_element(options.sizes.begin(), options.sizes.end());
@@ -245,6 +246,10 @@ int main(int argc, char** argv) {
         ->required()
         ->check(CLI::IsMember({"lat", "bw"}));
     app.add_option("--provider", options.provider, "libfabric's name of it")->capture_default_str();
+    app.add_option("--domains", options.domains,
+                   "receiver's and sender's device, as rxe0,rxe1 (default: libfabric's choice)")
+        ->delimiter(',')
+        ->expected(2);
     app.add_option("--size", options.sizes, "bytes (64, 64K, 1M); may be given several times")
         ->transform(CLI::AsSizeValue(false));
     app.add_option("--window", options.window, "messages in a window of bw")

@@ -20,7 +20,7 @@ constexpr std::size_t max_injected = 64;
 
 } // namespace
 
-FiEnd::FiEnd(const std::string& provider) {
+FiEnd::FiEnd(const std::string& provider, const std::string& domain) {
     const std::unique_ptr<fi_info, void (*)(fi_info*)> hints(fi_allocinfo(), fi_freeinfo);
     hints->caps = FI_TAGGED;
     hints->mode = FI_CONTEXT;
@@ -28,12 +28,16 @@ FiEnd::FiEnd(const std::string& provider) {
     hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
     hints->domain_attr->threading = FI_THREAD_DOMAIN;
     hints->fabric_attr->prov_name = ::strdup(provider.c_str());
+    if (!domain.empty()) {
+        hints->domain_attr->name = ::strdup(domain.c_str());
+    }
     if (const int result = fi_getinfo(FI_VERSION(1, 17), nullptr, nullptr, 0, hints.get(), &info_);
         result != 0) {
         throw std::runtime_error(fmt::format(
-            "libfabric has no provider '{}' with tagged reliable datagrams here: {} (for comch, "
+            "libfabric has no provider '{}' with tagged reliable datagrams{}{} here: {} (for "
+            "comch, "
             "FI_PROVIDER_PATH names the folder of libcomch-fi.so; FI_LOG_LEVEL=info tells more)",
-            provider, fi_strerror(-result)));
+            provider, domain.empty() ? "" : " on ", domain, fi_strerror(-result)));
     }
     if ((info_->mode & FI_CONTEXT) != 0) {
         throw std::runtime_error(

@@ -20,8 +20,9 @@ namespace comch::perftest {
 
 class FiEnd {
 public:
-    /// The provider's first endpoint that sends and receives tagged messages.
-    explicit FiEnd(const std::string& provider);
+    /// The provider's first endpoint that sends and receives tagged messages, on the device of that
+    /// name if there is one given.
+    FiEnd(const std::string& provider, const std::string& domain);
     ~FiEnd();
     FiEnd(const FiEnd&) = delete;
     FiEnd& operator=(const FiEnd&) = delete;

@@ -7,8 +7,8 @@ import sys
 import over_rdma
 from machine import SOURCE
 
-# Not onesided: it hangs in most runs (docs/hardware.md).
-TESTS = {"comch": "pt2pt_modes,matching,collectives", "comch-ofi": "matching,collectives"}
+# Not onesided over libfabric: OpenMPI's own fault stops it (docs/libfabric.md).
+TESTS = {"comch": "pt2pt_modes,matching,collectives,onesided", "comch-ofi": "matching,collectives"}
 
 failed = 0
 for transport, tests in TESTS.items():
