@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <new>
 #include <string>
@@ -174,7 +175,9 @@ Result measure(Role& role, const Options& options, std::size_t size) {
     return result;
 }
 
-std::vector<Result> play(const Options& options, int fd, bool first) {
+using Report = std::function<void(const std::vector<Result>&)>;
+
+void play(const Options& options, int fd, bool first, const Report& report) {
     comch::perftest::pin_or_throw(options.cpus[first ? 1 : 0]);
     Wire wire(fd);
     FiEnd end(options.provider, options.domains[first ? 1 : 0]);
@@ -194,7 +197,7 @@ std::vector<Result> play(const Options& options, int fd, bool first) {
     // Nobody leaves while the other may still want an answer.
     wire.put_number(1);
     (void)wire.get_number();
-    return results;
+    report(results); // before anything is closed: a provider may fail at that
 }
 
 void print(const Options& options, const std::vector<Result>& results, bool as_json) {
@@ -219,6 +222,7 @@ void print(const Options& options, const std::vector<Result>& results, bool as_j
     if (as_json) {
         fmt::print("{}\n", all.dump(2));
     }
+    (void)std::fflush(stdout);
 }
 
 /// The other process. Never returns.
@@ -227,7 +231,7 @@ void print(const Options& options, const std::vector<Result>& results, bool as_j
     ::setenv("COMCH_SIDE", "dpu", 1);
     int code = 0;
     try {
-        (void)play(options, fd, false);
+        play(options, fd, false, [](const auto&) {});
     } catch (const std::exception& error) {
         fmt::print(stderr, "error: the receiving process: {}\n", error.what());
         code = 1;
@@ -288,8 +292,7 @@ int main(int argc, char** argv) {
     ::setenv("COMCH_SIDE", "host", 1);
     int code = 0;
     try {
-        const std::vector<Result> results = play(options, fds[0], true);
-        print(options, results, json);
+        play(options, fds[0], true, [&](const auto& results) { print(options, results, json); });
     } catch (const std::exception& error) {
         fmt::print(stderr, "error: {}\n", error.what());
         (void)::kill(child, SIGKILL);
