@@ -7,9 +7,11 @@ set -u
 
 usage() {
     cat <<'END'
-usage: scripts/test.sh [--quick] [--no-vm] [--build-dir DIR] [--no-install]
+usage: scripts/test.sh [--quick] [--vm | --no-vm] [--build-dir DIR] [--no-install]
   --quick          leave out the sanitizers and the virtual machine
-  --no-vm          leave out the virtual machine (scripts/vm-test.sh)
+  --vm             all that there is in the virtual machine (scripts/vm-test.sh), also what takes
+                   minutes there: the measuring programs, UCX's own tests, the DOCA face
+  --no-vm          leave out the virtual machine
   --build-dir DIR  build there (default: build in the repository); the sanitizers' builds go to
                    DIR-asan and DIR-tsan
   --no-install     install no packages
@@ -21,12 +23,13 @@ END
 }
 
 quick=no
-vm=yes
+vm=--short
 install=yes
 build=$COMCH_ROOT/build
 while [ $# -gt 0 ]; do
     case $1 in
     --quick) quick=yes vm=no ;;
+    --vm) vm= ;;
     --no-vm) vm=no ;;
     --no-install) install=no ;;
     --build-dir)
@@ -116,7 +119,7 @@ run_tests() {
 # well too must come on top of the counts.
 run_in_the_vm() {
     local name="RDMA, in a virtual machine" from=$SECONDS rc=0 log=$build/log/vm.log passed=0 failed=0
-    run_logged "$name" "$log" bash "$COMCH_ROOT/scripts/vm-test.sh" --no-install \
+    run_logged "$name" "$log" bash "$COMCH_ROOT/scripts/vm-test.sh" $vm --no-install \
         --build-dir "$build" --timeout 2700 || rc=$?
     read -r passed failed < <(sed -n 's/^\([0-9]*\) passed, \([0-9]*\) failed$/\1 \2/p' "$log" | tail -n 1)
     passed=${passed:-0} failed=${failed:-0}

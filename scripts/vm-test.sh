@@ -7,13 +7,15 @@ set -u
 
 usage() {
     cat <<'END'
-usage: scripts/vm-test.sh [--build-dir DIR] [--no-install] [--logs DIR] [--timeout SECONDS]
-                          [--memory MIB] [-- command...]
+usage: scripts/vm-test.sh [--short] [--build-dir DIR] [--no-install] [--logs DIR]
+                          [--timeout SECONDS] [--memory MIB] [-- command...]
 Without a command it builds and runs all the tests of tests/vm, and counts them: "N passed, N failed".
+  --short            leave out the tests that take minutes
   --build-dir DIR    the build to test (default: build in the repository); the kernel is kept there
   --no-install       install no packages
   --logs DIR         where the command's output and the machine's logs are kept (default: DIR/log/vm)
-  --timeout SECONDS  how long the command may take (default: 900)
+  --timeout SECONDS  how long the command may take (default: 900; all the
+                     tests: 3600)
   --memory MIB       of the machine (default: 2048; for all the tests 6144, because some of them send
                      a gigabyte; what it does not touch it does not take)
 The machine sees this one's files, and can write to none but in /tmp, /var/tmp, /run and /dev/shm,
@@ -27,9 +29,11 @@ END
 install=yes
 build=$COMCH_ROOT/build
 logs=
+short=()
 options=()
 while [ $# -gt 0 ]; do
     case $1 in
+    --short) short=(--short) ;;
     --no-install) install=no ;;
     --build-dir | --logs | --timeout | --memory)
         [ $# -ge 2 ] || die "$1 needs a value"
@@ -65,8 +69,8 @@ if [ $# -eq 0 ]; then
             -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo || exit 1
     run_logged "build" "$build/log/vm-build.log" cmake --build "$build" -j "$(comch_jobs)" || exit 1
     set -- env COMCH_BUILD_DIR="$build" COMCH_SOURCE_DIR="$COMCH_ROOT" \
-        python3 "$COMCH_ROOT/tests/vm/run.py"
-    options=(--memory 6144 "${options[@]}")
+        python3 "$COMCH_ROOT/tests/vm/run.py" "${short[@]}"
+    options=(--memory 6144 --timeout 3600 "${options[@]}")
 fi
 exec python3 "$COMCH_ROOT/scripts/vm/boot.py" --kernel "$kernel" --runs "$build/vm" \
     --logs "${logs:-$build/log/vm}" --folder "$build" "${options[@]}" -- "$@"

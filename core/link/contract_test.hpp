@@ -1095,7 +1095,7 @@ TYPED_TEST_P(LinkContract, ChannelsRunOnThreadsOfTheirOwn) {
     constexpr std::uint32_t messages = 2000;
     const std::uint32_t max_inline = this->limits_.max_inline;
     const std::uint32_t max_message = this->limits_.max_message;
-    std::atomic<unsigned> sent_all{0};
+    std::atomic<unsigned> confirmed_all{0};
     std::vector<std::thread> threads;
     for (unsigned n = 0; n < count; ++n) {
         threads.emplace_back([&, n] {
@@ -1117,12 +1117,12 @@ TYPED_TEST_P(LinkContract, ChannelsRunOnThreadsOfTheirOwn) {
                     std::this_thread::yield();
                 }
             }
-            sent_all.fetch_add(1);
             const auto deadline = std::chrono::steady_clock::now() + patience;
             while (channel->confirmed() != messages) { // keep it open
                 ASSERT_LT(std::chrono::steady_clock::now(), deadline);
                 std::this_thread::yield();
             }
+            confirmed_all.fetch_add(1);
         });
     }
     EXPECT_TRUE(this->until([&] { return dpu.seen.channels.size() == count; }, dpu, host));
@@ -1145,7 +1145,10 @@ TYPED_TEST_P(LinkContract, ChannelsRunOnThreadsOfTheirOwn) {
                     std::this_thread::yield();
                 }
             }
-            (void)channel.poll([](auto, auto, auto) { return true; }, 1);
+            while (confirmed_all.load() != count) {
+                (void)channel.poll([](auto, auto, auto) { return true; }, 1);
+                ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+            }
         });
     }
     for (std::thread& thread : receivers) {

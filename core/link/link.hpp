@@ -209,8 +209,8 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //           as send, and stamped for ports with arrival_order
 //     std::uint64_t sent() const;      messages handed over by send*, so far
 //     std::uint64_t confirmed() const; how many of them the peer has certainly taken out; up to date
-//                                      once the peer's progress (a channel's poll) found no more
-//                                      that it could hand out
+//                                      when the peer's progress (a channel's poll) has found no
+//                                      more that it could hand out a number of times, or sleeps
 //     -- one-sided: ok = done already; in_progress = on_complete(token) follows; again = no room.
 //        They take effect in the order of the calls, but for gets (and one-way connections answer
 //        those, too, before anything that came after them).

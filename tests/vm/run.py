@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
-"""Runs the tests of tests.py, or those whose name matches a given expression, one after the other.
-Inside the virtual machine; scripts/vm-test.sh does that. The last line is "N passed, N failed".
-
-usage: run.py [--list] [REGEX]
+"""Runs the tests of tests.py, one after the other. Inside the virtual machine; scripts/vm-test.sh
+does that. The last line is "N passed, N failed".
 """
+import argparse
 import os
 import re
 import signal
@@ -67,10 +66,14 @@ def run_and_tell(test, number, count):
 
 
 def main():
-    words = sys.argv[1:]
-    tests = [test for test in TESTS if re.search(words[-1] if words[-1:] not in ([], ["--list"])
-                                                 else "", test.name)]
-    if words[:1] == ["--list"]:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("regex", nargs="?", default="", help="only those whose name matches")
+    parser.add_argument("--list", action="store_true", help="only say what there is")
+    parser.add_argument("--short", action="store_true", help="leave out those that take minutes")
+    options = parser.parse_args()
+    tests = [test for test in TESTS
+             if re.search(options.regex, test.name) and not (options.short and test.long)]
+    if options.list:
         print(*[test.name for test in tests], sep="\n")
         return 0
     if not tests:

@@ -14,6 +14,7 @@ class Test:
     command: list
     timeout: int = 300  # seconds: emulated, on a machine that may be crowded
     environment: dict = dataclasses.field(default_factory=dict)
+    long: bool = False  # takes minutes
 
 
 def script(name, file, **more):
@@ -26,11 +27,11 @@ TESTS = [
     Test("the link's contract", [str(BUILD / "bin/comch_rdma_tests")]),
     script("channels", "channels.py", timeout=1200),
     script("comch_info", "info.py"),
-    script("comch_perftest", "perftest.py", timeout=1200),
-    script("ucx_perftest", "ucx.py", timeout=1200),
+    script("comch_perftest", "perftest.py", timeout=1200, long=True),
+    script("ucx_perftest", "ucx.py", timeout=1200, long=True),
     script("OpenMPI", "mpi.py", timeout=1200),
     script("libfabric", "libfabric.py", timeout=1200),
-    script("DOCA", "doca.py", timeout=1500),
+    script("DOCA", "doca.py", timeout=1500, long=True),
     # Last: they take devices away.
     script("faults of devices", "faults.py", timeout=1200),
 ]

@@ -65,7 +65,7 @@ public:
         unsigned count = 0;
         while (count < budget) {
             if (!core.peek()) {
-                core.pipe->idle();
+                core.pipe->quiet();
                 break;
             }
             if (!on_message(core.header.id, core.data, core.length)) {

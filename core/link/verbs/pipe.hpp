@@ -279,6 +279,16 @@ public:
             say_goodbye();
         }
     }
+    /// Nothing has arrived since the last poll: as idle(), but credit alone waits for something
+    /// that takes it along, for a while.
+    void quiet() noexcept {
+        if (returned_ != taken_ && !bell_due_ && !peer_asked_ && !goodbye_due_ &&
+            ++quiet_polls_ < tuning::credit_after_calls) {
+            return;
+        }
+        quiet_polls_ = 0;
+        idle();
+    }
     /// idle() has something to do.
     [[nodiscard]] bool owes_credit() const noexcept { return returned_ != taken_ || bell_due_; }
     /// What the peer has been told of, to see whether there was something since.
@@ -407,6 +417,7 @@ private:
     std::uint64_t taken_messages_ = 0;        ///< the one at hand included
     std::uint64_t records_before_answer_ = 0; ///< records_ when the last one was handed out
     std::uint64_t returned_ = 0;              ///< what the peer has been told of
+    std::uint32_t quiet_polls_ = 0;           ///< since it should be told of more
     std::uint64_t granted_ = 0;               ///< the limit that it has been told of
 
     bool started_ = false;

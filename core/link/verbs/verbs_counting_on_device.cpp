@@ -71,6 +71,35 @@ TEST_F(Counting, APingPongNeedsNoMessagesForCredit) {
     EXPECT_LE(difference(dpu.port->tally(), dpu_before).work_requests, rounds + rounds / 4);
 }
 
+TEST_F(Counting, APingPongOnAChannelNeedsNoMessagesForCreditEither) {
+    constexpr unsigned rounds = 500;
+    auto here = connection->open_channel(1);
+    ASSERT_TRUE(here.has_value()) << here.error().message;
+    ASSERT_TRUE(until([&] { return dpu.seen.channels.size() == 1; }));
+    Channel& there = dpu.seen.channels[0].second;
+    unsigned back = 0;
+    const auto answer = [&](std::uint8_t, const std::byte*, std::uint32_t) {
+        EXPECT_EQ(there.send(2, pattern(8, 2)), Errc::ok);
+        return true;
+    };
+    const auto take = [&](std::uint8_t, const std::byte*, std::uint32_t) {
+        ++back;
+        return true;
+    };
+    const Tally here_before = here->tally();
+    const Tally there_before = there.tally();
+    for (unsigned i = 0; i < rounds; ++i) {
+        ASSERT_EQ(here->send(1, pattern(8, 1)), Errc::ok);
+        ASSERT_TRUE(until([&] {
+            (void)there.poll(answer, 16);
+            (void)here->poll(take, 16);
+            return back == i + 1;
+        }));
+    }
+    EXPECT_LE(difference(here->tally(), here_before).work_requests, rounds + rounds / 4);
+    EXPECT_LE(difference(there.tally(), there_before).work_requests, rounds + rounds / 4);
+}
+
 TEST_F(Counting, ALongPutIsNotCopied) {
     std::vector<std::byte> target(4u << 20);
     const auto source = pattern(target.size(), 3);
