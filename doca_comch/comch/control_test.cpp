@@ -132,6 +132,43 @@ TEST(DocaControl, StartNeedsEverythingMandatory) {
     EXPECT_OK(doca_comch_server_destroy(server));
 }
 
+TEST(DocaControl, AServersSettingsAreCheckedAndFixedByStart) {
+    TwoSides sides;
+    doca_comch_server* const server = sides.server.server;
+    EXPECT_EQ(doca_comch_server_set_max_msg_size(server, 100), DOCA_ERROR_BAD_STATE);
+    EXPECT_EQ(doca_comch_server_set_recv_queue_size(server, 100), DOCA_ERROR_BAD_STATE);
+    EXPECT_EQ(doca_comch_server_task_send_set_conf(server, Party::sent, Party::sent, 1),
+              DOCA_ERROR_BAD_STATE);
+    EXPECT_EQ(doca_comch_server_event_msg_recv_register(server, Party::message),
+              DOCA_ERROR_BAD_STATE);
+    doca_dev* device = nullptr;
+    EXPECT_OK(doca_comch_server_get_device(server, &device));
+    EXPECT_EQ(device, sides.lab.dpu);
+    doca_dev_rep* representor = nullptr;
+    EXPECT_OK(doca_comch_server_get_device_rep(server, &representor));
+    EXPECT_EQ(representor, sides.lab.representor);
+    EXPECT_OK(doca_comch_client_get_device(sides.client.client, &device));
+    EXPECT_EQ(device, sides.lab.host);
+    sides.stop();
+    doca_devinfo* const info = doca_dev_as_devinfo(sides.lab.dpu);
+    std::uint32_t most = 0;
+    std::uint32_t size = 0;
+    ASSERT_OK(doca_comch_cap_get_max_msg_size(info, &most));
+    EXPECT_EQ(doca_comch_server_set_max_msg_size(server, most + 1), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_OK(doca_comch_server_set_max_msg_size(server, 64));
+    EXPECT_OK(doca_comch_server_get_max_msg_size(server, &size));
+    EXPECT_EQ(size, 64u);
+    ASSERT_OK(doca_comch_cap_get_max_recv_queue_size(info, &most));
+    EXPECT_EQ(doca_comch_server_set_recv_queue_size(server, most + 1), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_OK(doca_comch_server_set_recv_queue_size(server, most));
+    EXPECT_OK(doca_comch_server_get_recv_queue_size(server, &size));
+    EXPECT_EQ(size, most);
+    ASSERT_OK(doca_comch_cap_get_max_send_tasks(info, &most));
+    EXPECT_EQ(doca_comch_server_task_send_set_conf(server, Party::sent, Party::sent, most + 1),
+              DOCA_ERROR_INVALID_VALUE);
+    EXPECT_OK(doca_comch_server_task_send_set_conf(server, Party::sent, Party::sent, most));
+}
+
 TEST(DocaControl, SettingsAreCheckedAndFixedByStart) {
     TwoSides sides;
     doca_comch_client* const client = sides.client.client;
