@@ -286,6 +286,37 @@ TEST(ChannelFaults, ADeviceErrorIsReported) {
     EXPECT_EQ(scenario.server().disconnected[0].second, EndReason::device_error);
 }
 
+TEST(ChannelFaults, AServerWhoseDeviceIsGoneStops) {
+    Lab lab(true, tight);
+    ServerProgram server;
+    ClientProgram client;
+    ASSERT_EQ(server.open(lab, "name"), Errc::ok);
+    ASSERT_EQ(client.open(lab, "name"), Errc::ok);
+    ASSERT_TRUE(
+        until([&] { return !server.connected.empty() && !client.states.empty(); }, server, client));
+    while (server.engine->arm() != Errc::ok) {
+        (void)server.engine->progress();
+    }
+    lab.network->lose_device(server_port);
+    EXPECT_NE(server.engine->arm(), Errc::ok);
+    ASSERT_TRUE(until([&] { return server.server->state() == State::idle; }, server, client));
+    EXPECT_EQ(server.states, (std::vector<State>{State::stopping, State::idle}));
+    ASSERT_EQ(server.disconnected.size(), 1u);
+    EXPECT_EQ(server.disconnected[0].second, EndReason::device_error);
+    EXPECT_EQ(server.server->stop().error().code, Errc::bad_state);
+    ClientProgram another;
+    ASSERT_EQ(another.open(lab, "name"), Errc::ok);
+    ASSERT_TRUE(until([&] { return another.client->state() == State::idle; }, another));
+    EXPECT_EQ(another.client->outcome(), Errc::not_found);
+    // And one that nobody was connected to.
+    ServerProgram lonely;
+    ASSERT_EQ(lonely.open(lab, "lonely"), Errc::ok);
+    for (std::uint64_t number = 3; number < 8; ++number) {
+        lab.network->lose_device(link::fake::detail::address_of(number));
+    }
+    EXPECT_TRUE(until([&] { return lonely.server->state() == State::idle; }, lonely));
+}
+
 TEST(ChannelFaults, TheRestOfARefusedMessageIsNotSent) {
     Lab lab(true, tight);
     ServerProgram server;

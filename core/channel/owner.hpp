@@ -179,6 +179,7 @@ private:
         }
         if (port_ != nullptr) [[likely]] {
             handled += port_->progress(derived());
+            work_ = work_ || port_->lost();
         }
         if (work_ || blocked_) [[unlikely]] {
             work_ = false;

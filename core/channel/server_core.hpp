@@ -250,6 +250,9 @@ private:
         std::erase_if(this->connections_, [](const auto& core) {
             return core->phase() == Phase::ended && core->end_reported && !core->has_attachments();
         });
+        if (this->state_ == State::running && this->port_->lost()) {
+            this->enter(State::stopping); // the link has ended the connections, or will
+        }
         if (this->state_ == State::stopping && this->connections_.empty()) {
             this->close_port();
             this->enter(State::idle);

@@ -184,6 +184,8 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //                                      operations in flight are dropped silently (flush first):
 //                                      what they fetch is not written any more, what they send may
 //                                      still be read as long as it is there.
+//     bool lost() const;               the device under it is gone, and with it all connections; none
+//                                      will ever be made again. To be asked after progress
 //     template <Sink S> unsigned progress(S&);        returns the number of events handled
 //     int event_fd() const;            epoll-able; owned by the port; becomes readable when there
 //                                      is something to progress, after arm() answered ok; stays so

@@ -6,7 +6,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/link/fake/network_state.hpp"
 #include "doca_comch/comch/test_support.hpp"
+#include "doca_comch/common/device.hpp"
 
 namespace {
 
@@ -30,6 +32,36 @@ TEST(DocaControl, AMessageEachWay) {
     ASSERT_OK(sides.server.send(sides.at_server, "hello from the DPU"));
     ASSERT_TRUE(sides.until([&] { return !sides.server.sends.empty(); }));
     EXPECT_THAT(sides.client.messages, ElementsAre("hello from the DPU"));
+}
+
+TEST(DocaControl, AServerWhoseDeviceIsGoneStopsAndEndsIdle) {
+    Lab lab;
+    comch::link::fake::Network network(lab.dpu->info.device.domain());
+    Engine server_engine;
+    Engine client_engine;
+    ServerParty server(lab, server_engine, "lost");
+    ClientParty client(lab, client_engine, "lost");
+    const auto until = [&](auto&& condition) {
+        return progress_until(condition, server_engine, client_engine);
+    };
+    ASSERT_OK(doca_ctx_start(server.ctx));
+    ASSERT_EQ(doca_ctx_start(client.ctx), DOCA_ERROR_IN_PROGRESS);
+    ASSERT_TRUE(
+        until([&] { return !server.connected.empty() && state_of(client.ctx) == running; }));
+    ASSERT_OK(server.send(server.connected[0].first, "not to arrive"));
+    network.lose_device(comch::link::fake::detail::address_of(1)); // the server's port is the first
+    ASSERT_TRUE(
+        until([&] { return state_of(server.ctx) == idle && state_of(client.ctx) == idle; }));
+    EXPECT_THAT(server.steps,
+                ElementsAre(Pair(idle, running), Pair(running, stopping), Pair(stopping, idle)));
+    EXPECT_THAT(server.disconnected, ElementsAre(Pair(server.connected[0].first, false)));
+    ASSERT_EQ(server.sends.size(), 1u);
+    EXPECT_NE(server.sends[0], DOCA_SUCCESS) << "its task is flushed with an error";
+    // And while it is stopping.
+    ASSERT_OK(doca_ctx_start(server.ctx));
+    EXPECT_EQ(doca_ctx_stop(server.ctx), DOCA_ERROR_IN_PROGRESS);
+    network.lose_device(comch::link::fake::detail::address_of(3));
+    ASSERT_TRUE(until([&] { return state_of(server.ctx) == idle; }));
 }
 
 TEST(DocaControl, StatesAreAsTabulated) {
@@ -98,6 +130,43 @@ TEST(DocaControl, StartNeedsEverythingMandatory) {
     ASSERT_OK(doca_comch_server_event_msg_recv_register(server, Party::message));
     EXPECT_EQ(doca_ctx_start(doca_comch_server_as_ctx(server)), DOCA_ERROR_INVALID_VALUE);
     EXPECT_OK(doca_comch_server_destroy(server));
+}
+
+TEST(DocaControl, AServersSettingsAreCheckedAndFixedByStart) {
+    TwoSides sides;
+    doca_comch_server* const server = sides.server.server;
+    EXPECT_EQ(doca_comch_server_set_max_msg_size(server, 100), DOCA_ERROR_BAD_STATE);
+    EXPECT_EQ(doca_comch_server_set_recv_queue_size(server, 100), DOCA_ERROR_BAD_STATE);
+    EXPECT_EQ(doca_comch_server_task_send_set_conf(server, Party::sent, Party::sent, 1),
+              DOCA_ERROR_BAD_STATE);
+    EXPECT_EQ(doca_comch_server_event_msg_recv_register(server, Party::message),
+              DOCA_ERROR_BAD_STATE);
+    doca_dev* device = nullptr;
+    EXPECT_OK(doca_comch_server_get_device(server, &device));
+    EXPECT_EQ(device, sides.lab.dpu);
+    doca_dev_rep* representor = nullptr;
+    EXPECT_OK(doca_comch_server_get_device_rep(server, &representor));
+    EXPECT_EQ(representor, sides.lab.representor);
+    EXPECT_OK(doca_comch_client_get_device(sides.client.client, &device));
+    EXPECT_EQ(device, sides.lab.host);
+    sides.stop();
+    doca_devinfo* const info = doca_dev_as_devinfo(sides.lab.dpu);
+    std::uint32_t most = 0;
+    std::uint32_t size = 0;
+    ASSERT_OK(doca_comch_cap_get_max_msg_size(info, &most));
+    EXPECT_EQ(doca_comch_server_set_max_msg_size(server, most + 1), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_OK(doca_comch_server_set_max_msg_size(server, 64));
+    EXPECT_OK(doca_comch_server_get_max_msg_size(server, &size));
+    EXPECT_EQ(size, 64u);
+    ASSERT_OK(doca_comch_cap_get_max_recv_queue_size(info, &most));
+    EXPECT_EQ(doca_comch_server_set_recv_queue_size(server, most + 1), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_OK(doca_comch_server_set_recv_queue_size(server, most));
+    EXPECT_OK(doca_comch_server_get_recv_queue_size(server, &size));
+    EXPECT_EQ(size, most);
+    ASSERT_OK(doca_comch_cap_get_max_send_tasks(info, &most));
+    EXPECT_EQ(doca_comch_server_task_send_set_conf(server, Party::sent, Party::sent, most + 1),
+              DOCA_ERROR_INVALID_VALUE);
+    EXPECT_OK(doca_comch_server_task_send_set_conf(server, Party::sent, Party::sent, most));
 }
 
 TEST(DocaControl, SettingsAreCheckedAndFixedByStart) {

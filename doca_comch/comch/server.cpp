@@ -56,6 +56,11 @@ doca_error_t ServerContext::begin_start() {
     handlers.message = [](void* user, Connection& connection, std::span<const std::byte> message) {
         static_cast<ServerContext*>(user)->deliver(connection, message);
     };
+    handlers.state_changed = [](void* user, State state) {
+        if (state == State::stopping) {
+            static_cast<ServerContext*>(user)->fail(); // its device is gone
+        }
+    };
     handlers.consumer_added = [](void* user, Connection& connection, std::uint32_t consumer) {
         static_cast<ServerContext*>(user)->tell_of_consumer(connection, consumer, true);
     };

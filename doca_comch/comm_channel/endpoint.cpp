@@ -373,6 +373,11 @@ ServerHandlers Endpoint::server_handlers() noexcept {
             .message =
                 [](void* user, Connection& connection, std::span<const std::byte> message) {
                     static_cast<Endpoint*>(user)->on_message(peer_of(connection), message);
+                },
+            .state_changed =
+                [](void* user, State) {
+                    // Its device is gone: programs do not stop a service but by destroying it.
+                    static_cast<Endpoint*>(user)->service_event_ = true;
                 }};
 }
 

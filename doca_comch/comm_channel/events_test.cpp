@@ -1,6 +1,7 @@
 // Event channels of endpoints, and what happens when processes are killed or misbehave.
 #include <comch/client.hpp>
 
+#include "core/link/fake/network_state.hpp"
 #include "doca_comch/comm_channel/greeting.hpp"
 #include "doca_comch/comm_channel/test_support.hpp"
 #include "doca_comch/common/device.hpp"
@@ -201,6 +202,46 @@ TEST_F(CommChannelEvents, AnotherChannelsEventIsNotMistaken) {
     // Once the endpoint has looked, it is known whose event it was.
     EXPECT_TRUE(rests(channel, [&] { EXPECT_EQ(service->receive(), DOCA_ERROR_AGAIN); }));
     EXPECT_TRUE(rests(service_send, [&] { EXPECT_EQ(service->receive(), DOCA_ERROR_AGAIN); }));
+}
+
+TEST(CommChannelDevice, AServiceThatLosesItIsBeyondRecovery) {
+    Lab lab;
+    lab.open();
+    link::fake::Network network(lab.dpu->info.device.domain());
+    {
+        Ep service(lab.dpu, lab.representors.at(0));
+        Ep client(lab.hosts.at(0));
+        ASSERT_EQ(doca_comm_channel_ep_listen(service, "s"), DOCA_SUCCESS);
+        ASSERT_EQ(client.connect("s"), DOCA_SUCCESS);
+        meet(client, service);
+        ASSERT_EQ(client.send("hello"), DOCA_SUCCESS);
+        ASSERT_EQ(service.await(), DOCA_SUCCESS);
+        doca_comm_channel_addr_t* const peer = service.from;
+        int channel = -1;
+        ASSERT_EQ(doca_comm_channel_ep_get_service_event_channel(service, &channel), DOCA_SUCCESS);
+        EXPECT_EQ(doca_comm_channel_ep_update_service_state_info(service), DOCA_SUCCESS); // arms
+        EXPECT_FALSE(readable(channel, 20));
+        network.lose_device(link::fake::detail::address_of(1)); // the service's port is the first
+        EXPECT_TRUE(wakes(channel)) << "a failure of the service is one of its events";
+        for (int i = 0; i < 2; ++i) {
+            EXPECT_EQ(doca_comm_channel_ep_update_service_state_info(service),
+                      DOCA_ERROR_CONNECTION_RESET);
+        }
+        doca_comm_channel_addr_t** list = nullptr;
+        std::uint32_t count = 1;
+        EXPECT_EQ(doca_comm_channel_ep_get_peer_addr_list(service, &list, &count), DOCA_SUCCESS);
+        EXPECT_EQ(count, 0u);
+        EXPECT_EQ(service.send("x", peer), DOCA_ERROR_CONNECTION_RESET);
+        EXPECT_EQ(service.await(), DOCA_ERROR_CONNECTION_RESET);
+        EXPECT_EQ(service.from, peer);
+        Ep late(lab.hosts.at(0));
+        EXPECT_EQ(late.connect("s"), DOCA_ERROR_CONNECTION_ABORTED);
+        EXPECT_TRUE(eventually([&] { return client.send("x") == DOCA_ERROR_CONNECTION_RESET; }));
+    }
+    // Another endpoint may have the name.
+    Ep service(lab.dpu, lab.representors.at(0));
+    EXPECT_EQ(doca_comm_channel_ep_listen(service, "s"), DOCA_SUCCESS);
+    EXPECT_EQ(doca_comm_channel_ep_update_service_state_info(service), DOCA_SUCCESS);
 }
 
 // ---- killed processes --------------------------------------------------------------------------

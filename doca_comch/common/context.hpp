@@ -1,6 +1,7 @@
 // Contexts: the state machine, and the tasks that belong to a context.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -38,11 +39,11 @@ public:
 
     // ---- tasks
 
-    /// A task of the program's own; null when there is none left.
-    [[nodiscard]] doca_task* take_task() noexcept {
-        doca_task* const task = free_tasks_;
+    /// A task of the program's own; null when there is none left of this kind.
+    [[nodiscard]] doca_task* take_task(std::uint8_t kind = 0) noexcept {
+        doca_task* const task = free_tasks_[kind];
         if (task != nullptr) [[likely]] {
-            free_tasks_ = task->next;
+            free_tasks_[kind] = task->next;
             task->next = nullptr;
             task->use = doca_task::Use::allocated;
             task->free_wanted = false;
@@ -54,8 +55,8 @@ public:
     }
     void release(doca_task& task) noexcept {
         task.use = doca_task::Use::free;
-        task.next = free_tasks_;
-        free_tasks_ = &task;
+        task.next = free_tasks_[task.kind];
+        free_tasks_[task.kind] = &task;
         --allocated_;
     }
     [[nodiscard]] doca_error_t submit(doca_task& task) {
@@ -124,9 +125,9 @@ protected:
     void enter(doca_ctx_states next);
     /// A fatal error: from starting or running to stopping.
     void fail();
-    /// Tasks of a kind, and what is done with them.
-    void set_tasks(doca_task* first, Begin begin, Report report) noexcept {
-        free_tasks_ = first;
+    /// Tasks of a kind, and what is done with tasks.
+    void set_tasks(doca_task* first, Begin begin, Report report, std::uint8_t kind = 0) noexcept {
+        free_tasks_[kind] = first;
         begin_ = begin;
         report_ = report;
     }
@@ -140,7 +141,7 @@ private:
     std::uint32_t inflight_ = 0;
     Begin begin_ = nullptr;
     Report report_ = nullptr;
-    doca_task* free_tasks_ = nullptr;
+    std::array<doca_task*, doca_task::kinds> free_tasks_{};
     std::uint32_t allocated_ = 0; ///< tasks that are not free
     doca_pe* pe_ = nullptr;
     doca_task* flushed_ = nullptr; ///< accepted while stopping

@@ -40,7 +40,7 @@ PARTS = {
     "cc": (tests("cc", "*"), 40),
     "common": (tests("common", "DocaEngine.*:DocaDevice.*:DocaMemory.*"), 10),
     "dma": (tests("dma", "", "*"), 100),
-    "sync_event": (tests("sync_event", "*", "*.AnotherProcess*"), 50),
+    "sync_event": (tests("sync_event", "*", "*.AnotherProcess*:DocaSyncEventOwner.*"), 50),
     "programs": (programs, 1000),
 }
 

@@ -58,6 +58,7 @@ public:
     Server(const Server&) = delete;
     Server& operator=(const Server&) = delete;
 
+    /// A server whose device is gone stops by itself: stopping, when its connections have ended idle.
     [[nodiscard]] State state() const noexcept;
 
     /// Stops listening and disconnects all clients, who are told; idle after progress. in_use: a

@@ -734,7 +734,7 @@ Errc Port::arm(bool for_credit) {
             room = true;
         }
     }
-    if (room || anything()) {
+    if (room || anything() || (lost_ && !loss_seen_)) {
         return Errc::again;
     }
     bell_->quiet();

@@ -12,6 +12,7 @@
 // also through the public API, uses the network instead of real memory and sockets.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -125,7 +126,7 @@ struct Wire {
     std::weak_ptr<Wire> parent;                     ///< of a channel: its connection
     unsigned parent_end = 0; ///< which end of `parent` the channel's end 0 belongs to
     std::vector<std::weak_ptr<Wire>> children;
-    counters::Counter buffer_stalls[2]{}; ///< counted at each end
+    counters::Counter buffer_stalls[2]{};      ///< counted at each end
     std::deque<PendingChannel> early_channels; ///< opened before the peer has seen the request
 };
 
@@ -172,6 +173,8 @@ public:
     void again_on_send(unsigned n);
     /// Both ends of all connections of the port are told that they ended so.
     void disconnect(const PortAddress& port, Reason reason);
+    /// The port's device is gone: its connections end, and nobody finds its services any more.
+    void lose_device(const PortAddress& port);
     /// Sees every message when it is sent, and may change it. Must not call into the network.
     void on_transit(std::function<void(Transit&)> hook);
     /// Inverts the bits of `mask` in byte `offset` of the n-th message from now on.
@@ -280,9 +283,7 @@ public:
     void cut() noexcept;
 
     [[nodiscard]] int event_fd() const noexcept;
-    [[nodiscard]] counters::Counter& buffer_stalls() noexcept {
-        return wire_->buffer_stalls[end_];
-    }
+    [[nodiscard]] counters::Counter& buffer_stalls() noexcept { return wire_->buffer_stalls[end_]; }
     [[nodiscard]] Errc arm();
     [[nodiscard]] Errc check();
 
@@ -353,6 +354,7 @@ public:
     Port& operator=(const Port&) = delete;
 
     [[nodiscard]] PortAddress address() const noexcept;
+    [[nodiscard]] bool lost() const noexcept { return loss_seen_; }
     [[nodiscard]] const Limits& limits() const noexcept;
     [[nodiscard]] Result<void> listen(const ServiceName& service);
     void unlisten(const ServiceName& service);
@@ -365,6 +367,7 @@ public:
     template <class S> unsigned progress(S& sink) {
         unsigned handled = 0;
         in_progress_ = true;
+        loss_seen_ = lost_.load(std::memory_order_acquire);
         Event event;
         while (handled < budget() && next(event)) {
             ++handled;
@@ -455,6 +458,8 @@ private:
     PortOptions options_;
     std::shared_ptr<detail::Bell> bell_;
     bool in_progress_ = false;
+    std::atomic<bool> lost_ = false;
+    bool loss_seen_ = false;
     std::vector<std::unique_ptr<Connection>> connections_;
     std::vector<std::unique_ptr<Connection>> graveyard_; ///< closed inside progress
     // Guarded by the network's mutex:

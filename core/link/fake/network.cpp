@@ -254,4 +254,14 @@ void Network::disconnect(const PortAddress& address, Reason reason) {
     }
 }
 
+void Network::lose_device(const PortAddress& address) {
+    disconnect(address, Reason::device_error);
+    const std::lock_guard lock(state_->mutex);
+    if (Port* const port = state_->port(detail::number_of(address))) {
+        std::erase_if(state_->services, [&](const auto& entry) { return entry.second == port; });
+        port->lost_.store(true, std::memory_order_release);
+        port->bell_->ring();
+    }
+}
+
 } // namespace comch::link::fake

@@ -28,6 +28,7 @@ public:
     Port& operator=(const Port&) = delete;
 
     [[nodiscard]] PortAddress address() const noexcept { return address_; }
+    [[nodiscard]] static constexpr bool lost() noexcept { return false; }
     [[nodiscard]] Limits limits() const noexcept {
         return {tuning::max_inline, tuning::max_message, tuning::max_one_sided};
     }

@@ -48,6 +48,7 @@ TEST_F(Trouble, AllConnectionsHearThatTheDeviceGoes) {
         EXPECT_EQ(end.reason, Reason::device_error);
     }
     EXPECT_EQ(host.port->rdma(), nullptr);
+    EXPECT_TRUE(host.port->lost());
     const auto refused = host.port->connect(dpu.port->address(), {}, nullptr);
     ASSERT_FALSE(refused.has_value());
     const auto too_early = Port::open(host_device, {.face = "test"});
