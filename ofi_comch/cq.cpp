@@ -27,7 +27,12 @@ ssize_t read_from(fid_cq* fid, void* to, std::size_t count, fi_addr_t* sources) 
 }
 
 ssize_t read(fid_cq* fid, void* to, std::size_t count) {
-    return read_from(fid, to, count, nullptr);
+    Cq& cq = *object_of<Cq>(fid);
+    if (cq.format != FI_CQ_FORMAT_TAGGED) {
+        return read_from(fid, to, count, nullptr);
+    }
+    const Guard guard(cq.waiter.lock());
+    return cq.read(static_cast<fi_cq_tagged_entry*>(to), count);
 }
 
 ssize_t read_error(fid_cq* fid, fi_cq_err_entry* entry, std::uint64_t) {
@@ -137,9 +142,31 @@ void Cq::reserve(std::size_t size) {
 }
 
 void Cq::add_failure(const Failure& failure) {
+    reader_room_ = 0; // what comes after it waits behind it
     failures_.push_back(failure);
     add({}, failure.source);
     ring_[(head_ + count_ - 1) & mask_].failed = true;
+}
+
+ssize_t Cq::read_more(fi_cq_tagged_entry* to, std::size_t count) {
+    if (count == 0 || has_failure()) { // without entries, it is a program's way to progress
+        (void)waiter.progress();
+        return is_idle() ? -FI_EAGAIN : take(to, count, nullptr);
+    }
+    const ssize_t taken = std::max<ssize_t>(take(to, count, nullptr), 0);
+    const std::size_t room = count - static_cast<std::size_t>(taken);
+    if (room == 0) {
+        return taken;
+    }
+    const ssize_t more = collect(to + taken, room);
+    if (more > 0) {
+        return taken + more;
+    }
+    if (taken == 0) {
+        return more;
+    }
+    drained_ = more == -FI_EAGAIN;
+    return taken;
 }
 
 ssize_t Cq::take(void* to, std::size_t count, fi_addr_t* sources) {

@@ -5,6 +5,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <comch/error.hpp>
@@ -37,6 +38,11 @@ struct Cq {
     ~Cq();
 
     void add(const fi_cq_tagged_entry& completion, fi_addr_t source) {
+        if (reader_room_ != 0) { // who reads is awake
+            *reader_++ = completion;
+            --reader_room_;
+            return;
+        }
         if (count_ > mask_) [[unlikely]] {
             grow();
         }
@@ -50,6 +56,16 @@ struct Cq {
     /// take() would find nothing, and has nothing to clean up.
     [[nodiscard]] bool is_idle() const noexcept { return count_ == 0 && kept_.empty(); }
     [[nodiscard]] bool has_failure() const noexcept { return !failures_.empty(); }
+    /// As fi_cq_read, for entries of the longest format.
+    [[nodiscard]] ssize_t read(fi_cq_tagged_entry* to, std::size_t count) {
+        if (!is_idle() || count == 0) [[unlikely]] {
+            return read_more(to, count);
+        }
+        if (std::exchange(drained_, false)) {
+            return -FI_EAGAIN;
+        }
+        return collect(to, count);
+    }
     /// As fi_cq_readfrom, without progress.
     [[nodiscard]] ssize_t take(void* to, std::size_t count, fi_addr_t* sources);
     [[nodiscard]] ssize_t take_failure(fi_cq_err_entry* to);
@@ -68,12 +84,37 @@ private:
         std::uint64_t until; ///< so many completions have been taken
         std::unique_ptr<Endpoint> endpoint;
     };
+    ssize_t read_more(fi_cq_tagged_entry* to, std::size_t count);
+    /// Progresses with nothing in the ring; completions go straight to the reader's memory as long
+    /// as there is room, so most never pass through the ring.
+    ssize_t collect(fi_cq_tagged_entry* to, std::size_t count) {
+        reader_ = to;
+        reader_room_ = count;
+        const unsigned done = waiter.progress();
+        reader_room_ = 0;
+        if (reader_ == to) [[likely]] {
+            return count_ == 0 ? -FI_EAGAIN : take(to, count, nullptr);
+        }
+        const auto taken = static_cast<std::size_t>(reader_ - to);
+        taken_ += taken;
+        drained_ = done < small_batch && count_ == 0;
+        return static_cast<ssize_t>(taken);
+    }
     void grow();
     void drop_kept();
     /// The beginning of each entry, as the format has it.
     template <std::size_t Size>
     std::size_t copy_out(void* to, std::size_t count, fi_addr_t* sources);
 
+    /// A port that has handled fewer events in a pass has found all its rings empty.
+    static constexpr unsigned small_batch = 8;
+
+    fi_cq_tagged_entry* reader_ = nullptr; ///< see collect()
+    std::size_t reader_room_ = 0;
+    /// The last read took all there was. Many programs read until there is no more, MPI libraries
+    /// after every message: the read after this one is told so without another look, which would
+    /// stand between a message and its answer.
+    bool drained_ = false;
     /// Grows when it is full: a power of two.
     std::vector<Entry> ring_ = std::vector<Entry>(64);
     std::size_t mask_ = 63;

@@ -79,9 +79,7 @@ int bind_cntr(Endpoint& endpoint, Cntr& cntr, std::uint64_t flags) {
     return 0;
 }
 
-int bind(fid* fid, struct fid* other, std::uint64_t flags) {
-    Endpoint& endpoint = endpoint_of(fid);
-    const Guard guard(*endpoint.domain->lock);
+int bind_to(Endpoint& endpoint, struct fid* other, std::uint64_t flags) {
     switch (other->fclass) {
     case FI_CLASS_CQ:
         return bind_cq(endpoint, *object_of<Cq>(other), flags);
@@ -116,6 +114,14 @@ int bind(fid* fid, struct fid* other, std::uint64_t flags) {
     default:
         return -FI_EINVAL;
     }
+}
+
+int bind(fid* fid, struct fid* other, std::uint64_t flags) {
+    Endpoint& endpoint = endpoint_of(fid);
+    const Guard guard(*endpoint.lock);
+    const int result = bind_to(endpoint, other, flags);
+    endpoint.choose_ways();
+    return result;
 }
 
 int enable(Endpoint& endpoint) {
@@ -168,6 +174,7 @@ int control(fid* fid, int command, void* argument) {
         }
         ((flags & FI_TRANSMIT) != 0 ? endpoint.tx_op_flags : endpoint.rx_op_flags) =
             flags & ~(std::uint64_t{FI_TRANSMIT} | FI_RECV);
+        endpoint.choose_ways();
         return 0;
     }
     default:
@@ -284,12 +291,28 @@ void Endpoint::set_enabled() {
     if (!std::exchange(enabled, true) && domain->progress_thread != nullptr) {
         domain->progress_thread->add(station);
     }
+    choose_ways();
+}
+
+void Endpoint::choose_ways() noexcept {
+    // What may be asked for in all calls without changing what a short message takes.
+    constexpr std::uint64_t harmless =
+        FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE;
+    const bool open = enabled && !closed;
+    sends_plainly =
+        open && tx_cq != nullptr && counters[sends] == nullptr && (tx_op_flags & ~harmless) == 0;
+    reports_sends = !tx_selective || (tx_op_flags & FI_COMPLETION) != 0;
+    posts_plainly = open && srx == nullptr && (rx_op_flags & ~std::uint64_t{FI_COMPLETION}) == 0;
+    reports_receives = !rx_selective || (rx_op_flags & FI_COMPLETION) != 0;
+    arrives_plainly = open && rx_cq != nullptr && counters[receives] == nullptr;
+    is_directed = type == FI_EP_RDM && (caps & FI_DIRECTED_RECV) != 0;
 }
 
 void Endpoint::close() {
     if (std::exchange(closed, true)) {
         return;
     }
+    choose_ways();
     if (enabled && domain->progress_thread != nullptr) {
         domain->progress_thread->remove(*station);
     }

@@ -132,7 +132,7 @@ public:
     enum Count : unsigned { sends, receives, reads, writes, remote_reads, remote_writes, kinds };
     enum class State : std::uint8_t { idle, connecting, connected, ended };
 
-    explicit Endpoint(Domain& of) : domain(&of) {}
+    explicit Endpoint(Domain& of) : domain(&of), lock(of.lock.get()) {}
     ~Endpoint();
     Endpoint(const Endpoint&) = delete;
     Endpoint& operator=(const Endpoint&) = delete;
@@ -140,6 +140,14 @@ public:
     // ---- what a program does (endpoint_*.cpp) --------------------------------------------------
 
     [[nodiscard]] ssize_t send(const SendCall& call);
+    /// Sends or posts by the short way (endpoint_plain.hpp). False: it takes the general one.
+    template <std::uint64_t Kind, bool HasData, bool Inject>
+    [[nodiscard]] bool send_plain(const void* buffer, std::size_t length, fi_addr_t to,
+                                  std::uint64_t tag, std::uint64_t data, void* context,
+                                  ssize_t& result);
+    template <std::uint64_t Kind>
+    [[nodiscard]] bool post_plain(void* buffer, std::size_t length, fi_addr_t from,
+                                  std::uint64_t tag, std::uint64_t ignore, void* context);
     [[nodiscard]] ssize_t rma_write(const RmaCall& call);
     [[nodiscard]] ssize_t rma_read(const RmaCall& call);
     [[nodiscard]] ssize_t atomic(const AtomicRequest& call);
@@ -176,6 +184,9 @@ public:
     /// Closes the connection and fails what was outstanding on it.
     void shut_down();
 
+    /// Decides which calls may go the short way; after whatever that depends on has changed.
+    void choose_ways() noexcept;
+
     /// Ready to use: from now on it is progressed.
     void set_enabled();
 
@@ -185,22 +196,29 @@ public:
     // In the order of use.
     fid_ep fid{};
     Domain* domain;
-    std::shared_ptr<Station> station;
-    fi_ep_type type = FI_EP_RDM;
+    Lock* lock; ///< the domain's
+    bool sends_plainly = false;
+    bool posts_plainly = false;
+    bool arrives_plainly = false;
+    bool reports_sends = false; ///< of calls that take no flags
+    bool reports_receives = false;
+    bool is_directed = false; ///< receives may name a source
     bool enabled = false;
     bool closed = false;
+    Cq* tx_cq = nullptr;
+    Cq* rx_cq = nullptr;
+    RecvQueue* queue = nullptr; ///< own_queue, or the shared context's
+    std::unique_ptr<RecvQueue> own_queue;
+    std::uint64_t caps = 0;
+    std::shared_ptr<Station> station;
+    fi_ep_type type = FI_EP_RDM;
     bool tx_selective = false;
     bool rx_selective = false;
-    std::uint64_t caps = 0;
     std::uint64_t tx_op_flags = 0;
     std::uint64_t rx_op_flags = 0;
     std::size_t min_multi_recv = 64;
-    Cq* tx_cq = nullptr;
-    Cq* rx_cq = nullptr;
     Cntr* counters[kinds] = {};
-    RecvQueue* queue = nullptr; ///< own_queue, or the shared context's
     Srx* srx = nullptr;
-    std::unique_ptr<RecvQueue> own_queue;
     Av* av = nullptr;
     Eq* eq = nullptr;
 
@@ -265,6 +283,9 @@ private:
 
     class Parser;
     [[nodiscard]] bool handle(Conn& conn, std::uint8_t id, Parser& parser);
+    /// A short message whose receive is posted and plain. False: it takes the general way.
+    [[nodiscard]] bool take_plain(Conn& conn, std::uint8_t id, const std::byte* data,
+                                  std::uint32_t length);
     [[nodiscard]] bool take_message(Conn& conn, std::uint8_t id, Parser& parser);
     [[nodiscard]] bool take_done(Conn& conn, Parser& parser);
     [[nodiscard]] bool take_write(Conn& conn, std::uint8_t id, Parser& parser, bool is_long);

@@ -1,4 +1,5 @@
 // The entry points of messages, tagged and not.
+#include "endpoint_plain.hpp"
 #include "info.hpp"
 #include "iov.hpp"
 #include "post.hpp"
@@ -41,13 +42,22 @@ ssize_t send_vector(fid_ep* fid, const iovec* iov, std::size_t count, fi_addr_t 
     return endpoint.send(call);
 }
 
-template <std::uint64_t Kind>
+template <std::uint64_t Kind, bool HasData, bool Inject>
 ssize_t send_buffer(fid_ep* fid, const void* buffer, std::size_t length, fi_addr_t to,
-                    std::uint64_t tag, std::uint64_t data, std::uint64_t flags, void* context,
-                    bool inject) {
+                    std::uint64_t tag, std::uint64_t data, void* context) {
+    Endpoint& endpoint = endpoint_of(fid);
+    {
+        const Guard guard(*endpoint.lock);
+        ssize_t result = 0;
+        if (endpoint.send_plain<Kind, HasData, Inject>(buffer, length, to, tag, data, context,
+                                                       result)) [[likely]] {
+            return result;
+        }
+    }
     const iovec iov{const_cast<void*>(buffer), length};
-    return send_vector<Kind>(fid, &iov, 1, to, tag, data, flags | endpoint_of(fid).tx_op_flags,
-                             context, inject);
+    return send_vector<Kind>(fid, &iov, 1, to, tag, data,
+                             endpoint.tx_op_flags | (HasData ? FI_REMOTE_CQ_DATA : 0), context,
+                             Inject);
 }
 
 template <std::uint64_t Kind>
@@ -60,10 +70,29 @@ ssize_t receive_vector(fid_ep* fid, const iovec* iov, std::size_t count, fi_addr
                         Kind | flags | (use_default_flags ? receiver.op_flags : 0), context);
 }
 
+/// Of an endpoint, not of a shared context.
+template <std::uint64_t Kind>
+ssize_t receive_buffer(fid_ep* fid, void* buffer, std::size_t length, fi_addr_t from,
+                       std::uint64_t tag, std::uint64_t ignore, void* context) {
+    Endpoint& endpoint = endpoint_of(fid);
+    {
+        const Guard guard(*endpoint.lock);
+        if (endpoint.post_plain<Kind>(buffer, length, from, tag, ignore, context)) [[likely]] {
+            return 0;
+        }
+    }
+    const iovec iov{buffer, length};
+    return receive_vector<Kind>(fid, &iov, 1, from, tag, ignore, 0, true, context);
+}
+
 // ---- not tagged
 // -----------------------------------------------------------------------------------
 
 ssize_t recv(fid_ep* fid, void* buffer, std::size_t length, void*, fi_addr_t from, void* context) {
+    return receive_buffer<FI_MSG>(fid, buffer, length, from, 0, 0, context);
+}
+ssize_t shared_recv(fid_ep* fid, void* buffer, std::size_t length, void*, fi_addr_t from,
+                    void* context) {
     const iovec iov{buffer, length};
     return receive_vector<FI_MSG>(fid, &iov, 1, from, 0, 0, 0, true, context);
 }
@@ -77,7 +106,7 @@ ssize_t recvmsg(fid_ep* fid, const fi_msg* message, std::uint64_t flags) {
 }
 ssize_t send(fid_ep* fid, const void* buffer, std::size_t length, void*, fi_addr_t to,
              void* context) {
-    return send_buffer<FI_MSG>(fid, buffer, length, to, 0, 0, 0, context, false);
+    return send_buffer<FI_MSG, false, false>(fid, buffer, length, to, 0, 0, context);
 }
 ssize_t sendv(fid_ep* fid, const iovec* iov, void**, std::size_t count, fi_addr_t to,
               void* context) {
@@ -89,15 +118,15 @@ ssize_t sendmsg(fid_ep* fid, const fi_msg* message, std::uint64_t flags) {
                                message->data, flags, message->context, false);
 }
 ssize_t inject(fid_ep* fid, const void* buffer, std::size_t length, fi_addr_t to) {
-    return send_buffer<FI_MSG>(fid, buffer, length, to, 0, 0, 0, nullptr, true);
+    return send_buffer<FI_MSG, false, true>(fid, buffer, length, to, 0, 0, nullptr);
 }
 ssize_t senddata(fid_ep* fid, const void* buffer, std::size_t length, void*, std::uint64_t data,
                  fi_addr_t to, void* context) {
-    return send_buffer<FI_MSG>(fid, buffer, length, to, 0, data, FI_REMOTE_CQ_DATA, context, false);
+    return send_buffer<FI_MSG, true, false>(fid, buffer, length, to, 0, data, context);
 }
 ssize_t injectdata(fid_ep* fid, const void* buffer, std::size_t length, std::uint64_t data,
                    fi_addr_t to) {
-    return send_buffer<FI_MSG>(fid, buffer, length, to, 0, data, FI_REMOTE_CQ_DATA, nullptr, true);
+    return send_buffer<FI_MSG, true, true>(fid, buffer, length, to, 0, data, nullptr);
 }
 
 // ---- tagged
@@ -105,6 +134,10 @@ ssize_t injectdata(fid_ep* fid, const void* buffer, std::size_t length, std::uin
 
 ssize_t trecv(fid_ep* fid, void* buffer, std::size_t length, void*, fi_addr_t from,
               std::uint64_t tag, std::uint64_t ignore, void* context) {
+    return receive_buffer<FI_TAGGED>(fid, buffer, length, from, tag, ignore, context);
+}
+ssize_t shared_trecv(fid_ep* fid, void* buffer, std::size_t length, void*, fi_addr_t from,
+                     std::uint64_t tag, std::uint64_t ignore, void* context) {
     const iovec iov{buffer, length};
     return receive_vector<FI_TAGGED>(fid, &iov, 1, from, tag, ignore, 0, true, context);
 }
@@ -118,7 +151,7 @@ ssize_t trecvmsg(fid_ep* fid, const fi_msg_tagged* message, std::uint64_t flags)
 }
 ssize_t tsend(fid_ep* fid, const void* buffer, std::size_t length, void*, fi_addr_t to,
               std::uint64_t tag, void* context) {
-    return send_buffer<FI_TAGGED>(fid, buffer, length, to, tag, 0, 0, context, false);
+    return send_buffer<FI_TAGGED, false, false>(fid, buffer, length, to, tag, 0, context);
 }
 ssize_t tsendv(fid_ep* fid, const iovec* iov, void**, std::size_t count, fi_addr_t to,
                std::uint64_t tag, void* context) {
@@ -131,17 +164,15 @@ ssize_t tsendmsg(fid_ep* fid, const fi_msg_tagged* message, std::uint64_t flags)
 }
 ssize_t tinject(fid_ep* fid, const void* buffer, std::size_t length, fi_addr_t to,
                 std::uint64_t tag) {
-    return send_buffer<FI_TAGGED>(fid, buffer, length, to, tag, 0, 0, nullptr, true);
+    return send_buffer<FI_TAGGED, false, true>(fid, buffer, length, to, tag, 0, nullptr);
 }
 ssize_t tsenddata(fid_ep* fid, const void* buffer, std::size_t length, void*, std::uint64_t data,
                   fi_addr_t to, std::uint64_t tag, void* context) {
-    return send_buffer<FI_TAGGED>(fid, buffer, length, to, tag, data, FI_REMOTE_CQ_DATA, context,
-                                  false);
+    return send_buffer<FI_TAGGED, true, false>(fid, buffer, length, to, tag, data, context);
 }
 ssize_t tinjectdata(fid_ep* fid, const void* buffer, std::size_t length, std::uint64_t data,
                     fi_addr_t to, std::uint64_t tag) {
-    return send_buffer<FI_TAGGED>(fid, buffer, length, to, tag, data, FI_REMOTE_CQ_DATA, nullptr,
-                                  true);
+    return send_buffer<FI_TAGGED, true, true>(fid, buffer, length, to, tag, data, nullptr);
 }
 
 } // namespace
@@ -159,7 +190,7 @@ fi_ops_tagged endpoint_tagged_ops = {sizeof(fi_ops_tagged),
                                      tsenddata,
                                      tinjectdata};
 fi_ops_msg srx_msg_ops = {sizeof(fi_ops_msg),
-                          recv,
+                          shared_recv,
                           recvv,
                           recvmsg,
                           unsupported<decltype(fi_ops_msg::send)>,
@@ -169,7 +200,7 @@ fi_ops_msg srx_msg_ops = {sizeof(fi_ops_msg),
                           unsupported<decltype(fi_ops_msg::senddata)>,
                           unsupported<decltype(fi_ops_msg::injectdata)>};
 fi_ops_tagged srx_tagged_ops = {sizeof(fi_ops_tagged),
-                                trecv,
+                                shared_trecv,
                                 trecvv,
                                 trecvmsg,
                                 unsupported<decltype(fi_ops_tagged::send)>,

@@ -13,6 +13,9 @@ namespace comch::ofi::inline COMCH_OFI_LINK {
 
 void Endpoint::on_message(Conn& from, std::uint8_t id, const std::byte* data,
                           std::uint32_t length) {
+    if (take_plain(from, id, data, length)) [[likely]] {
+        return;
+    }
     Parser parser(data, length);
     const bool fine = (id & wire::kind_mask) == static_cast<std::uint8_t>(wire::Kind::message)
                           ? take_message(from, id, parser)
@@ -20,6 +23,62 @@ void Endpoint::on_message(Conn& from, std::uint8_t id, const std::byte* data,
     if (!fine) [[unlikely]] {
         break_off(from);
     }
+}
+
+inline bool Endpoint::take_plain(Conn& from, std::uint8_t id, const std::byte* data,
+                                 std::uint32_t length) {
+    constexpr auto fixed = static_cast<std::uint8_t>(wire::kind_mask | wire::wants_done);
+    if ((id & fixed) != static_cast<std::uint8_t>(wire::Kind::message) || !arrives_plainly)
+        [[unlikely]] {
+        return false;
+    }
+    const bool tagged = (id & wire::has_tag) != 0;
+    const bool has_data = (id & wire::has_data) != 0;
+    const std::uint32_t head = 8 * (std::uint32_t{tagged} + has_data);
+    if (length < head) [[unlikely]] {
+        return false;
+    }
+    std::uint64_t tag = 0;
+    std::uint64_t remote_data = 0;
+    if (tagged) [[likely]] {
+        std::memcpy(&tag, data, sizeof(tag));
+    }
+    if (has_data) {
+        std::memcpy(&remote_data, data + head - sizeof(remote_data), sizeof(remote_data));
+    }
+    const fi_addr_t source = from.peer != nullptr ? from.peer->address : FI_ADDR_NOTAVAIL;
+    RecvQueue& own = *queue;
+    List<Receive>& posted = own.posted[tagged];
+    Receive* receive = posted.first();
+    // Mostly it is the first. Not many are looked at, for the general way begins anew.
+    for (unsigned tries = 4; receive != nullptr; receive = receive->next) {
+        if (--tries == 0) {
+            return false;
+        }
+        if (tagged && !RecvQueue::matches(*receive, tag)) {
+            continue;
+        }
+        if (receive->from == FI_ADDR_UNSPEC || receive->from == source) [[likely]] {
+            break;
+        }
+        if (source == FI_ADDR_NOTAVAIL) {
+            return false; // it must be looked up
+        }
+    }
+    const std::uint32_t payload = length - head;
+    if (receive == nullptr || receive->count != 1 || payload > receive->length ||
+        (receive->flags & (FI_MULTI_RECV | FI_COMPLETION)) != FI_COMPLETION) [[unlikely]] {
+        return false;
+    }
+    posted.remove(*receive);
+    copy_short(static_cast<std::byte*>(receive->iov[0].iov_base), data + head, payload);
+    rx_cq->add({receive->context,
+                FI_RECV | (tagged ? FI_TAGGED : FI_MSG) |
+                    (has_data ? std::uint64_t{FI_REMOTE_CQ_DATA} : 0),
+                payload, nullptr, remote_data, tag},
+               (caps & FI_SOURCE) != 0 ? address_of(from.peer) : FI_ADDR_NOTAVAIL);
+    own.receives.give_back(*receive);
+    return true;
 }
 
 bool Endpoint::handle(Conn& from, std::uint8_t id, Parser& parser) {

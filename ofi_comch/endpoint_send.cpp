@@ -1,25 +1,17 @@
-// Sending messages: the hot path, and what begins and ends an operation.
+// Sending messages, whatever is asked for, and what begins and ends an operation.
 #include <algorithm>
 #include <cstring>
 
 #include "core/memory/region_table.hpp"
 #include "endpoint.hpp"
+#include "endpoint_plain.hpp"
 #include "iov.hpp"
 #include "status.hpp"
 
 namespace comch::ofi::inline COMCH_OFI_LINK {
 namespace {
 
-/// Longest message that is copied straight into the ring of short messages; longer ones go through
-/// the bulk ring, where both CPUs copy at once.
-constexpr std::size_t max_short = 2048;
 constexpr std::size_t max_packed = tuning::max_message;
-static_assert(max_short <= tuning::max_inline);
-
-inline std::byte* put_word(std::byte* to, std::uint64_t word) noexcept {
-    std::memcpy(to, &word, sizeof(word));
-    return to + sizeof(word);
-}
 
 } // namespace
 

@@ -86,6 +86,86 @@ TEST(Queue, EveryFormatTellsWhatItHasRoomFor) {
     EXPECT_EQ(receive_as<fi_cq_tagged_entry>(FI_CQ_FORMAT_UNSPEC).tag, 7u);
 }
 
+TEST(Queue, AFailureKeepsItsPlaceAmongCompletions) {
+    for (const fi_cq_format format : {FI_CQ_FORMAT_TAGGED, FI_CQ_FORMAT_CONTEXT}) {
+        Node sender;
+        Node owner;
+        Queue queue(owner.domain, format);
+        Receiver receiver(owner, queue);
+        const fi_addr_t to = sender.add(receiver.name());
+        char buffers[6][8] = {};
+        for (char(&buffer)[8] : buffers) {
+            // The fourth is too small for its message.
+            COMCH_FI(fi_trecv(receiver.ep, buffer, &buffer == &buffers[3] ? 2 : 8, nullptr,
+                              FI_ADDR_UNSPEC, 1, 0, buffer));
+        }
+        // All have come when the queue is read.
+        for (int i = 0; i < 6; ++i) {
+            post([&] { return fi_tinject(sender.ep, "1234567", 8, to, 1); },
+                 {i == 0 ? queue.cq : sender.tx, sender.tx});
+        }
+        fi_cq_tagged_entry entries[2] = {}; // fewer than there are
+        std::vector<void*> seen;
+        const auto end = Clock::now() + std::chrono::seconds(60);
+        while (seen.size() < 6 && Clock::now() < end) {
+            const ssize_t result = fi_cq_read(queue.cq, entries, 2);
+            for (ssize_t i = 0; i < result; ++i) {
+                seen.push_back(format == FI_CQ_FORMAT_TAGGED
+                                   ? entries[i].op_context
+                                   : reinterpret_cast<fi_cq_entry*>(entries)[i].op_context);
+            }
+            if (result == -FI_EAVAIL) {
+                fi_cq_err_entry failure{};
+                ASSERT_EQ(fi_cq_readerr(queue.cq, &failure, 0), 1);
+                EXPECT_EQ(failure.err, FI_ETRUNC);
+                EXPECT_EQ(seen.size(), 3u);
+                seen.push_back(failure.op_context);
+            }
+        }
+        ASSERT_EQ(seen.size(), 6u);
+        for (std::size_t i = 0; i < 6; ++i) {
+            EXPECT_EQ(seen[i], buffers[i]);
+        }
+        EXPECT_EQ(fi_cq_read(queue.cq, entries, 2), -FI_EAGAIN);
+    }
+}
+
+TEST(Queue, WhoReadsUntilThereIsNoMoreMissesNothing) {
+    Node node; // one queue for what it sends and what it gets
+    Queue queue(node.domain, FI_CQ_FORMAT_TAGGED);
+    fid_ep* ep = nullptr;
+    COMCH_FI(fi_endpoint(node.domain, node.info, &ep, nullptr));
+    COMCH_FI(fi_ep_bind(ep, &queue.cq->fid, FI_TRANSMIT | FI_RECV));
+    COMCH_FI(fi_ep_bind(ep, &node.av->fid, 0));
+    COMCH_FI(fi_enable(ep));
+    const fi_addr_t to = node.add(node.name());
+    char name[256];
+    std::size_t length = sizeof(name);
+    COMCH_FI(fi_getname(&ep->fid, name, &length));
+    const fi_addr_t back = node.add({name, name + length});
+    static char buffers[2];
+    for (std::uintptr_t i = 1; i <= 100; ++i) {
+        auto* const sent = reinterpret_cast<void*>(2 * i);
+        auto* const got = reinterpret_cast<void*>(2 * i + 1);
+        COMCH_FI(fi_trecv(node.ep, buffers, 1, nullptr, FI_ADDR_UNSPEC, i, 0, nullptr));
+        COMCH_FI(fi_trecv(ep, buffers + 1, 1, nullptr, FI_ADDR_UNSPEC, i, 0, got));
+        post([&] { return fi_tsend(ep, "a", 1, nullptr, to, i, sent); }, {queue.cq, node.rx});
+        post([&] { return fi_tinject(node.ep, "b", 1, back, i); }, {node.tx});
+        EXPECT_EQ(await(node.rx, {node.tx}).entry.tag, i);
+        std::vector<void*> seen;
+        fi_cq_tagged_entry entries[4] = {};
+        const auto end = Clock::now() + std::chrono::seconds(60);
+        while (seen.size() < 2 && Clock::now() < end) {
+            const ssize_t result = fi_cq_read(queue.cq, entries, 4);
+            for (ssize_t k = 0; k < result; ++k) {
+                seen.push_back(entries[k].op_context);
+            }
+        }
+        ASSERT_EQ(seen, (std::vector<void*>{sent, got}));
+    }
+    EXPECT_EQ(fi_close(&ep->fid), 0);
+}
+
 TEST(Queue, ASleeperMayWaitForSeveral) {
     Node sender;
     Node owner;

@@ -95,7 +95,8 @@ struct Arrival {
     [[nodiscard]] bool tagged() const noexcept { return (flags & FI_TAGGED) != 0; }
 };
 
-struct Receive {
+/// Without further parts of a vector it is two lines.
+struct alignas(64) Receive {
     Receive* next = nullptr;
     Receive* previous = nullptr;
     std::uint64_t tag = 0;
