@@ -899,15 +899,17 @@ TYPED_TEST_P(LinkContract, AFlushOfAPeerThatIsBusyWithOthersEnds) {
     ASSERT_EQ(pair.initiator->send(1, bytes_of("and the other")), Errc::ok);
     int token = 0;
     ASSERT_EQ(pair.initiator->flush(&token), Errc::in_progress);
-    for (int i = 0; i < 500 && host.seen.completions.empty(); ++i) {
+    ASSERT_TRUE(this->until([&] { return dpu.seen.messages.size() == 1; }, dpu));
+    for (int i = 0; i < 200; ++i) {
         while (busy.initiator->send(2, {}) == Errc::again) {
             (void)dpu.progress();
             (void)other.progress();
         }
         (void)dpu.progress();
-        (void)host.progress();
     }
     EXPECT_GT(dpu.seen.messages.size(), 1u);
+    // It has said by now what it has taken.
+    ASSERT_TRUE(this->until([&] { return !host.seen.completions.empty(); }, host));
     ASSERT_EQ(host.seen.completions.size(), 1u);
     EXPECT_EQ(host.seen.completions[0].token, &token);
     EXPECT_EQ(host.seen.completions[0].status, Errc::ok);
