@@ -119,7 +119,8 @@ private:
                 c.pipe_.count_received(record.header.length);
                 sink.on_message(c, record.header.id, record.payload,
                                 std::uint32_t{record.header.length});
-            } else if (!handle(c, record, sink)) {
+            } else if (!handle(c, RingReader::Record(record), sink)) {
+                // (A copy, or the record could not stay in registers.)
                 protocol_error(c, sink);
                 return count;
             }

@@ -60,13 +60,14 @@ public:
         // header has arrived; a sum that depends on the header would make it wait for each in turn.
         // The empty asm keeps the compiler from merging both into such a sum. Nothing to gain near,
         // up to a fifth far.
+        std::uint64_t next = position_ + 1;
         if (record.header.length <= line_payload) [[likely]] {
-            position_ += 1;
-            asm volatile("" : "+r"(position_));
+            asm volatile("" : "+r"(next));
         } else {
-            position_ += lines_for(record.header.length);
+            next = position_ + lines_for(record.header.length);
         }
-        if (position_ >= return_at_) [[unlikely]] {
+        position_ = next;
+        if (next >= return_at_) [[unlikely]] {
             return_credit();
             return true;
         }

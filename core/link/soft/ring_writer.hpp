@@ -10,6 +10,7 @@
 
 #include <comch/error.hpp>
 
+#include "core/base/prefetch.hpp"
 #include "core/link/soft/layout.hpp"
 
 namespace comch::link::soft {
@@ -52,6 +53,12 @@ public:
         const std::uint32_t index = static_cast<std::uint32_t>(head_) & mask_;
         if ((dirty_lines_ | (count - 1)) != 0) [[unlikely]] {
             track(index, count);
+        } else {
+            // Every line comes back from the reader's cache. Asked for while the lines before it are
+            // filled, so that it is here when its turn comes: a CPU that waits for it in its store
+            // buffer can wait for few at a time. Far 1.4 times as many messages; near nothing. Three
+            // lines ahead, 1.7 times far, but 0.9 near: the reader that keeps up wants them too.
+            prefetch_for_write(line((index + 2) & mask_));
         }
         const Header header{tag_at(head_, shift_), static_cast<std::uint16_t>(length), id, kind};
         // Release: the payload, and the zero behind it, are visible before the header is.
