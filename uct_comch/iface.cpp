@@ -28,11 +28,13 @@ ucs_config_field_t iface_config_table[] = {
      "the ring).",
      ucs_offsetof(IfaceConfig, max_short), UCS_CONFIG_TYPE_UINT},
 
-    {"BW", "24000MBs", "Bandwidth reported to the upper layer.",
+    {"BW", "0MBs",
+     "Bandwidth reported to the upper layer. 0: that of the soft device, or of the RDMA device's port.",
      ucs_offsetof(IfaceConfig, bandwidth), UCS_CONFIG_TYPE_BW},
 
-    {"LAT", "65ns", "Latency reported to the upper layer.", ucs_offsetof(IfaceConfig, latency),
-     UCS_CONFIG_TYPE_TIME},
+    {"LAT", "0ns",
+     "Latency reported to the upper layer. 0: what the soft device, or an RDMA device, usually has.",
+     ucs_offsetof(IfaceConfig, latency), UCS_CONFIG_TYPE_TIME},
 
     {nullptr, nullptr, nullptr, 0, {}}};
 
@@ -199,10 +201,10 @@ template <class Link> ucs_status_t query(uct_iface_h tl_iface, uct_iface_attr_t*
     attr->cap.atomic32.op_flags = attr->cap.atomic64.op_flags = posted;
     attr->cap.atomic32.fop_flags = attr->cap.atomic64.fop_flags = fetching;
 
-    attr->latency = ucs_linear_func_make(iface.latency, 0);
-    attr->bandwidth.dedicated = iface.bandwidth;
+    attr->latency = ucs_linear_func_make(iface.speed.latency, 0);
+    attr->bandwidth.dedicated = iface.speed.bandwidth;
     attr->bandwidth.shared = 0;
-    attr->overhead = 8e-9;
+    attr->overhead = iface.speed.overhead;
     attr->priority = 0;
     return UCS_OK;
 }
@@ -324,8 +326,13 @@ ucs_status_t open_over(uct_md_h md, uct_worker_h worker, const uct_iface_params_
     iface->port = std::move(*port);
     iface->scratch = std::make_unique<std::byte[]>(LinkLimits<Link>::max_message);
     iface->max_short = config.max_short;
-    iface->bandwidth = config.bandwidth;
-    iface->latency = config.latency;
+    iface->speed = iface->port->speed();
+    if (config.bandwidth != 0) {
+        iface->speed.bandwidth = config.bandwidth;
+    }
+    if (config.latency != 0) {
+        iface->speed.latency = config.latency;
+    }
     iface->host_dpu_only = config.host_dpu_only != 0;
     const ucs_status_t status =
         init_base_iface(&iface->super, &ops, &uct_base_iface_internal_ops, md, worker, params,

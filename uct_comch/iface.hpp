@@ -35,8 +35,8 @@ struct IfaceConfig {
     uct_iface_config_t super;
     int host_dpu_only;
     unsigned max_short;
-    double bandwidth; ///< bytes per second
-    double latency;   ///< seconds
+    double bandwidth; ///< bytes per second; 0: the link's
+    double latency;   ///< seconds; 0: the link's
 };
 extern ucs_config_field_t iface_config_table[];
 
@@ -69,8 +69,7 @@ template <class Link> struct Iface {
     std::vector<std::unique_ptr<GetBcopy>> get_pool;
     std::unique_ptr<std::byte[]> scratch; ///< put_bcopy packs here
     std::size_t max_short = 0;
-    double bandwidth = 0;
-    double latency = 0;
+    link::Speed speed{};
     bool host_dpu_only = false;
     std::vector<std::uint64_t> told_of; ///< process ids of dead peers that were logged
 

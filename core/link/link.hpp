@@ -131,6 +131,13 @@ struct Limits {
     std::uint32_t max_one_sided_in_flight;
 };
 
+/// What a layer above that weighs transports against each other is told of one message.
+struct Speed {
+    double latency;   ///< seconds from one side to the other
+    double overhead;  ///< seconds of the sender's CPU
+    double bandwidth; ///< bytes per second
+};
+
 // ---- the contract ----------------------------------------------------------------------------------------
 
 /// What progress() calls. `C` is the connection, `H` the channel type.
@@ -170,6 +177,7 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //     ~Port();                         closes everything in an orderly way; no sink is called
 //     PortAddress address() const;
 //     Limits limits() const;
+//     Speed speed() const;             of a port that is not lost
 //     Result<void> listen(const ServiceName&);        in_use: the name is taken on that function
 //     void unlisten(const ServiceName&);              connections live on
 //     Result<Connection*> connect(const PortAddress&, std::span<const std::byte> private_data,

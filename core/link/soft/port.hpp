@@ -33,6 +33,10 @@ public:
         return {tuning::max_inline, tuning::max_message, tuning::max_one_sided};
     }
 
+    [[nodiscard]] static constexpr Speed speed() noexcept {
+        return {tuning::latency, tuning::overhead, tuning::bandwidth};
+    }
+
     [[nodiscard]] Result<void> listen(const ServiceName& service);
     void unlisten(const ServiceName& service);
     [[nodiscard]] Result<Connection*> connect(const PortAddress& to,

@@ -47,9 +47,41 @@ Result<RdmaDevice::Limits> judge_device(std::string_view name, const ibv_device_
         .shared_resize = (device.device_cap_flags & IBV_DEVICE_SRQ_RESIZE) != 0,
         .completions = static_cast<std::uint32_t>(device.max_cqe),
         .rdma_length = std::min(port.max_msg_sz, tuning::rdma_chunk),
+        .bandwidth = port_bandwidth(port),
         .reads = static_cast<std::uint8_t>(std::min(reads, int{tuning::reads_in_flight})),
         .atomics = device.atomic_cap != IBV_ATOMIC_NONE,
     };
+}
+
+double port_bandwidth(const ibv_port_attr& port) {
+    // The codes of InfiniBand's speeds and widths, which Ethernet devices use too.
+    struct Lane {
+        unsigned code;
+        double gigabits; // on the wire
+        double data;     // of them: 8 of 10 bits, later 64 of 66
+    };
+    constexpr std::array lanes{
+        Lane{1, 2.5, 0.8},
+        Lane{2, 5, 0.8},
+        Lane{4, 10, 0.8},
+        Lane{8, 10.3125, 64.0 / 66},
+        Lane{16, 14.0625, 64.0 / 66},
+        Lane{32, 25.78125, 64.0 / 66},
+        Lane{64, 53.125, 64.0 / 66},
+        Lane{128, 106.25, 64.0 / 66},
+    };
+    struct Width {
+        unsigned code;
+        unsigned lanes;
+    };
+    constexpr std::array widths{Width{1, 1}, Width{2, 4}, Width{4, 8}, Width{8, 12}, Width{16, 2}};
+    const auto lane = std::find_if(lanes.begin(), lanes.end(),
+                                   [&](const Lane& l) { return l.code == port.active_speed; });
+    const auto width = std::find_if(widths.begin(), widths.end(),
+                                    [&](const Width& w) { return w.code == port.active_width; });
+    // A faster one than is known here is at least as fast as the fastest that is.
+    const Lane& speed = lane != lanes.end() ? *lane : lanes.back();
+    return speed.gigabits * speed.data * 1e9 / 8 * (width != widths.end() ? width->lanes : 1);
 }
 
 } // namespace comch::link::verbs

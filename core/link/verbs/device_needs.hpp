@@ -14,4 +14,7 @@ namespace comch::link::verbs {
                                                       const ibv_device_attr& device,
                                                       const ibv_port_attr& port);
 
+/// Bytes of data per second that a port of this speed and width carries, coding taken off.
+[[nodiscard]] double port_bandwidth(const ibv_port_attr& port);
+
 } // namespace comch::link::verbs

@@ -34,6 +34,11 @@ public:
         return {tuning::max_inline, tuning::max_message, tuning::max_one_sided};
     }
 
+    /// Of a port that is not lost.
+    [[nodiscard]] Speed speed() const noexcept {
+        return {tuning::latency, tuning::overhead, rdma_->limits().bandwidth};
+    }
+
     [[nodiscard]] Result<void> listen(const ServiceName& service);
     void unlisten(const ServiceName& service);
     [[nodiscard]] Result<Connection*> connect(const PortAddress& to,

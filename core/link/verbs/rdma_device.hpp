@@ -58,6 +58,7 @@ public:
         bool shared_resize = false;     ///< and one can be made larger
         std::uint32_t completions = 0;
         std::uint32_t rdma_length = 0; ///< of one RDMA read or write
+        double bandwidth = 0;          ///< bytes per second of the first port
         std::uint8_t reads = 0;        ///< RDMA reads under way, as requester and as responder
         bool atomics = false;          ///< the device has some (this link uses the target's CPU)
     };
