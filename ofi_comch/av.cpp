@@ -170,13 +170,7 @@ int bind(fid* fid, struct fid* other, std::uint64_t) {
     return 0;
 }
 
-fi_ops fid_ops = {sizeof(fi_ops),
-                  close,
-                  bind,
-                  unsupported<decltype(fi_ops::control)>,
-                  unsupported<decltype(fi_ops::ops_open)>,
-                  unsupported<decltype(fi_ops::tostr)>,
-                  unsupported<decltype(fi_ops::ops_set)>};
+fi_ops fid_ops = operations_of_fid(close, unsupported<decltype(fi_ops::control)>, bind);
 fi_ops_av av_ops = {sizeof(fi_ops_av),
                     insert,
                     insert_service,

@@ -63,28 +63,7 @@ int wait(fid_cntr* fid, std::uint64_t threshold, int timeout) {
     return result;
 }
 
-int close(fid* fid) {
-    Cntr* const cntr = object_of<Cntr>(fid);
-    if (cntr->references != 0) {
-        return -FI_EBUSY;
-    }
-    --cntr->domain->references;
-    delete cntr;
-    return 0;
-}
-
-int control(fid* fid, int command, void* argument) {
-    Cntr& cntr = *object_of<Cntr>(fid);
-    return control_wait(cntr.waiter, cntr.wait_object, command, argument);
-}
-
-fi_ops fid_ops = {sizeof(fi_ops),
-                  close,
-                  unsupported<decltype(fi_ops::bind)>,
-                  control,
-                  unsupported<decltype(fi_ops::ops_open)>,
-                  unsupported<decltype(fi_ops::tostr)>,
-                  unsupported<decltype(fi_ops::ops_set)>};
+fi_ops fid_ops = operations_of_fid(close_waiting<Cntr, &Cntr::domain>, control_waiting<Cntr>);
 fi_ops_cntr cntr_ops = {sizeof(fi_ops_cntr), read,      read_errors, add, set, wait,
                         add_errors,          set_errors};
 

@@ -80,36 +80,11 @@ int signal(fid_cq* fid) {
 }
 
 const char* describe(fid_cq*, int provider_errno, const void*, char* to, std::size_t length) {
-    const char* const text = error_text(provider_errno);
-    if (to != nullptr && length != 0) {
-        std::strncpy(to, text, length - 1);
-        to[length - 1] = '\0';
-    }
-    return text;
+    return error_text(provider_errno, to, length);
 }
 
-int close(fid* fid) {
-    Cq* const cq = object_of<Cq>(fid);
-    if (cq->references != 0) {
-        return -FI_EBUSY;
-    }
-    --cq->domain->references;
-    delete cq;
-    return 0;
-}
-
-int control(fid* fid, int command, void* argument) {
-    Cq& cq = *object_of<Cq>(fid);
-    return control_wait(cq.waiter, cq.wait_object, command, argument);
-}
-
-fi_ops fid_ops = {sizeof(fi_ops),
-                  close,
-                  unsupported<decltype(fi_ops::bind)>,
-                  control,
-                  unsupported<decltype(fi_ops::ops_open)>,
-                  unsupported<decltype(fi_ops::tostr)>,
-                  unsupported<decltype(fi_ops::ops_set)>};
+fi_ops fid_ops =
+    operations_of_fid(close_waiting<Cq, &Cq::domain>, control_waiting<Cq>);
 fi_ops_cq cq_ops = {sizeof(fi_ops_cq),   read,   read_from, read_error, sleep_and_read,
                     sleep_and_read_from, signal, describe};
 

@@ -68,13 +68,7 @@ int query_atomic(fid_domain*, fi_datatype datatype, fi_op op, fi_atomic_attr* at
     return 0;
 }
 
-fi_ops fid_ops = {sizeof(fi_ops),
-                  close,
-                  unsupported<decltype(fi_ops::bind)>,
-                  control,
-                  unsupported<decltype(fi_ops::ops_open)>,
-                  unsupported<decltype(fi_ops::tostr)>,
-                  unsupported<decltype(fi_ops::ops_set)>};
+fi_ops fid_ops = operations_of_fid(close, control);
 
 fi_ops_domain domain_ops = {sizeof(fi_ops_domain),
                             open_av,

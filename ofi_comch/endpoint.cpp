@@ -242,13 +242,7 @@ int set_option(fid* fid, int level, int name, const void* value, std::size_t len
     return 0;
 }
 
-fi_ops fid_ops = {sizeof(fi_ops),
-                  close,
-                  bind,
-                  control,
-                  unsupported<decltype(fi_ops::ops_open)>,
-                  unsupported<decltype(fi_ops::tostr)>,
-                  unsupported<decltype(fi_ops::ops_set)>};
+fi_ops fid_ops = operations_of_fid(close, control, bind);
 
 /// The station that the endpoint will live on.
 Result<std::shared_ptr<Station>> station_for(Domain& domain, fi_ep_type type, fid* handle) {

@@ -44,36 +44,11 @@ ssize_t sleep_and_read(fid_eq* fid, std::uint32_t* event, void* to, std::size_t 
 }
 
 const char* describe(fid_eq*, int provider_errno, const void*, char* to, std::size_t length) {
-    const char* const text = error_text(provider_errno);
-    if (to != nullptr && length != 0) {
-        std::strncpy(to, text, length - 1);
-        to[length - 1] = '\0';
-    }
-    return text;
+    return error_text(provider_errno, to, length);
 }
 
-int close(fid* fid) {
-    Eq* const eq = object_of<Eq>(fid);
-    if (eq->references != 0) {
-        return -FI_EBUSY;
-    }
-    --eq->fabric->references;
-    delete eq;
-    return 0;
-}
-
-int control(fid* fid, int command, void* argument) {
-    Eq& eq = *object_of<Eq>(fid);
-    return control_wait(eq.waiter, eq.wait_object, command, argument);
-}
-
-fi_ops fid_ops = {sizeof(fi_ops),
-                  close,
-                  unsupported<decltype(fi_ops::bind)>,
-                  control,
-                  unsupported<decltype(fi_ops::ops_open)>,
-                  unsupported<decltype(fi_ops::tostr)>,
-                  unsupported<decltype(fi_ops::ops_set)>};
+fi_ops fid_ops =
+    operations_of_fid(close_waiting<Eq, &Eq::fabric>, control_waiting<Eq>);
 fi_ops_eq eq_ops = {sizeof(fi_ops_eq), read, read_error, write, sleep_and_read, describe};
 
 } // namespace

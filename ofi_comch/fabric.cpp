@@ -61,13 +61,7 @@ int close(fid* fid) {
     return 0;
 }
 
-fi_ops fid_ops = {sizeof(fi_ops),
-                  close,
-                  unsupported<decltype(fi_ops::bind)>,
-                  unsupported<decltype(fi_ops::control)>,
-                  unsupported<decltype(fi_ops::ops_open)>,
-                  unsupported<decltype(fi_ops::tostr)>,
-                  unsupported<decltype(fi_ops::ops_set)>};
+fi_ops fid_ops = operations_of_fid(close);
 
 int open_domain_with_flags(fid_fabric* fabric, fi_info* info, fid_domain** domain,
                            std::uint64_t flags, void* context) {

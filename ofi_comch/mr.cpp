@@ -76,13 +76,7 @@ int control(fid* fid, int command, void* argument) {
     }
 }
 
-fi_ops fid_ops = {sizeof(fi_ops),
-                  close,
-                  bind,
-                  control,
-                  unsupported<decltype(fi_ops::ops_open)>,
-                  unsupported<decltype(fi_ops::tostr)>,
-                  unsupported<decltype(fi_ops::ops_set)>};
+fi_ops fid_ops = operations_of_fid(close, control, bind);
 
 int register_attr(fid* fid, const fi_mr_attr* attr, std::uint64_t flags, fid_mr** out) {
     if (fid->fclass != FI_CLASS_DOMAIN || attr == nullptr || attr->iov_count != 1 ||

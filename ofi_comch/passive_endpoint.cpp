@@ -136,13 +136,7 @@ int get_option(fid*, int level, int name, void* value, std::size_t* length) {
     return 0;
 }
 
-fi_ops fid_ops = {sizeof(fi_ops),
-                  close,
-                  bind,
-                  control,
-                  unsupported<decltype(fi_ops::ops_open)>,
-                  unsupported<decltype(fi_ops::tostr)>,
-                  unsupported<decltype(fi_ops::ops_set)>};
+fi_ops fid_ops = operations_of_fid(close, control, bind);
 fi_ops_ep ep_ops = {sizeof(fi_ops_ep),
                     unsupported<decltype(fi_ops_ep::cancel)>,
                     get_option,

@@ -94,13 +94,7 @@ int close(fid* fid) {
     return 0;
 }
 
-fi_ops fid_ops = {sizeof(fi_ops),
-                  close,
-                  unsupported<decltype(fi_ops::bind)>,
-                  unsupported<decltype(fi_ops::control)>,
-                  unsupported<decltype(fi_ops::ops_open)>,
-                  unsupported<decltype(fi_ops::tostr)>,
-                  unsupported<decltype(fi_ops::ops_set)>};
+fi_ops fid_ops = operations_of_fid(close);
 fi_ops_poll poll_ops = {sizeof(fi_ops_poll), poll, add, remove};
 
 } // namespace

@@ -22,13 +22,7 @@ int control(fid*, int command, void*) {
     return command == FI_ENABLE ? 0 : -FI_ENOSYS;
 }
 
-fi_ops fid_ops = {sizeof(fi_ops),
-                  close,
-                  unsupported<decltype(fi_ops::bind)>,
-                  control,
-                  unsupported<decltype(fi_ops::ops_open)>,
-                  unsupported<decltype(fi_ops::tostr)>,
-                  unsupported<decltype(fi_ops::ops_set)>};
+fi_ops fid_ops = operations_of_fid(close, control);
 
 } // namespace
 

@@ -1,5 +1,7 @@
 #include "status.hpp"
 
+#include <cstring>
+
 namespace comch::ofi {
 
 const char* error_text(int provider_errno) noexcept {
@@ -26,6 +28,15 @@ const char* error_text(int provider_errno) noexcept {
     default:
         return fi_strerror(provider_errno < 0 ? -provider_errno : provider_errno);
     }
+}
+
+const char* error_text(int provider_errno, char* to, std::size_t length) noexcept {
+    const char* const text = error_text(provider_errno);
+    if (to != nullptr && length != 0) {
+        std::strncpy(to, text, length - 1);
+        to[length - 1] = '\0';
+    }
+    return text;
 }
 
 } // namespace comch::ofi

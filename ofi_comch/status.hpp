@@ -72,5 +72,7 @@ namespace comch::ofi {
 /// For fi_cq_strerror and fi_eq_strerror: what an error means here, and what to do about it. The
 /// provider's error numbers are libfabric's.
 [[nodiscard]] const char* error_text(int provider_errno) noexcept;
+/// The same, copied to the caller's `length` bytes as well, if there are any.
+const char* error_text(int provider_errno, char* to, std::size_t length) noexcept;
 
 } // namespace comch::ofi

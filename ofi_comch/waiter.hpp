@@ -86,6 +86,21 @@ private:
 
 /// fi_control's FI_GETWAIT and FI_GETWAITOBJ.
 [[nodiscard]] int control_wait(Waiter& waiter, fi_wait_obj kind, int command, void* argument);
+/// The close and control calls of what readers wait on; `owner` counts the objects on it.
+template <class Object, auto owner> int close_waiting(fid* fid) {
+    Object* const object = object_of<Object>(fid);
+    if (object->references != 0) {
+        return -FI_EBUSY;
+    }
+    --(object->*owner)->references;
+    delete object;
+    return 0;
+}
+template <class Object> int control_waiting(fid* fid, int command, void* argument) {
+    Object& object = *object_of<Object>(fid);
+    return control_wait(object.waiter, object.wait_object, command, argument);
+}
+
 /// 0 or a negative error: the kinds of wait object that there are.
 [[nodiscard]] int check_wait_object(fi_wait_obj kind);
 
