@@ -40,6 +40,8 @@ PARTS = {
     "cc": (tests("cc", "*"), 40),
     "common": (tests("common", "DocaEngine.*:DocaDevice.*:DocaMemory.*"), 10),
     "dma": (tests("dma", "", "*"), 100),
+    # A queue lies between the CPU and the DPA of one device: nothing goes over the network.
+    "msgq": (tests("msgq", "*"), 0),
     "sync_event": (tests("sync_event", "*", "*.AnotherProcess*:DocaSyncEventOwner.*"), 50),
     "programs": (programs, 1000),
 }
