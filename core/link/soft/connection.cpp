@@ -5,6 +5,7 @@
 
 #include <sys/socket.h>
 
+#include "core/base/stream_copy.hpp"
 #include "core/device/process_id.hpp"
 #include "core/link/soft/channel.hpp"
 #include "core/link/soft/port.hpp"
@@ -79,7 +80,7 @@ Errc Connection::put(const void* local, std::size_t length, RemoteRegion& region
     }
     if (std::byte* to = direct_access.at) {
         if (length != 0) {
-            std::memcpy(to, local, length);
+            copy_part(to, static_cast<const std::byte*>(local), length, length);
         }
         pipe_.slot()->tx.mapped_bytes.add(length);
         pipe_.slot()->tx.one_sided.add(1);
@@ -107,7 +108,7 @@ Errc Connection::get(void* local, std::size_t length, RemoteRegion& region, std:
     }
     if (const std::byte* from = direct_access.at) {
         if (length != 0) {
-            std::memcpy(local, from, length);
+            copy_part(static_cast<std::byte*>(local), from, length, length);
         }
         pipe_.slot()->tx.mapped_bytes.add(length);
         pipe_.slot()->tx.one_sided.add(1);
