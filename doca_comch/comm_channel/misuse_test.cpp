@@ -1,4 +1,6 @@
 // Endpoints of the 2023 generation, used wrongly: the documented error, and never a crash.
+#include <memory>
+
 #include "doca_comch/comm_channel/test_support.hpp"
 
 namespace comch::doca::test {
@@ -81,6 +83,92 @@ TEST_F(CommChannelPair, OnlyAServiceTellsOfAService) {
               DOCA_ERROR_INVALID_VALUE);
     EXPECT_EQ(doca_comm_channel_ep_get_service_event_channel(service, nullptr),
               DOCA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(CommChannelPair, AnAddressOfAnotherEndpointIsRefused) {
+    Ep other(lab.hosts.at(1));
+    Ep elsewhere(lab.dpu, lab.representors.at(1));
+    ASSERT_EQ(doca_comm_channel_ep_listen(elsewhere, "s"), DOCA_SUCCESS);
+    ASSERT_EQ(other.connect("s"), DOCA_SUCCESS);
+    meet(other, elsewhere);
+    doca_comm_channel_addr_t* const served = known();
+    for (Ep* const ep : {&service, &client, &other, &elsewhere}) {
+        for (doca_comm_channel_addr_t* const address : {served, client.peer, other.peer}) {
+            const bool own = (ep == &service && address == served) || address == ep->peer;
+            if (!own) {
+                EXPECT_EQ(ep->send("x", address), DOCA_ERROR_NOT_CONNECTED);
+                EXPECT_EQ(doca_comm_channel_ep_disconnect(*ep, address), DOCA_ERROR_NOT_CONNECTED);
+            }
+        }
+    }
+    EXPECT_EQ(client.send("the right one"), DOCA_SUCCESS); // and nobody is the worse for it
+    EXPECT_EQ(service.await(), DOCA_SUCCESS);
+    EXPECT_EQ(service.text, "the right one");
+}
+
+TEST_F(CommChannel, ClosedDevicesAreRefused) {
+    doca_dev* device = nullptr;
+    doca_dev_rep* representor = nullptr;
+    {
+        Lab other; // a domain of its own, so that its devices are closed with it
+        other.open();
+        device = other.dpu;
+        representor = other.representors.at(0);
+    }
+    Ep ep;
+    EXPECT_EQ(doca_comm_channel_ep_set_device(ep, device), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(doca_comm_channel_ep_set_device_rep(ep, representor), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(doca_dev_close(device), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(doca_dev_rep_close(representor), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(doca_comm_channel_ep_listen(ep, "s"), DOCA_ERROR_BAD_STATE); // nothing is set
+}
+
+TEST_F(CommChannel, ARepresentorOfAnotherDomainIsRefused) {
+    Lab other;
+    other.open();
+    Ep service(lab.dpu, other.representors.at(0));
+    EXPECT_EQ(doca_comm_channel_ep_listen(service, "s"), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(doca_comm_channel_ep_set_device_rep(service, rep()), DOCA_SUCCESS);
+    EXPECT_EQ(doca_comm_channel_ep_listen(service, "s"), DOCA_SUCCESS);
+}
+
+TEST_F(CommChannel, ArraysThatAreVoidAreStillReadable) {
+    Ep service(lab.dpu, rep());
+    ASSERT_EQ(doca_comm_channel_ep_listen(service, "s"), DOCA_SUCCESS);
+    doca_comm_channel_addr_t** before = nullptr;
+    doca_comm_channel_addr_t** list = nullptr;
+    std::uint32_t count = 7;
+    ASSERT_EQ(doca_comm_channel_ep_get_peer_addr_list(service, &list, &count), DOCA_SUCCESS);
+    EXPECT_EQ(count, 0u); // no snapshot was taken yet
+    std::vector<std::unique_ptr<Ep>> clients;
+    for (std::uint32_t i = 1; i <= 20; ++i) {
+        clients.push_back(std::make_unique<Ep>(host()));
+        ASSERT_EQ(clients.back()->connect("s"), DOCA_SUCCESS);
+        meet(*clients.back(), service);
+        // What was taken holds until the next is taken.
+        ASSERT_EQ(doca_comm_channel_ep_get_peer_addr_list(service, &list, &count), DOCA_SUCCESS);
+        ASSERT_EQ(count, i - 1);
+        ASSERT_EQ(doca_comm_channel_ep_update_service_state_info(service), DOCA_SUCCESS);
+        ASSERT_EQ(doca_comm_channel_ep_get_peer_addr_list(service, &list, &count), DOCA_SUCCESS);
+        ASSERT_EQ(count, i);
+        if (before != nullptr) {
+            // Void, but what it has leads to an answer.
+            EXPECT_EQ(service.send("x", before[0]), DOCA_SUCCESS);
+        } else {
+            before = list;
+        }
+    }
+    const std::vector<doca_comm_channel_addr_t*> all(list, list + count);
+    for (doca_comm_channel_addr_t* const peer : all) {
+        ASSERT_EQ(doca_comm_channel_ep_disconnect(service, peer), DOCA_SUCCESS);
+    }
+    for (std::uint32_t i = 0; i < all.size(); ++i) {
+        EXPECT_EQ(list[i], all[i]); // still the snapshot
+    }
+    ASSERT_EQ(doca_comm_channel_ep_update_service_state_info(service), DOCA_SUCCESS);
+    for (std::uint32_t i = 0; i < all.size(); ++i) {
+        EXPECT_EQ(service.send("x", list[i]), DOCA_ERROR_NOT_CONNECTED);
+    }
 }
 
 } // namespace
