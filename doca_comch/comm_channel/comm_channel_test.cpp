@@ -1,4 +1,5 @@
 // Endpoints of the 2023 generation: connecting, messages, statistics, threads.
+#include <map>
 #include <set>
 
 #include <gmock/gmock.h>
@@ -184,11 +185,19 @@ TEST_F(CommChannel, MessagesOfAllClientsComeInTheOrderOfTheirArrival) {
         ASSERT_EQ(clients[static_cast<std::size_t>(i * 7 % 4)]->send(sent.back()), DOCA_SUCCESS);
     }
     std::vector<std::string> received;
+    std::map<int, std::set<doca_comm_channel_addr_t*>> of_client;
     std::set<doca_comm_channel_addr_t*> sources;
     while (received.size() < sent.size()) {
         ASSERT_EQ(service.await(), DOCA_SUCCESS);
         received.push_back(service.text);
         sources.insert(service.from);
+        of_client[std::stoi(service.text) * 7 % 4].insert(service.from);
+    }
+    for (const auto& [client, addresses] : of_client) {
+        EXPECT_EQ(addresses.size(), 1u) << client; // which tells who has sent it
+        EXPECT_EQ(service.send(std::to_string(client), *addresses.begin()), DOCA_SUCCESS);
+        ASSERT_EQ(clients[static_cast<std::size_t>(client)]->await(), DOCA_SUCCESS);
+        EXPECT_EQ(clients[static_cast<std::size_t>(client)]->text, std::to_string(client));
     }
     EXPECT_EQ(received, sent);
     EXPECT_EQ(sources.size(), 4u);
@@ -266,6 +275,22 @@ TEST_F(CommChannelPair, StatisticsAreASnapshot) {
         EXPECT_EQ(service.receive(), DOCA_ERROR_AGAIN);
         return in_flight() == 0;
     }));
+    // The other way, and nothing of it before the snapshot.
+    doca_comm_channel_addr_t* const peer = known();
+    ASSERT_EQ(service.send("four", peer), DOCA_SUCCESS);
+    EXPECT_EQ(value_of(doca_comm_channel_peer_addr_get_send_messages, peer), 0u);
+    EXPECT_EQ(value_of(doca_comm_channel_peer_addr_get_send_bytes, peer), 0u);
+    EXPECT_EQ(value_of(doca_comm_channel_peer_addr_get_send_in_flight_messages, peer), 0u);
+    EXPECT_EQ(doca_comm_channel_peer_addr_update_info(peer), DOCA_SUCCESS);
+    EXPECT_EQ(value_of(doca_comm_channel_peer_addr_get_send_messages, peer), 1u);
+    EXPECT_EQ(value_of(doca_comm_channel_peer_addr_get_send_bytes, peer), 4u);
+    EXPECT_EQ(value_of(doca_comm_channel_peer_addr_get_send_in_flight_messages, peer), 1u);
+    ASSERT_EQ(client.await(), DOCA_SUCCESS);
+    EXPECT_EQ(value_of(doca_comm_channel_peer_addr_get_recv_bytes, client.peer), 0u);
+    EXPECT_EQ(client.update(), DOCA_SUCCESS);
+    EXPECT_EQ(value_of(doca_comm_channel_peer_addr_get_recv_messages, client.peer), 1u);
+    EXPECT_EQ(value_of(doca_comm_channel_peer_addr_get_recv_bytes, client.peer), 4u);
+    EXPECT_EQ(value_of(doca_comm_channel_peer_addr_get_send_bytes, client.peer), 8u); // in all
 }
 
 TEST_F(CommChannelPair, UserDataBelongsToTheConnection) {
@@ -276,6 +301,16 @@ TEST_F(CommChannelPair, UserDataBelongsToTheConnection) {
     EXPECT_EQ(doca_comm_channel_peer_addr_get_user_data(client.peer, &data), DOCA_SUCCESS);
     EXPECT_EQ(data, ~0ull);
     EXPECT_EQ(doca_comm_channel_peer_addr_user_data_get(known(), &data), DOCA_SUCCESS);
+    EXPECT_EQ(data, 0u); // each side has its own
+    // So has each connection, also of the same endpoint.
+    Ep other(host());
+    ASSERT_EQ(other.connect("s"), DOCA_SUCCESS);
+    EXPECT_EQ(doca_comm_channel_peer_addr_set_user_data(other.peer, 2), DOCA_SUCCESS);
+    EXPECT_EQ(doca_comm_channel_peer_addr_get_user_data(client.peer, &data), DOCA_SUCCESS);
+    EXPECT_EQ(data, ~0ull);
+    EXPECT_EQ(doca_comm_channel_ep_disconnect(client, client.peer), DOCA_SUCCESS);
+    ASSERT_EQ(client.connect("s"), DOCA_SUCCESS);
+    EXPECT_EQ(doca_comm_channel_peer_addr_get_user_data(client.peer, &data), DOCA_SUCCESS);
     EXPECT_EQ(data, 0u);
 }
 

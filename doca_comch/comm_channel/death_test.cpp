@@ -61,6 +61,55 @@ TEST(CommChannelDeath, AKilledClientIsAnErrorOfItsOwn) {
     EXPECT_EQ(doca_comm_channel_ep_disconnect(service, victim), DOCA_ERROR_NOT_CONNECTED);
 }
 
+TEST(CommChannelDeath, WhatAKilledClientHadSentComesBeforeTheError) {
+    Lab lab;
+    int ready[2] = {-1, -1};
+    int sent[2] = {-1, -1};
+    ASSERT_EQ(::pipe2(ready, O_CLOEXEC), 0);
+    ASSERT_EQ(::pipe2(sent, O_CLOEXEC), 0);
+    Process process([&] {
+        char byte = 0;
+        (void)!::read(ready[0], &byte, 1);
+        lab.open();
+        Ep client(lab.hosts.at(0));
+        if (client.connect("s") != DOCA_SUCCESS ||
+            !eventually([&] { return client.update() == DOCA_SUCCESS; })) {
+            return 1;
+        }
+        for (int i = 0; i < 10; ++i) {
+            (void)client.send(std::to_string(i));
+        }
+        (void)!::write(sent[1], "x", 1);
+        for (;;) {
+            (void)client.update();
+            std::this_thread::yield();
+        }
+    });
+    lab.open();
+    Ep service(lab.dpu, lab.representors.at(0));
+    ASSERT_EQ(doca_comm_channel_ep_listen(service, "s"), DOCA_SUCCESS);
+    ASSERT_EQ(::write(ready[1], "x", 1), 1);
+    ASSERT_EQ(service.await(), DOCA_SUCCESS); // accepts, and receives the first
+    EXPECT_EQ(service.text, "0");
+    doca_comm_channel_addr_t* const victim = service.from;
+    char byte = 0;
+    ASSERT_EQ(::read(sent[0], &byte, 1), 1);
+    process.kill();
+    doca_error_t result = DOCA_SUCCESS;
+    int received = 1;
+    while ((result = service.await()) == DOCA_SUCCESS) {
+        EXPECT_EQ(service.text, std::to_string(received++));
+    }
+    if (!comch::test::test_description()) { // RDMA loses what had not left
+        EXPECT_EQ(received, 10);
+    }
+    EXPECT_EQ(result, DOCA_ERROR_CONNECTION_RESET);
+    EXPECT_EQ(service.from, victim);
+    for (int i = 0; i < 100; ++i) { // and nothing after it
+        ASSERT_EQ(service.receive(), DOCA_ERROR_AGAIN);
+    }
+}
+
 TEST(CommChannelDeath, AKilledServiceFailsItsClients) {
     Lab lab;
     int ready[2] = {-1, -1};

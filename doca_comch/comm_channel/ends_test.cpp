@@ -1,4 +1,7 @@
 // Endpoints of the 2023 generation: the end of a connection, and of an endpoint.
+#include <filesystem>
+#include <set>
+
 #include "doca_comch/comm_channel/test_support.hpp"
 
 namespace comch::doca::test {
@@ -95,6 +98,71 @@ TEST_F(CommChannelPair, DisconnectingDropsWhatWaits) {
     ASSERT_EQ(doca_comm_channel_ep_disconnect(service, service.from), DOCA_SUCCESS);
     for (int i = 0; i < 100; ++i) {
         ASSERT_EQ(service.receive(), DOCA_ERROR_AGAIN);
+    }
+}
+
+TEST_F(CommChannelPair, DestroyingAServiceDisconnectsEveryClient) {
+    Ep second(host());
+    ASSERT_EQ(second.connect("s"), DOCA_SUCCESS);
+    meet(second, service);
+    Ep third(host()); // not accepted yet
+    ASSERT_EQ(third.connect("s"), DOCA_SUCCESS);
+    ASSERT_EQ(doca_comm_channel_ep_destroy(service), DOCA_SUCCESS);
+    for (Ep* const each : {&client, &second, &third}) {
+        EXPECT_TRUE(eventually([&] { return each->send("x") == DOCA_ERROR_CONNECTION_RESET; }));
+        EXPECT_EQ(each->update(), DOCA_ERROR_CONNECTION_ABORTED);
+        EXPECT_EQ(doca_comm_channel_ep_disconnect(*each, each->peer), DOCA_SUCCESS);
+    }
+    // The name is free, for another endpoint and the same clients.
+    Ep next(lab.dpu, rep());
+    ASSERT_EQ(doca_comm_channel_ep_listen(next, "s"), DOCA_SUCCESS);
+    for (Ep* const each : {&client, &second, &third}) {
+        ASSERT_EQ(each->connect("s"), DOCA_SUCCESS);
+        meet(*each, next);
+    }
+}
+
+TEST_F(CommChannelPair, DestroyingAClientDisconnectsIt) {
+    doca_comm_channel_addr_t* const peer = known();
+    ASSERT_NE(peer, nullptr);
+    ASSERT_EQ(doca_comm_channel_ep_destroy(client), DOCA_SUCCESS);
+    EXPECT_TRUE(eventually([&] { return known() == nullptr; }));
+    EXPECT_EQ(doca_comm_channel_peer_addr_update_info(peer), DOCA_ERROR_CONNECTION_ABORTED);
+}
+
+TEST_F(CommChannel, DestroyingFreesEverything) {
+    const auto descriptors = [] {
+        std::set<std::string> open;
+        for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+            open.insert(entry.path().filename());
+        }
+        return open.size();
+    };
+    std::size_t before = 0;
+    for (int round = 0; round < 4; ++round) {
+        {
+            Ep service(lab.dpu, rep());
+            Ep client(host());
+            int channel = -1;
+            int send = -1;
+            int recv = -1;
+            ASSERT_EQ(doca_comm_channel_ep_listen(service, "s"), DOCA_SUCCESS);
+            ASSERT_EQ(client.connect("s"), DOCA_SUCCESS);
+            meet(client, service);
+            ASSERT_EQ(doca_comm_channel_ep_get_event_channel(service, &send, &recv), DOCA_SUCCESS);
+            ASSERT_EQ(doca_comm_channel_ep_get_service_event_channel(service, &channel),
+                      DOCA_SUCCESS);
+            ASSERT_EQ(client.send("waits, and is never taken"), DOCA_SUCCESS);
+            ASSERT_EQ(doca_comm_channel_ep_destroy(service), DOCA_SUCCESS);
+            for (const int fd : {channel, send, recv}) {
+                EXPECT_EQ(::fcntl(fd, F_GETFD), -1); // they were the endpoint's
+            }
+        }
+        if (round == 0) {
+            before = descriptors(); // what a process opens once
+        }
+        EXPECT_EQ(descriptors(), before);
+        // Nothing holds the devices, either: the lab closes them.
     }
 }
 

@@ -1,5 +1,8 @@
 // Endpoints of the 2023 generation, used wrongly: the documented error, and never a crash.
+#include <functional>
 #include <memory>
+
+#include <sys/resource.h>
 
 #include "doca_comch/comm_channel/test_support.hpp"
 
@@ -169,6 +172,84 @@ TEST_F(CommChannel, ArraysThatAreVoidAreStillReadable) {
     for (std::uint32_t i = 0; i < all.size(); ++i) {
         EXPECT_EQ(service.send("x", list[i]), DOCA_ERROR_NOT_CONNECTED);
     }
+}
+
+// ---- a process without descriptors
+// ---------------------------------------------------------------
+
+/// A connection with a message, and all channels. The first error; the endpoints are destroyed.
+doca_error_t try_everything(const Lab& lab) {
+    struct Pair {
+        doca_comm_channel_ep_t* service = nullptr;
+        doca_comm_channel_ep_t* client = nullptr;
+        ~Pair() {
+            for (doca_comm_channel_ep_t* const ep : {service, client}) {
+                EXPECT_EQ(doca_comm_channel_ep_destroy(ep),
+                          ep != nullptr ? DOCA_SUCCESS : DOCA_ERROR_NOT_CONNECTED);
+            }
+        }
+    } pair;
+    doca_comm_channel_addr_t* peer = nullptr;
+    int one = -1;
+    int other = -1;
+    const std::function<doca_error_t()> steps[] = {
+        [&] { return doca_comm_channel_ep_create(&pair.service); },
+        [&] { return doca_comm_channel_ep_create(&pair.client); },
+        [&] { return doca_comm_channel_ep_set_device(pair.service, lab.dpu); },
+        [&] { return doca_comm_channel_ep_set_device_rep(pair.service, lab.representors.at(0)); },
+        [&] { return doca_comm_channel_ep_set_device(pair.client, lab.hosts.at(0)); },
+        [&] { return doca_comm_channel_ep_listen(pair.service, "s"); },
+        [&] { return doca_comm_channel_ep_connect(pair.client, "s", &peer); },
+        [&] {
+            doca_error_t result = DOCA_ERROR_CONNECTION_INPROGRESS;
+            EXPECT_TRUE(eventually([&] {
+                char room[8];
+                std::size_t length = sizeof(room);
+                doca_comm_channel_addr_t* from = nullptr;
+                const doca_error_t received =
+                    doca_comm_channel_ep_recvfrom(pair.service, room, &length, 0, &from);
+                result = doca_comm_channel_peer_addr_update_info(peer);
+                return received != DOCA_ERROR_AGAIN || result != DOCA_ERROR_CONNECTION_INPROGRESS;
+            }));
+            return result;
+        },
+        [&] { return doca_comm_channel_ep_get_event_channel(pair.service, &one, &other); },
+        [&] { return doca_comm_channel_ep_event_handle_arm_recv(pair.service); },
+        [&] { return doca_comm_channel_ep_get_service_event_channel(pair.service, &one); },
+        [&] { return doca_comm_channel_ep_update_service_state_info(pair.service); },
+        [&] { return doca_comm_channel_ep_sendto(pair.client, "x", 1, 0, peer); },
+    };
+    for (const auto& step : steps) {
+        if (const doca_error_t result = step(); result != DOCA_SUCCESS) {
+            return result;
+        }
+    }
+    return DOCA_SUCCESS;
+}
+
+TEST_F(CommChannel, WithoutDescriptorsThereAreErrors) {
+    ASSERT_EQ(try_everything(lab), DOCA_SUCCESS); // what is opened once is open then
+    rlimit before{};
+    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+    const int next = ::dup(0); // the lowest that is free
+    ASSERT_GE(next, 0);
+    ::close(next);
+    int failures = 0;
+    for (rlim_t more = 0; more < 40; ++more) {
+        const rlimit scarce{.rlim_cur = static_cast<rlim_t>(next) + more,
+                            .rlim_max = before.rlim_max};
+        ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &scarce), 0);
+        const doca_error_t result = try_everything(lab);
+        ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+        failures += result != DOCA_SUCCESS ? 1 : 0;
+        if (more == 0) {
+            EXPECT_EQ(result, DOCA_ERROR_INITIALIZATION); // of creating
+        }
+        ASSERT_EQ(try_everything(lab), DOCA_SUCCESS)
+            << "after " << more << ": nothing stays behind";
+    }
+    EXPECT_GT(failures, 5);
+    EXPECT_LT(failures, 40); // that many are enough
 }
 
 } // namespace
