@@ -130,7 +130,7 @@ TEST_F(CommChannelPair, DestroyingAClientDisconnectsIt) {
     EXPECT_EQ(doca_comm_channel_peer_addr_update_info(peer), DOCA_ERROR_CONNECTION_ABORTED);
 }
 
-TEST_F(CommChannel, DestroyingFreesEverything) {
+TEST_F(CommChannelResources, DestroyingFreesEverything) {
     const auto descriptors = [] {
         std::set<std::string> open;
         for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {

@@ -227,7 +227,7 @@ doca_error_t try_everything(const Lab& lab) {
     return DOCA_SUCCESS;
 }
 
-TEST_F(CommChannel, WithoutDescriptorsThereAreErrors) {
+TEST_F(CommChannelResources, WithoutDescriptorsThereAreErrors) {
     ASSERT_EQ(try_everything(lab), DOCA_SUCCESS); // what is opened once is open then
     rlimit before{};
     ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);

@@ -228,6 +228,9 @@ protected:
     Lab lab;
 };
 
+/// Tests of what the process has, which do not depend on the link.
+class CommChannelResources : public CommChannel {};
+
 /// A service "s" on the first function, and a client that it has accepted.
 class CommChannelPair : public CommChannel {
 protected:
