@@ -2,6 +2,7 @@
 // clean up after themselves, and waiting for conditions.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
@@ -29,9 +30,14 @@ namespace comch::doca::test {
 inline constexpr auto patience = std::chrono::seconds(60); ///< far more than anything takes
 
 inline bool eventually(const std::function<bool()>& condition) {
-    const auto deadline = std::chrono::steady_clock::now() + patience;
-    while (!condition()) {
-        if (std::chrono::steady_clock::now() > deadline) {
+    // A process that was stopped for a while has not waited meanwhile.
+    using Clock = std::chrono::steady_clock;
+    Clock::duration waited{0};
+    for (auto last = Clock::now(); !condition();) {
+        const auto now = Clock::now();
+        waited += std::min<Clock::duration>(now - last, std::chrono::seconds(1));
+        last = now;
+        if (waited > patience) {
             return false;
         }
         std::this_thread::yield();
