@@ -116,21 +116,36 @@ def check_examples(programs, megabytes=1100):
 
 
 def check_flags(programs, directory):
-    server = programs / "doca_cc_server"
-    code, text = run(server, "-h")
-    expect(code == 0, "-h failed:", text)
-    for word in ("Usage: doca_cc_server [DOCA Flags] [Program Flags]", "-h, --help",
-                 "-v, --version", "-l, --log-level", "-p, --pci-addr", "-r, --rep-pci",
-                 "-t, --text", "ERROR=30"):
-        expect(word in text, "the usage lacks", word, ":\n", text)
-    code, text = run(server, "--version")
-    expect(code == 0 and "3." in text, "--version:", text)
+    server, client = programs / "doca_cc_server", programs / "doca_cc_client"
+    for program, has_representor in ((server, True), (client, False)):
+        for flag in "-h", "--help":
+            code, text = run(program, flag)
+            expect(code == 0, flag, "failed:", text)
+            for word in (f"Usage: {program.name} [DOCA Flags] [Program Flags]", "-h, --help",
+                         "-v, --version", "-l, --log-level", "CRITICAL=20", "ERROR=30", "WARNING=40",
+                         "INFO=50", "DEBUG=60", "-p, --pci-addr", "-t, --text"):
+                expect(word in text, "the usage lacks", word, ":\n", text)
+            expect(("-r, --rep-pci" in text) == has_representor,
+                   "the representor is a flag on the DPU only:\n", text)
+        for flag in "-v", "--version":
+            code, text = run(program, flag)
+            expect(code == 0 and "3." in text, flag, ":", text)
+    code, text = run(client, "-r", "3b:00.0")
+    expect(code != 0 and "Usage:" in text, "a representor of the client's:", text)
     code, text = run(server, "--no-such-flag")
     expect(code != 0 and "Usage:" in text, "an unknown flag:", text)
     code, text = run(server, "-p", "00:00.0")
     expect(code != 0 and "no suitable device" in text, "an unknown device:", text)
-    code, text = run(programs / "doca_cc_client", *HOST)
+    code, text = run(server, "-p", DPU[1], "-r", "00:00.0")
+    expect(code != 0 and "epresentor" in text, "an unknown representor:", text)
+    code, text = run(client, *HOST)
     expect(code != 0 and "Cannot connect: Connection aborted" in text, "no service:", text)
+    code, text = run(client, *HOST, "-l", "20")
+    expect(code != 0 and "Cannot connect" not in text, "an error below the log level:", text)
+    code, text = run(client, *HOST, "--log-level", "30")
+    expect(code != 0 and "Cannot connect" in text, "an error at the log level:", text)
+    code, text = run(client, *HOST, "-l", "7")
+    expect(code != 0 and "Usage:" in text, "an unknown log level:", text)
     code, text = run(programs / "doca_comch_ctrl_path_client", *HOST)
     expect(code != 0 and "could not be reached" in text, "no server:", text)
 
@@ -139,7 +154,7 @@ def check_flags(programs, directory):
         json.dump({"doca_general_flags": {"log-level": 50},
                    "doca_program_flags": {"pci-addr": "03:00.0", "rep-pci": "3b:00.0",
                                           "text": "out of a file"}}, file)
-    check_pair([server, "--json", path], "Listening as", [programs / "doca_cc_client", *HOST], [],
+    check_pair([server, "--json", path], "Listening as", [client, *HOST], [],
                ["Received: out of a file"])
 
 

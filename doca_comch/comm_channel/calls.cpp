@@ -15,13 +15,9 @@ using EndpointPool = comch::doca::HandlePool<doca_comm_channel_ep_t>;
 
 namespace {
 
-Endpoint* endpoint_of(const doca_comm_channel_ep_t* handle) {
-    return handle != nullptr ? handle->object.load() : nullptr;
-}
-
-/// INVALID_VALUE for a null pointer and for an endpoint that was destroyed.
+/// INVALID_VALUE for a null pointer, what is no endpoint, and an endpoint that was destroyed.
 template <class F> doca_error_t with(const doca_comm_channel_ep_t* handle, bool valid, F f) {
-    Endpoint* const endpoint = endpoint_of(handle);
+    Endpoint* const endpoint = doca_comm_channel_ep_t::object_of(handle);
     if (endpoint == nullptr || !valid) {
         return DOCA_ERROR_INVALID_VALUE;
     }
@@ -35,7 +31,7 @@ template <class F> doca_error_t with(const doca_comm_channel_ep_t* handle, bool 
 
 /// The same for an address, with its endpoint locked.
 template <class F> doca_error_t with(const doca_comm_channel_addr_t* handle, bool valid, F f) {
-    Peer* const peer = handle != nullptr ? handle->object.load() : nullptr;
+    Peer* const peer = doca_comm_channel_addr_t::object_of(handle);
     if (peer == nullptr || !valid) {
         return DOCA_ERROR_INVALID_VALUE;
     }
@@ -60,7 +56,7 @@ template <class F> doca_error_t change(doca_comm_channel_ep_t* handle, bool vali
 
 /// A connection of this endpoint; null if there is none such.
 Peer* peer_of(Endpoint& endpoint, const doca_comm_channel_addr_t* address) {
-    Peer* const peer = address != nullptr ? address->object.load() : nullptr;
+    Peer* const peer = doca_comm_channel_addr_t::object_of(address);
     return peer != nullptr && &peer->owner == &endpoint ? peer : nullptr;
 }
 
@@ -140,7 +136,7 @@ doca_error_t doca_comm_channel_ep_create(doca_comm_channel_ep_t** ep) {
 }
 
 doca_error_t doca_comm_channel_ep_destroy(doca_comm_channel_ep_t* local_ep) {
-    Endpoint* const endpoint = endpoint_of(local_ep);
+    Endpoint* const endpoint = doca_comm_channel_ep_t::object_of(local_ep);
     if (endpoint == nullptr) {
         return DOCA_ERROR_NOT_CONNECTED;
     }
@@ -151,16 +147,18 @@ doca_error_t doca_comm_channel_ep_destroy(doca_comm_channel_ep_t* local_ep) {
 
 doca_error_t doca_comm_channel_ep_set_device(doca_comm_channel_ep_t* ep, doca_dev* device) {
     return change(ep, device != nullptr, [&](auto& properties) {
-        properties.device.set(device);
-        return DOCA_SUCCESS;
+        return properties.device.set(device)
+                   ? DOCA_SUCCESS
+                   : refuse(DOCA_ERROR_INVALID_VALUE, "cannot set a device that is not open");
     });
 }
 
 doca_error_t doca_comm_channel_ep_set_device_rep(doca_comm_channel_ep_t* ep,
                                                  doca_dev_rep* device_rep) {
     return change(ep, device_rep != nullptr, [&](auto& properties) {
-        properties.representor.set(device_rep);
-        return DOCA_SUCCESS;
+        return properties.representor.set(device_rep)
+                   ? DOCA_SUCCESS
+                   : refuse(DOCA_ERROR_INVALID_VALUE, "cannot set a representor that is not open");
     });
 }
 

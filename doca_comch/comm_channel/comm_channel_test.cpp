@@ -1,4 +1,5 @@
-// Endpoints of the 2023 generation: properties, connecting, messages, statistics, and their errors.
+// Endpoints of the 2023 generation: connecting, messages, statistics, threads.
+#include <map>
 #include <set>
 
 #include <gmock/gmock.h>
@@ -7,149 +8,6 @@
 
 namespace comch::doca::test {
 namespace {
-
-class CommChannel : public testing::Test {
-protected:
-    CommChannel() { lab.open(); }
-    [[nodiscard]] doca_dev* host() const { return lab.hosts.at(0); }
-    [[nodiscard]] doca_dev_rep* rep() const { return lab.representors.at(0); }
-
-    Lab lab;
-};
-
-/// A service "s" on the first function, and a client that it has accepted.
-class CommChannelPair : public CommChannel {
-protected:
-    CommChannelPair() : service(lab.dpu, rep()), client(host()) {}
-    void SetUp() override { connect(); }
-    void connect() {
-        ASSERT_EQ(doca_comm_channel_ep_listen(service, "s"), DOCA_SUCCESS);
-        ASSERT_EQ(client.connect("s"), DOCA_SUCCESS);
-        meet(client, service);
-    }
-    std::uint64_t in_flight() {
-        (void)client.update();
-        return value_of(doca_comm_channel_peer_addr_get_send_in_flight_messages, client.peer);
-    }
-    /// The service's address of the client.
-    doca_comm_channel_addr_t* known() {
-        doca_comm_channel_addr_t** list = nullptr;
-        std::uint32_t count = 0;
-        EXPECT_EQ(doca_comm_channel_ep_update_service_state_info(service), DOCA_SUCCESS);
-        EXPECT_EQ(doca_comm_channel_ep_get_peer_addr_list(service, &list, &count), DOCA_SUCCESS);
-        return count == 1 ? list[0] : nullptr;
-    }
-
-    Ep service;
-    Ep client;
-};
-
-// ---- capabilities and properties ---------------------------------------------------------------
-
-TEST_F(CommChannel, DevicesTellTheirLimits) {
-    std::uint32_t value = 0;
-    EXPECT_EQ(doca_comm_channel_get_max_service_name_len(&value), DOCA_SUCCESS);
-    EXPECT_EQ(value, 120u);
-    for (doca_dev* const device : {lab.dpu, host()}) {
-        doca_devinfo* const info = doca_dev_as_devinfo(device);
-        EXPECT_EQ(doca_comm_channel_get_max_message_size(info, &value), DOCA_SUCCESS);
-        EXPECT_EQ(value, 4080u);
-        EXPECT_EQ(doca_comm_channel_get_max_send_queue_size(info, &value), DOCA_SUCCESS);
-        EXPECT_EQ(value, 8192u);
-        EXPECT_EQ(doca_comm_channel_get_max_recv_queue_size(info, &value), DOCA_SUCCESS);
-        EXPECT_EQ(value, 8192u);
-    }
-    EXPECT_EQ(
-        doca_comm_channel_get_service_max_num_connections(doca_dev_as_devinfo(lab.dpu), &value),
-        DOCA_SUCCESS);
-    EXPECT_EQ(value, 512u);
-    EXPECT_EQ(
-        doca_comm_channel_get_service_max_num_connections(doca_dev_as_devinfo(host()), &value),
-        DOCA_ERROR_NOT_SUPPORTED);
-    doca_devinfo* const info = doca_dev_as_devinfo(host());
-    EXPECT_EQ(doca_comm_channel_get_max_service_name_len(nullptr), DOCA_ERROR_INVALID_VALUE);
-    EXPECT_EQ(doca_comm_channel_get_max_message_size(nullptr, &value), DOCA_ERROR_INVALID_VALUE);
-    EXPECT_EQ(doca_comm_channel_get_max_message_size(info, nullptr), DOCA_ERROR_INVALID_VALUE);
-    EXPECT_EQ(doca_comm_channel_get_max_send_queue_size(info, nullptr), DOCA_ERROR_INVALID_VALUE);
-    EXPECT_EQ(doca_comm_channel_get_max_recv_queue_size(nullptr, &value), DOCA_ERROR_INVALID_VALUE);
-    EXPECT_EQ(doca_comm_channel_get_service_max_num_connections(info, nullptr),
-              DOCA_ERROR_INVALID_VALUE);
-}
-
-TEST_F(CommChannel, PropertiesHaveDefaultsAndAreRaised) {
-    Ep ep;
-    std::uint16_t value = 0;
-    EXPECT_EQ(doca_comm_channel_ep_get_max_msg_size(ep, &value), DOCA_SUCCESS);
-    EXPECT_GT(value, 0);
-    EXPECT_EQ(doca_comm_channel_ep_get_send_queue_size(ep, &value), DOCA_SUCCESS);
-    EXPECT_GT(value, 0);
-    EXPECT_EQ(doca_comm_channel_ep_get_recv_queue_size(ep, &value), DOCA_SUCCESS);
-    EXPECT_GT(value, 0);
-
-    EXPECT_EQ(doca_comm_channel_ep_set_max_msg_size(ep, 100), DOCA_SUCCESS);
-    EXPECT_EQ(doca_comm_channel_ep_get_max_msg_size(ep, &value), DOCA_SUCCESS);
-    EXPECT_EQ(value, 100);
-    EXPECT_EQ(doca_comm_channel_ep_set_max_msg_size(ep, 1), DOCA_SUCCESS);
-    EXPECT_EQ(doca_comm_channel_ep_get_max_msg_size(ep, &value), DOCA_SUCCESS);
-    EXPECT_EQ(value, 32);
-    EXPECT_EQ(doca_comm_channel_ep_set_send_queue_size(ep, 10), DOCA_SUCCESS);
-    EXPECT_EQ(doca_comm_channel_ep_get_send_queue_size(ep, &value), DOCA_SUCCESS);
-    EXPECT_EQ(value, 16);
-    EXPECT_EQ(doca_comm_channel_ep_set_recv_queue_size(ep, 1), DOCA_SUCCESS);
-    EXPECT_EQ(doca_comm_channel_ep_get_recv_queue_size(ep, &value), DOCA_SUCCESS);
-    EXPECT_EQ(value, 4);
-    EXPECT_EQ(doca_comm_channel_ep_set_recv_queue_size(ep, 8192), DOCA_SUCCESS);
-}
-
-TEST_F(CommChannel, PropertiesOutOfRangeAreRefused) {
-    Ep ep;
-    for (const std::uint16_t wrong : {std::uint16_t{0}, std::uint16_t{8193}}) {
-        EXPECT_EQ(doca_comm_channel_ep_set_max_msg_size(ep, wrong), DOCA_ERROR_INVALID_VALUE);
-        EXPECT_EQ(doca_comm_channel_ep_set_send_queue_size(ep, wrong), DOCA_ERROR_INVALID_VALUE);
-        EXPECT_EQ(doca_comm_channel_ep_set_recv_queue_size(ep, wrong), DOCA_ERROR_INVALID_VALUE);
-    }
-    EXPECT_EQ(doca_comm_channel_ep_set_max_msg_size(ep, 4081), DOCA_ERROR_INVALID_VALUE);
-    EXPECT_EQ(doca_comm_channel_ep_set_max_msg_size(nullptr, 64), DOCA_ERROR_INVALID_VALUE);
-    EXPECT_EQ(doca_comm_channel_ep_set_send_queue_size(nullptr, 64), DOCA_ERROR_INVALID_VALUE);
-    EXPECT_EQ(doca_comm_channel_ep_set_recv_queue_size(nullptr, 64), DOCA_ERROR_INVALID_VALUE);
-    EXPECT_EQ(doca_comm_channel_ep_set_device(ep, nullptr), DOCA_ERROR_INVALID_VALUE);
-    EXPECT_EQ(doca_comm_channel_ep_set_device_rep(ep, nullptr), DOCA_ERROR_INVALID_VALUE);
-    EXPECT_EQ(doca_comm_channel_ep_get_max_msg_size(ep, nullptr), DOCA_ERROR_INVALID_VALUE);
-    EXPECT_EQ(doca_comm_channel_ep_get_send_queue_size(ep, nullptr), DOCA_ERROR_INVALID_VALUE);
-    EXPECT_EQ(doca_comm_channel_ep_get_recv_queue_size(ep, nullptr), DOCA_ERROR_INVALID_VALUE);
-    EXPECT_EQ(doca_comm_channel_ep_create(nullptr), DOCA_ERROR_INVALID_VALUE);
-}
-
-TEST_F(CommChannel, DeviceAndRepresentorAreHeld) {
-    Ep ep;
-    doca_dev* device = host();
-    doca_dev_rep* representor = rep();
-    EXPECT_EQ(doca_comm_channel_ep_get_device(ep, &device), DOCA_SUCCESS);
-    EXPECT_EQ(device, nullptr);
-    EXPECT_EQ(doca_comm_channel_ep_get_device_rep(ep, &representor), DOCA_SUCCESS);
-    EXPECT_EQ(representor, nullptr);
-    EXPECT_EQ(doca_comm_channel_ep_set_device(ep, lab.dpu), DOCA_SUCCESS);
-    EXPECT_EQ(doca_comm_channel_ep_set_device_rep(ep, rep()), DOCA_SUCCESS);
-    EXPECT_EQ(doca_comm_channel_ep_get_device(ep, &device), DOCA_SUCCESS);
-    EXPECT_EQ(device, lab.dpu);
-    EXPECT_EQ(doca_comm_channel_ep_get_device_rep(ep, &representor), DOCA_SUCCESS);
-    EXPECT_EQ(representor, rep());
-    EXPECT_EQ(doca_dev_close(lab.dpu), DOCA_ERROR_IN_USE);
-    EXPECT_EQ(doca_dev_rep_close(rep()), DOCA_ERROR_IN_USE);
-}
-
-TEST_F(CommChannelPair, PropertiesOfAnActiveEndpointStay) {
-    for (Ep* const ep : {&service, &client}) {
-        EXPECT_EQ(doca_comm_channel_ep_set_device(*ep, host()), DOCA_ERROR_BAD_STATE);
-        EXPECT_EQ(doca_comm_channel_ep_set_device_rep(*ep, rep()), DOCA_ERROR_BAD_STATE);
-        EXPECT_EQ(doca_comm_channel_ep_set_max_msg_size(*ep, 64), DOCA_ERROR_BAD_STATE);
-        EXPECT_EQ(doca_comm_channel_ep_set_send_queue_size(*ep, 64), DOCA_ERROR_BAD_STATE);
-        EXPECT_EQ(doca_comm_channel_ep_set_recv_queue_size(*ep, 64), DOCA_ERROR_BAD_STATE);
-    }
-    // A client that has disconnected is not active.
-    EXPECT_EQ(doca_comm_channel_ep_disconnect(client, client.peer), DOCA_SUCCESS);
-    EXPECT_EQ(doca_comm_channel_ep_set_max_msg_size(client, 64), DOCA_SUCCESS);
-}
 
 // ---- listening and connecting ------------------------------------------------------------------
 
@@ -327,11 +185,19 @@ TEST_F(CommChannel, MessagesOfAllClientsComeInTheOrderOfTheirArrival) {
         ASSERT_EQ(clients[static_cast<std::size_t>(i * 7 % 4)]->send(sent.back()), DOCA_SUCCESS);
     }
     std::vector<std::string> received;
+    std::map<int, std::set<doca_comm_channel_addr_t*>> of_client;
     std::set<doca_comm_channel_addr_t*> sources;
     while (received.size() < sent.size()) {
         ASSERT_EQ(service.await(), DOCA_SUCCESS);
         received.push_back(service.text);
         sources.insert(service.from);
+        of_client[std::stoi(service.text) * 7 % 4].insert(service.from);
+    }
+    for (const auto& [client, addresses] : of_client) {
+        EXPECT_EQ(addresses.size(), 1u) << client; // which tells who has sent it
+        EXPECT_EQ(service.send(std::to_string(client), *addresses.begin()), DOCA_SUCCESS);
+        ASSERT_EQ(clients[static_cast<std::size_t>(client)]->await(), DOCA_SUCCESS);
+        EXPECT_EQ(clients[static_cast<std::size_t>(client)]->text, std::to_string(client));
     }
     EXPECT_EQ(received, sent);
     EXPECT_EQ(sources.size(), 4u);
@@ -409,6 +275,22 @@ TEST_F(CommChannelPair, StatisticsAreASnapshot) {
         EXPECT_EQ(service.receive(), DOCA_ERROR_AGAIN);
         return in_flight() == 0;
     }));
+    // The other way, and nothing of it before the snapshot.
+    doca_comm_channel_addr_t* const peer = known();
+    ASSERT_EQ(service.send("four", peer), DOCA_SUCCESS);
+    EXPECT_EQ(value_of(doca_comm_channel_peer_addr_get_send_messages, peer), 0u);
+    EXPECT_EQ(value_of(doca_comm_channel_peer_addr_get_send_bytes, peer), 0u);
+    EXPECT_EQ(value_of(doca_comm_channel_peer_addr_get_send_in_flight_messages, peer), 0u);
+    EXPECT_EQ(doca_comm_channel_peer_addr_update_info(peer), DOCA_SUCCESS);
+    EXPECT_EQ(value_of(doca_comm_channel_peer_addr_get_send_messages, peer), 1u);
+    EXPECT_EQ(value_of(doca_comm_channel_peer_addr_get_send_bytes, peer), 4u);
+    EXPECT_EQ(value_of(doca_comm_channel_peer_addr_get_send_in_flight_messages, peer), 1u);
+    ASSERT_EQ(client.await(), DOCA_SUCCESS);
+    EXPECT_EQ(value_of(doca_comm_channel_peer_addr_get_recv_bytes, client.peer), 0u);
+    EXPECT_EQ(client.update(), DOCA_SUCCESS);
+    EXPECT_EQ(value_of(doca_comm_channel_peer_addr_get_recv_messages, client.peer), 1u);
+    EXPECT_EQ(value_of(doca_comm_channel_peer_addr_get_recv_bytes, client.peer), 4u);
+    EXPECT_EQ(value_of(doca_comm_channel_peer_addr_get_send_bytes, client.peer), 8u); // in all
 }
 
 TEST_F(CommChannelPair, UserDataBelongsToTheConnection) {
@@ -419,185 +301,20 @@ TEST_F(CommChannelPair, UserDataBelongsToTheConnection) {
     EXPECT_EQ(doca_comm_channel_peer_addr_get_user_data(client.peer, &data), DOCA_SUCCESS);
     EXPECT_EQ(data, ~0ull);
     EXPECT_EQ(doca_comm_channel_peer_addr_user_data_get(known(), &data), DOCA_SUCCESS);
+    EXPECT_EQ(data, 0u); // each side has its own
+    // So has each connection, also of the same endpoint.
+    Ep other(host());
+    ASSERT_EQ(other.connect("s"), DOCA_SUCCESS);
+    EXPECT_EQ(doca_comm_channel_peer_addr_set_user_data(other.peer, 2), DOCA_SUCCESS);
+    EXPECT_EQ(doca_comm_channel_peer_addr_get_user_data(client.peer, &data), DOCA_SUCCESS);
+    EXPECT_EQ(data, ~0ull);
+    EXPECT_EQ(doca_comm_channel_ep_disconnect(client, client.peer), DOCA_SUCCESS);
+    ASSERT_EQ(client.connect("s"), DOCA_SUCCESS);
+    EXPECT_EQ(doca_comm_channel_peer_addr_get_user_data(client.peer, &data), DOCA_SUCCESS);
     EXPECT_EQ(data, 0u);
 }
 
-// ---- the end of a connection -------------------------------------------------------------------
-
-TEST_F(CommChannelPair, AClientLearnsOfADisconnectBySending) {
-    ASSERT_EQ(doca_comm_channel_ep_disconnect(service, known()), DOCA_SUCCESS);
-    for (int i = 0; i < 1000; ++i) { // long after it could be known
-        ASSERT_EQ(client.update(), DOCA_SUCCESS);
-        ASSERT_EQ(client.receive(), DOCA_ERROR_AGAIN);
-    }
-    EXPECT_TRUE(eventually([&] { return client.send("x") == DOCA_ERROR_CONNECTION_RESET; }));
-    EXPECT_EQ(client.send("x"), DOCA_ERROR_CONNECTION_RESET); // latched
-    EXPECT_EQ(client.update(), DOCA_ERROR_CONNECTION_ABORTED);
-    EXPECT_EQ(client.receive(), DOCA_ERROR_CONNECTION_RESET);
-    EXPECT_EQ(client.from, client.peer);
-    EXPECT_EQ(client.connect("s"), DOCA_ERROR_NOT_PERMITTED);
-    EXPECT_EQ(doca_comm_channel_ep_disconnect(client, client.peer), DOCA_SUCCESS);
-    EXPECT_EQ(client.receive(), DOCA_ERROR_NOT_CONNECTED);
-    // And comes back.
-    ASSERT_EQ(client.connect("s"), DOCA_SUCCESS);
-    meet(client, service);
-    EXPECT_EQ(client.send("again"), DOCA_SUCCESS);
-    EXPECT_EQ(service.await(), DOCA_SUCCESS);
-    EXPECT_EQ(service.text, "again");
-}
-
-TEST_F(CommChannelPair, MessagesUnderWayFailWithTheConnection) {
-    ASSERT_EQ(client.send("never taken"), DOCA_SUCCESS);
-    ASSERT_EQ(doca_comm_channel_ep_destroy(service), DOCA_SUCCESS);
-    EXPECT_TRUE(eventually([&] { return client.update() == DOCA_ERROR_CONNECTION_ABORTED; }));
-    EXPECT_EQ(client.receive(), DOCA_ERROR_CONNECTION_RESET);
-    EXPECT_EQ(client.send("x"), DOCA_ERROR_CONNECTION_RESET);
-}
-
-TEST_F(CommChannelPair, AServiceSeesAClientGo) {
-    doca_comm_channel_addr_t* const peer = known();
-    ASSERT_NE(peer, nullptr);
-    ASSERT_EQ(doca_comm_channel_ep_disconnect(client, client.peer), DOCA_SUCCESS);
-    EXPECT_TRUE(eventually([&] { return known() == nullptr; }));
-    EXPECT_EQ(service.receive(), DOCA_ERROR_AGAIN); // it left in good order
-    EXPECT_EQ(doca_comm_channel_peer_addr_update_info(peer), DOCA_ERROR_CONNECTION_ABORTED);
-    EXPECT_EQ(service.send("x", peer), DOCA_ERROR_CONNECTION_RESET);
-    EXPECT_EQ(doca_comm_channel_ep_disconnect(service, peer), DOCA_SUCCESS);
-    EXPECT_EQ(doca_comm_channel_ep_disconnect(service, peer), DOCA_ERROR_NOT_CONNECTED);
-    // It may come back at once.
-    ASSERT_EQ(client.connect("s"), DOCA_SUCCESS);
-    meet(client, service);
-}
-
-TEST_F(CommChannelPair, AClientMayComeBackBeforeItsLeavingWasSeen) {
-    for (int i = 0; i < 20; ++i) {
-        ASSERT_EQ(client.send("last words " + std::to_string(i)), DOCA_SUCCESS);
-        ASSERT_EQ(doca_comm_channel_ep_disconnect(client, client.peer), DOCA_SUCCESS);
-        ASSERT_EQ(client.connect("s"), DOCA_SUCCESS);
-        ASSERT_EQ(service.await(), DOCA_SUCCESS);
-        EXPECT_EQ(service.text, "last words " + std::to_string(i));
-        meet(client, service);
-    }
-}
-
-TEST_F(CommChannelPair, WhatWasSentArrivesAfterTheSenderIsGone) {
-    for (int i = 0; i < 50; ++i) {
-        ASSERT_EQ(client.send(std::to_string(i)), DOCA_SUCCESS);
-    }
-    ASSERT_EQ(doca_comm_channel_ep_destroy(client), DOCA_SUCCESS);
-    for (int i = 0; i < 50; ++i) {
-        ASSERT_EQ(service.await(), DOCA_SUCCESS);
-        EXPECT_EQ(service.text, std::to_string(i));
-    }
-}
-
-TEST_F(CommChannelPair, WhatAClientTookBeforeItLeftIsConfirmed) {
-    ASSERT_EQ(client.send("question"), DOCA_SUCCESS);
-    ASSERT_EQ(service.await(), DOCA_SUCCESS);
-    doca_comm_channel_addr_t* const peer = service.from;
-    ASSERT_EQ(service.send("answer", peer), DOCA_SUCCESS);
-    ASSERT_EQ(client.await(), DOCA_SUCCESS);
-    ASSERT_EQ(doca_comm_channel_ep_disconnect(client, client.peer), DOCA_SUCCESS);
-    // Told of in this order, so that waiting for it needs no care.
-    EXPECT_TRUE(eventually([&] {
-        EXPECT_EQ(doca_comm_channel_peer_addr_update_info(peer), DOCA_SUCCESS);
-        return value_of(doca_comm_channel_peer_addr_get_send_in_flight_messages, peer) == 0;
-    }));
-    EXPECT_TRUE(eventually([&] {
-        return doca_comm_channel_peer_addr_update_info(peer) == DOCA_ERROR_CONNECTION_ABORTED;
-    }));
-}
-
-TEST_F(CommChannelPair, DisconnectingDropsWhatWaits) {
-    ASSERT_EQ(client.send("one"), DOCA_SUCCESS);
-    ASSERT_EQ(client.send("two"), DOCA_SUCCESS);
-    ASSERT_EQ(service.await(), DOCA_SUCCESS);
-    ASSERT_EQ(doca_comm_channel_ep_disconnect(service, service.from), DOCA_SUCCESS);
-    for (int i = 0; i < 100; ++i) {
-        ASSERT_EQ(service.receive(), DOCA_ERROR_AGAIN);
-    }
-}
-
-// ---- misuse ------------------------------------------------------------------------------------
-
-TEST_F(CommChannelPair, NullAndWrongArgumentsAreRefused) {
-    char room[8];
-    std::size_t length = sizeof(room);
-    doca_comm_channel_addr_t* from = nullptr;
-    doca_comm_channel_ep_t* const none = nullptr;
-    EXPECT_EQ(doca_comm_channel_ep_sendto(none, "x", 1, 0, client.peer), DOCA_ERROR_INVALID_VALUE);
-    EXPECT_EQ(doca_comm_channel_ep_sendto(client, nullptr, 1, 0, client.peer),
-              DOCA_ERROR_INVALID_VALUE);
-    EXPECT_EQ(doca_comm_channel_ep_sendto(client, "x", 1, 1, client.peer),
-              DOCA_ERROR_INVALID_VALUE);
-    EXPECT_EQ(doca_comm_channel_ep_sendto(client, "x", 1, 0, nullptr), DOCA_ERROR_NOT_CONNECTED);
-    EXPECT_EQ(doca_comm_channel_ep_sendto(client, "x", 1, 0, known()), DOCA_ERROR_NOT_CONNECTED);
-    EXPECT_EQ(doca_comm_channel_ep_recvfrom(none, room, &length, 0, &from),
-              DOCA_ERROR_INVALID_VALUE);
-    EXPECT_EQ(doca_comm_channel_ep_recvfrom(client, nullptr, &length, 0, &from),
-              DOCA_ERROR_INVALID_VALUE);
-    EXPECT_EQ(doca_comm_channel_ep_recvfrom(client, room, nullptr, 0, &from),
-              DOCA_ERROR_INVALID_VALUE);
-    EXPECT_EQ(doca_comm_channel_ep_recvfrom(client, room, &length, 0, nullptr),
-              DOCA_ERROR_INVALID_VALUE);
-    EXPECT_EQ(doca_comm_channel_ep_recvfrom(client, room, &length, 2, &from),
-              DOCA_ERROR_INVALID_VALUE);
-    EXPECT_EQ(doca_comm_channel_ep_disconnect(none, client.peer), DOCA_ERROR_INVALID_VALUE);
-    EXPECT_EQ(doca_comm_channel_ep_disconnect(client, nullptr), DOCA_ERROR_NOT_CONNECTED);
-    EXPECT_EQ(doca_comm_channel_ep_disconnect(client, known()), DOCA_ERROR_NOT_CONNECTED);
-    EXPECT_EQ(doca_comm_channel_ep_destroy(none), DOCA_ERROR_NOT_CONNECTED);
-    std::uint64_t value = 0;
-    EXPECT_EQ(doca_comm_channel_peer_addr_set_user_data(nullptr, 1), DOCA_ERROR_INVALID_VALUE);
-    EXPECT_EQ(doca_comm_channel_peer_addr_get_user_data(nullptr, &value), DOCA_ERROR_INVALID_VALUE);
-    EXPECT_EQ(doca_comm_channel_peer_addr_get_user_data(client.peer, nullptr),
-              DOCA_ERROR_INVALID_VALUE);
-    EXPECT_EQ(doca_comm_channel_peer_addr_update_info(nullptr), DOCA_ERROR_INVALID_VALUE);
-    EXPECT_EQ(doca_comm_channel_peer_addr_get_send_bytes(nullptr, &value),
-              DOCA_ERROR_INVALID_VALUE);
-    EXPECT_EQ(doca_comm_channel_peer_addr_get_recv_bytes(client.peer, nullptr),
-              DOCA_ERROR_INVALID_VALUE);
-    EXPECT_EQ(doca_comm_channel_ep_update_service_state_info(none), DOCA_ERROR_INVALID_VALUE);
-}
-
-TEST_F(CommChannelPair, HandlesUsedAfterTheirEndAreRefused) {
-    doca_comm_channel_addr_t* const peer = client.peer;
-    ASSERT_EQ(doca_comm_channel_ep_disconnect(client, peer), DOCA_SUCCESS);
-    std::uint64_t value = 0;
-    EXPECT_EQ(client.send("x", peer), DOCA_ERROR_NOT_CONNECTED);
-    EXPECT_EQ(doca_comm_channel_ep_disconnect(client, peer), DOCA_ERROR_NOT_CONNECTED);
-    EXPECT_EQ(doca_comm_channel_peer_addr_update_info(peer), DOCA_ERROR_INVALID_VALUE);
-    EXPECT_EQ(doca_comm_channel_peer_addr_get_user_data(peer, &value), DOCA_ERROR_INVALID_VALUE);
-    doca_comm_channel_addr_t* const known_here = known();
-    ASSERT_EQ(doca_comm_channel_ep_destroy(service), DOCA_SUCCESS);
-    EXPECT_EQ(doca_comm_channel_ep_destroy(service), DOCA_ERROR_NOT_CONNECTED);
-    EXPECT_EQ(service.receive(), DOCA_ERROR_INVALID_VALUE);
-    EXPECT_EQ(service.send("x", known_here), DOCA_ERROR_INVALID_VALUE);
-    EXPECT_EQ(doca_comm_channel_ep_listen(service, "s"), DOCA_ERROR_INVALID_VALUE);
-    if (known_here != nullptr) {
-        EXPECT_EQ(doca_comm_channel_peer_addr_update_info(known_here), DOCA_ERROR_INVALID_VALUE);
-    }
-}
-
-TEST_F(CommChannelPair, OnlyAServiceTellsOfAService) {
-    std::uint32_t count = 0;
-    doca_comm_channel_addr_t** list = nullptr;
-    int channel = -1;
-    EXPECT_EQ(doca_comm_channel_ep_update_service_state_info(client), DOCA_ERROR_NOT_SUPPORTED);
-    EXPECT_EQ(doca_comm_channel_ep_get_peer_addr_list(client, &list, &count),
-              DOCA_ERROR_NOT_SUPPORTED);
-    EXPECT_EQ(doca_comm_channel_ep_get_pending_connections(client, &count),
-              DOCA_ERROR_NOT_SUPPORTED);
-    EXPECT_EQ(doca_comm_channel_ep_get_service_event_channel(client, &channel),
-              DOCA_ERROR_NOT_SUPPORTED);
-    Ep idle;
-    EXPECT_EQ(doca_comm_channel_ep_get_service_event_channel(idle, &channel), DOCA_ERROR_BAD_STATE);
-    EXPECT_EQ(doca_comm_channel_ep_get_peer_addr_list(service, nullptr, &count),
-              DOCA_ERROR_INVALID_VALUE);
-    EXPECT_EQ(doca_comm_channel_ep_get_pending_connections(service, nullptr),
-              DOCA_ERROR_INVALID_VALUE);
-    EXPECT_EQ(doca_comm_channel_ep_get_service_event_channel(service, nullptr),
-              DOCA_ERROR_INVALID_VALUE);
-}
+// ---- threads ----------------------------------------------------------------------------------
 
 TEST_F(CommChannelPair, OneThreadMaySendWhileAnotherReceives) {
     constexpr int count = 2000;

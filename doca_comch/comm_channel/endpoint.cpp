@@ -35,6 +35,12 @@ doca_error_t active_already(std::string_view name) {
                               name));
 }
 
+doca_error_t too_long(std::size_t length, std::uint32_t limit) {
+    return refuse(
+        DOCA_ERROR_INVALID_VALUE,
+        fmt::format("cannot send {} bytes: the two ends agree on {} at most", length, limit));
+}
+
 } // namespace
 
 Endpoint::Endpoint(std::unique_ptr<ProgressEngine> engine)
@@ -99,6 +105,7 @@ doca_error_t Endpoint::listen(std::string_view name) {
                    : refuse(server.error());
     }
     server_ = std::move(*server);
+    listed_.reserve(comch::limits::clients_per_server);
     was_active_ = true;
     return DOCA_SUCCESS;
 }
@@ -227,6 +234,9 @@ void Endpoint::accept_waiting() {
 // ---- messages ----------------------------------------------------------------------------------
 
 doca_error_t Endpoint::send(Peer& peer, std::span<const std::byte> message) {
+    if (message.size() > properties.max_message) {
+        return too_long(message.size(), properties.max_message); // whatever the other end takes
+    }
     // Not while somebody sleeps on the engine: that would have to be arranged anew. It will be
     // told.
     if (!any_armed()) {
@@ -244,9 +254,7 @@ doca_error_t Endpoint::send(Peer& peer, std::span<const std::byte> message) {
         }
         if (peer.state == Peer::State::established) {
             if (message.size() > peer.max_message) {
-                return refuse(DOCA_ERROR_INVALID_VALUE,
-                              fmt::format("cannot send {} bytes: the two ends agree on {} at most",
-                                          message.size(), peer.max_message));
+                return too_long(message.size(), peer.max_message);
             }
             result = peer.connection->send(message);
             if (result == Errc::ok) {
@@ -394,16 +402,32 @@ ClientHandlers Endpoint::client_handlers() noexcept {
 }
 
 void Endpoint::on_message(Peer* peer, std::span<const std::byte> message) {
-    if (peer != nullptr && peer->state == Peer::State::established) {
-        backlog_.push(Backlog::Kind::message, peer, message);
-        receive_event_ = true;
+    if (peer == nullptr || peer->state != Peer::State::established) {
+        return;
+    }
+    if (message.size() > properties.max_message) {
+        refuse_message(*peer);
+        return;
+    }
+    backlog_.push(Backlog::Kind::message, peer, message);
+    receive_event_ = true;
+}
+
+/// It is longer than what the peer was told that we take. A program has no room for it, and would
+/// never come to the messages behind it.
+void Endpoint::refuse_message(Peer& peer) {
+    peer.state = Peer::State::failed;
+    send_event_ = receive_event_ = service_event_ = true;
+    if (server_) {
+        backlog_.push(Backlog::Kind::failed_peer, &peer);
     }
 }
 
 void Endpoint::on_end(Peer& peer, bool orderly) {
+    const bool failed_before = peer.state == Peer::State::failed;
     peer.end(orderly);
     service_event_ = true;
-    if (peer.state == Peer::State::failed) {
+    if (peer.state == Peer::State::failed && !failed_before) {
         send_event_ = true;
         receive_event_ = true;
         if (server_) {

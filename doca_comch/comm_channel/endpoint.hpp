@@ -85,6 +85,7 @@ private:
 
     void on_message(Peer* peer, std::span<const std::byte> message);
     void on_end(Peer& peer, bool orderly);
+    void refuse_message(Peer& peer);
     void on_client_state(State state);
 
     /// Progresses the core, if there is room for what may arrive. `slack`: a little more room, for
@@ -108,7 +109,8 @@ private:
     Backlog backlog_;
     std::vector<std::unique_ptr<Peer>> peers_;
     bool requests_wait_ = false;
-    std::vector<doca_comm_channel_addr_t*> listed_; ///< the service's snapshot
+    /// The service's snapshot. Never reallocated: programs read arrays that are void.
+    std::vector<doca_comm_channel_addr_t*> listed_;
     std::uint32_t pending_ = 0;
 
     EventChannel send_channel_;
@@ -124,4 +126,4 @@ private:
 
 } // namespace comch::doca
 
-struct doca_comm_channel_ep_t : comch::doca::Handle<comch::doca::Endpoint> {};
+struct doca_comm_channel_ep_t : comch::doca::Handle<comch::doca::Endpoint, 0x2d646e6570636321> {};

@@ -1,6 +1,8 @@
-// Event channels of endpoints, and what happens when processes are killed or misbehave.
+// Event channels of endpoints, and what happens when clients misbehave.
 #include <comch/client.hpp>
+#include <sys/epoll.h>
 
+#include "core/base/unique_fd.hpp"
 #include "core/link/fake/network_state.hpp"
 #include "doca_comch/comm_channel/greeting.hpp"
 #include "doca_comch/comm_channel/test_support.hpp"
@@ -93,6 +95,50 @@ TEST_F(CommChannelEvents, AReceiveEventComesOnceForEachArming) {
     ASSERT_EQ(service->await(), DOCA_SUCCESS);
     EXPECT_EQ(service->text, "two");
     EXPECT_FALSE(readable(service_send)); // not armed, whatever happened
+}
+
+TEST_F(CommChannelEvents, OnlyAnArmedChannelWakesAnEpollSet) {
+    connect();
+    UniqueFd set(::epoll_create1(EPOLL_CLOEXEC));
+    // Edges, so that what was told is not told again.
+    epoll_event event{.events = EPOLLIN | EPOLLET, .data = {.fd = service_recv}};
+    ASSERT_EQ(::epoll_ctl(set.get(), EPOLL_CTL_ADD, service_recv, &event), 0);
+    const auto told = [&](int timeout) { return ::epoll_wait(set.get(), &event, 1, timeout) == 1; };
+    const int long_time = static_cast<int>(std::chrono::milliseconds(patience).count());
+    for (int round = 0; round < 3; ++round) {
+        ASSERT_EQ(client->send("not armed"), DOCA_SUCCESS);
+        EXPECT_FALSE(told(20));
+        ASSERT_EQ(service->await(), DOCA_SUCCESS);
+        ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_recv(*service), DOCA_SUCCESS);
+        ASSERT_EQ(client->send("armed"), DOCA_SUCCESS);
+        EXPECT_TRUE(told(long_time));
+        EXPECT_EQ(event.data.fd, service_recv);
+        ASSERT_EQ(service->await(), DOCA_SUCCESS);
+        EXPECT_EQ(service->text, "armed");
+        while (
+            told(0)) { // on its way, the endpoint's engine may say more than once that it has work
+        }
+    }
+}
+
+TEST_F(CommChannelEvents, ChannelsOutliveAConnection) {
+    connect();
+    const int send = client_send;
+    const int recv = client_recv;
+    ASSERT_EQ(doca_comm_channel_ep_disconnect(*client, client->peer), DOCA_SUCCESS);
+    ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_recv(*client), DOCA_SUCCESS);
+    ASSERT_TRUE(eventually([&] { return clients() == 0; }));
+    connect();
+    EXPECT_EQ(client_send, send); // still the endpoint's
+    EXPECT_EQ(client_recv, recv);
+    ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_recv(*client), DOCA_SUCCESS);
+    EXPECT_TRUE(rests(recv, [&] { EXPECT_EQ(client->receive(), DOCA_ERROR_AGAIN); }));
+    ASSERT_EQ(client->send("question"), DOCA_SUCCESS);
+    ASSERT_EQ(service->await(), DOCA_SUCCESS);
+    ASSERT_EQ(service->send("answer", service->from), DOCA_SUCCESS);
+    EXPECT_TRUE(wakes(recv));
+    EXPECT_EQ(client->await(), DOCA_SUCCESS);
+    EXPECT_EQ(client->text, "answer");
 }
 
 TEST_F(CommChannelEvents, ASendEventComesWhenAMessageWasConfirmed) {
@@ -244,154 +290,6 @@ TEST(CommChannelDevice, AServiceThatLosesItIsBeyondRecovery) {
     EXPECT_EQ(doca_comm_channel_ep_update_service_state_info(service), DOCA_SUCCESS);
 }
 
-// ---- killed processes --------------------------------------------------------------------------
-
-TEST(CommChannelDeath, AKilledClientIsAnErrorOfItsOwn) {
-    Lab lab;
-    int ready[2] = {-1, -1};
-    ASSERT_EQ(::pipe2(ready, O_CLOEXEC), 0);
-    Process process([&] {
-        char byte = 0;
-        (void)!::read(ready[0], &byte, 1);
-        lab.open();
-        Ep client(lab.hosts.at(0));
-        if (client.connect("s") != DOCA_SUCCESS ||
-            !eventually([&] { return client.update() == DOCA_SUCCESS; })) {
-            return 1;
-        }
-        (void)client.send("I was here");
-        for (;;) {
-            (void)client.receive();
-            std::this_thread::yield();
-        }
-    });
-    lab.open();
-    Ep service(lab.dpu, lab.representors.at(0));
-    ASSERT_EQ(doca_comm_channel_ep_listen(service, "s"), DOCA_SUCCESS);
-    ASSERT_EQ(::write(ready[1], "x", 1), 1);
-    Ep other(lab.hosts.at(0));
-    ASSERT_EQ(other.connect("s"), DOCA_SUCCESS);
-    ASSERT_EQ(service.await(), DOCA_SUCCESS);
-    EXPECT_EQ(service.text, "I was here");
-    doca_comm_channel_addr_t* const victim = service.from;
-    meet(other, service);
-
-    int events = -1;
-    int recv = -1;
-    ASSERT_EQ(doca_comm_channel_ep_get_service_event_channel(service, &events), DOCA_SUCCESS);
-    ASSERT_EQ(doca_comm_channel_ep_get_event_channel(service, nullptr, &recv), DOCA_SUCCESS);
-    ASSERT_EQ(doca_comm_channel_ep_update_service_state_info(service), DOCA_SUCCESS);
-    ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_recv(service), DOCA_SUCCESS);
-    process.kill();
-    EXPECT_TRUE(wakes(events));
-    EXPECT_TRUE(wakes(recv));
-    EXPECT_EQ(service.await(), DOCA_ERROR_CONNECTION_RESET);
-    EXPECT_EQ(service.from, victim);
-    EXPECT_EQ(service.send("x", victim), DOCA_ERROR_CONNECTION_RESET);
-    EXPECT_EQ(doca_comm_channel_peer_addr_update_info(victim), DOCA_ERROR_CONNECTION_ABORTED);
-    EXPECT_EQ(value_of(doca_comm_channel_peer_addr_get_recv_messages, victim), 1u);
-    EXPECT_EQ(service.receive(), DOCA_ERROR_AGAIN); // told once; the others are served
-    EXPECT_EQ(other.send("still here"), DOCA_SUCCESS);
-    EXPECT_EQ(service.await(), DOCA_SUCCESS);
-    EXPECT_EQ(doca_comm_channel_ep_update_service_state_info(service), DOCA_SUCCESS);
-    doca_comm_channel_addr_t** list = nullptr;
-    std::uint32_t count = 0;
-    EXPECT_EQ(doca_comm_channel_ep_get_peer_addr_list(service, &list, &count), DOCA_SUCCESS);
-    ASSERT_EQ(count, 1u);
-    EXPECT_NE(list[0], victim);
-    EXPECT_EQ(doca_comm_channel_ep_disconnect(service, victim), DOCA_SUCCESS);
-    EXPECT_EQ(doca_comm_channel_ep_disconnect(service, victim), DOCA_ERROR_NOT_CONNECTED);
-}
-
-TEST(CommChannelDeath, AKilledServiceFailsItsClients) {
-    Lab lab;
-    int ready[2] = {-1, -1};
-    ASSERT_EQ(::pipe2(ready, O_CLOEXEC), 0);
-    Process process([&] {
-        lab.open();
-        Ep service(lab.dpu, lab.representors.at(0));
-        if (doca_comm_channel_ep_listen(service, "s") != DOCA_SUCCESS) {
-            return 1;
-        }
-        (void)!::write(ready[1], "x", 1);
-        for (;;) {
-            if (service.receive() == DOCA_SUCCESS) {
-                (void)service.send(service.text, service.from);
-            }
-            std::this_thread::yield();
-        }
-    });
-    char byte = 0;
-    ASSERT_EQ(::read(ready[0], &byte, 1), 1);
-    lab.open();
-    Ep client(lab.hosts.at(0));
-    ASSERT_EQ(client.connect("s"), DOCA_SUCCESS);
-    ASSERT_TRUE(eventually([&] { return client.update() == DOCA_SUCCESS; }));
-    ASSERT_EQ(client.send("ping"), DOCA_SUCCESS);
-    ASSERT_EQ(client.await(), DOCA_SUCCESS);
-    int recv = -1;
-    ASSERT_EQ(doca_comm_channel_ep_get_event_channel(client, nullptr, &recv), DOCA_SUCCESS);
-    ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_recv(client), DOCA_SUCCESS);
-    process.kill();
-    EXPECT_TRUE(wakes(recv)); // a death is told, unlike a disconnect
-    EXPECT_EQ(client.await(), DOCA_ERROR_CONNECTION_RESET);
-    EXPECT_EQ(client.send("x"), DOCA_ERROR_CONNECTION_RESET);
-    EXPECT_EQ(client.update(), DOCA_ERROR_CONNECTION_ABORTED);
-    EXPECT_EQ(doca_comm_channel_ep_disconnect(client, client.peer), DOCA_SUCCESS);
-    EXPECT_EQ(client.connect("s"), DOCA_ERROR_CONNECTION_ABORTED);
-}
-
-TEST(CommChannelDeath, TheTwoSidesTalkAsTwoProcesses) {
-    Lab lab;
-    int ready[2] = {-1, -1};
-    ASSERT_EQ(::pipe2(ready, O_CLOEXEC), 0);
-    constexpr int count = 500;
-    Process process([&] {
-        char byte = 0;
-        (void)!::read(ready[0], &byte, 1);
-        lab.open();
-        Ep client(lab.hosts.at(0));
-        int recv = -1;
-        if (client.connect("s") != DOCA_SUCCESS ||
-            doca_comm_channel_ep_get_event_channel(client, nullptr, &recv) != DOCA_SUCCESS ||
-            !eventually([&] { return client.update() == DOCA_SUCCESS; })) {
-            return 1;
-        }
-        for (int i = 0; i < count; ++i) {
-            if (client.send(std::to_string(i)) != DOCA_SUCCESS) {
-                return 2;
-            }
-            doca_error_t result = DOCA_ERROR_AGAIN;
-            while ((result = client.receive()) == DOCA_ERROR_AGAIN) {
-                if (doca_comm_channel_ep_event_handle_arm_recv(client) != DOCA_SUCCESS ||
-                    !wakes(recv)) {
-                    return 3;
-                }
-            }
-            if (result != DOCA_SUCCESS || client.text != std::to_string(i)) {
-                return 4;
-            }
-        }
-        return 0;
-    });
-    lab.open();
-    Ep service(lab.dpu, lab.representors.at(0));
-    ASSERT_EQ(doca_comm_channel_ep_listen(service, "s"), DOCA_SUCCESS);
-    int recv = -1;
-    ASSERT_EQ(doca_comm_channel_ep_get_event_channel(service, nullptr, &recv), DOCA_SUCCESS);
-    ASSERT_EQ(::write(ready[1], "x", 1), 1);
-    for (int i = 0; i < count; ++i) {
-        doca_error_t result = DOCA_ERROR_AGAIN;
-        while ((result = service.receive()) == DOCA_ERROR_AGAIN) {
-            ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_recv(service), DOCA_SUCCESS);
-            ASSERT_TRUE(wakes(recv));
-        }
-        ASSERT_EQ(result, DOCA_SUCCESS);
-        ASSERT_EQ(service.send(service.text, service.from), DOCA_SUCCESS);
-    }
-    EXPECT_EQ(process.wait(), 0);
-}
-
 // ---- hostile clients ---------------------------------------------------------------------------
 
 /// A client that is not an endpoint: says what it wants in its request.
@@ -459,6 +357,39 @@ TEST_F(CommChannelEvents, GreetingsThatMakeNoSenseDoNoHarm) {
     ASSERT_EQ(stranger.client->connection().send(std::as_bytes(std::span(noise))), Errc::ok);
     EXPECT_EQ(service->await(), DOCA_SUCCESS);
     EXPECT_EQ(service->text, noise);
+}
+
+TEST_F(CommChannelEvents, AMessageLongerThanWhatThePeerWasToldFailsIt) {
+    ASSERT_EQ(doca_comm_channel_ep_destroy(*service), DOCA_SUCCESS);
+    service = std::make_unique<Ep>(lab.dpu, lab.representors.at(0));
+    ASSERT_EQ(doca_comm_channel_ep_set_max_msg_size(*service, 100), DOCA_SUCCESS);
+    ASSERT_EQ(doca_comm_channel_ep_listen(*service, "s"), DOCA_SUCCESS);
+    connect();
+    const Greeting greeting{.max_message = 4080, .endpoint = 77, .attempt = 1};
+    Stranger stranger(lab, as_bytes(greeting));
+    ASSERT_TRUE(eventually([&] {
+        EXPECT_EQ(service->receive(), DOCA_ERROR_AGAIN);
+        return stranger.progress() == Errc::ok;
+    }));
+    const std::string all(100, 'a');
+    const std::string more(101, 'm');
+    for (const std::string& message : {all, more, all}) {
+        ASSERT_EQ(stranger.client->connection().send(std::as_bytes(std::span(message))), Errc::ok);
+    }
+    ASSERT_EQ(client->send("of another"), DOCA_SUCCESS);
+    ASSERT_EQ(service->await(), DOCA_SUCCESS);
+    EXPECT_EQ(service->text, all);
+    doca_comm_channel_addr_t* const peer = service->from;
+    EXPECT_EQ(service->await(), DOCA_ERROR_CONNECTION_RESET); // a program has room for 100
+    EXPECT_EQ(service->from, peer);
+    EXPECT_EQ(service->send("x", peer), DOCA_ERROR_CONNECTION_RESET);
+    EXPECT_EQ(doca_comm_channel_peer_addr_update_info(peer), DOCA_ERROR_CONNECTION_ABORTED);
+    EXPECT_EQ(service->await(), DOCA_SUCCESS); // and nothing more of the stranger's
+    EXPECT_EQ(service->text, "of another");
+    EXPECT_EQ(service->receive(), DOCA_ERROR_AGAIN);
+    EXPECT_EQ(doca_comm_channel_ep_disconnect(*service, peer), DOCA_SUCCESS);
+    EXPECT_EQ(service->receive(), DOCA_ERROR_AGAIN);
+    EXPECT_TRUE(eventually([&] { return clients() == 1; }));
 }
 
 } // namespace

@@ -4,15 +4,25 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <mutex>
 
 namespace comch::doca {
 
-/// What a handle leads to; null when it has ended.
-template <class Object> struct Handle { std::atomic<Object*> object{nullptr}; };
+/// What a handle leads to; null when it has ended. The mark is another one for each kind of handle:
+/// programs in C are easily mistaken about what they hold.
+template <class T, std::uint64_t Mark> struct Handle {
+    const std::uint64_t mark = Mark;
+    std::atomic<T*> object{nullptr};
 
-/// Hands out handles of type H, derived from Handle<Object>.
+    /// Null, too, of a null pointer and of what is no handle of this kind.
+    [[nodiscard]] static T* object_of(const Handle* handle) noexcept {
+        return handle != nullptr && handle->mark == Mark ? handle->object.load() : nullptr;
+    }
+};
+
+/// Hands out handles of type H, derived from Handle.
 template <class H> class HandlePool {
 public:
     /// One per process, never destroyed.

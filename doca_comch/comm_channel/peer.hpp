@@ -70,4 +70,4 @@ private:
 
 } // namespace comch::doca
 
-struct doca_comm_channel_addr_t : comch::doca::Handle<comch::doca::Peer> {};
+struct doca_comm_channel_addr_t : comch::doca::Handle<comch::doca::Peer, 0x2d72656570636322> {};

@@ -17,20 +17,26 @@ public:
     Use() = default;
     Use(const Use&) = delete;
     Use& operator=(const Use&) = delete;
-    ~Use() { set(nullptr); }
+    ~Use() { give_up(); }
 
-    void set(T* object) noexcept {
-        if (object != nullptr) {
-            ++object->users;
+    /// False, and nothing changed: it is not open.
+    [[nodiscard]] bool set(T* object) {
+        if (!hold(object)) {
+            return false;
         }
-        if (object_ != nullptr) {
-            --object_->users;
-        }
+        give_up();
         object_ = object;
+        return true;
     }
     [[nodiscard]] T* get() const noexcept { return object_; }
 
 private:
+    void give_up() noexcept {
+        if (object_ != nullptr) {
+            object_->users.fetch_sub(1, std::memory_order_release);
+        }
+    }
+
     T* object_ = nullptr;
 };
 

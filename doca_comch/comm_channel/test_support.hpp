@@ -2,6 +2,7 @@
 // clean up after themselves, and waiting for conditions.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
@@ -29,9 +30,14 @@ namespace comch::doca::test {
 inline constexpr auto patience = std::chrono::seconds(60); ///< far more than anything takes
 
 inline bool eventually(const std::function<bool()>& condition) {
-    const auto deadline = std::chrono::steady_clock::now() + patience;
-    while (!condition()) {
-        if (std::chrono::steady_clock::now() > deadline) {
+    // A process that was stopped for a while has not waited meanwhile.
+    using Clock = std::chrono::steady_clock;
+    Clock::duration waited{0};
+    for (auto last = Clock::now(); !condition();) {
+        const auto now = Clock::now();
+        waited += std::min<Clock::duration>(now - last, std::chrono::seconds(1));
+        last = now;
+        if (waited > patience) {
             return false;
         }
         std::this_thread::yield();
@@ -217,6 +223,45 @@ public:
 
 private:
     pid_t pid_;
+};
+
+class CommChannel : public testing::Test {
+protected:
+    CommChannel() { lab.open(); }
+    [[nodiscard]] doca_dev* host() const { return lab.hosts.at(0); }
+    [[nodiscard]] doca_dev_rep* rep() const { return lab.representors.at(0); }
+
+    Lab lab;
+};
+
+/// Tests of what the process has, which do not depend on the link.
+class CommChannelResources : public CommChannel {};
+
+/// A service "s" on the first function, and a client that it has accepted.
+class CommChannelPair : public CommChannel {
+protected:
+    CommChannelPair() : service(lab.dpu, rep()), client(host()) {}
+    void SetUp() override { connect(); }
+    void connect() {
+        ASSERT_EQ(doca_comm_channel_ep_listen(service, "s"), DOCA_SUCCESS);
+        ASSERT_EQ(client.connect("s"), DOCA_SUCCESS);
+        meet(client, service);
+    }
+    std::uint64_t in_flight() {
+        (void)client.update();
+        return value_of(doca_comm_channel_peer_addr_get_send_in_flight_messages, client.peer);
+    }
+    /// The service's address of the client.
+    doca_comm_channel_addr_t* known() {
+        doca_comm_channel_addr_t** list = nullptr;
+        std::uint32_t count = 0;
+        EXPECT_EQ(doca_comm_channel_ep_update_service_state_info(service), DOCA_SUCCESS);
+        EXPECT_EQ(doca_comm_channel_ep_get_peer_addr_list(service, &list, &count), DOCA_SUCCESS);
+        return count == 1 ? list[0] : nullptr;
+    }
+
+    Ep service;
+    Ep client;
 };
 
 } // namespace comch::doca::test

@@ -20,16 +20,30 @@ using comch::doca::refuse;
 
 namespace {
 
-/// Devices that are open. Opening one again gives the same object.
-struct OpenDevices {
+/// What is open. Never destroyed: programs close at their exit, too.
+template <class T> struct Open {
     std::mutex mutex;
-    std::vector<std::unique_ptr<doca_dev>> list;
+    std::vector<std::unique_ptr<T>> list; ///< guarded, as are the changes of `opened`
 
-    static OpenDevices& instance() {
-        static OpenDevices table;
-        return table;
+    static Open& instance() {
+        static Open* const table = new Open;
+        return *table;
+    }
+    auto find(const T* wanted) {
+        return std::find_if(list.begin(), list.end(),
+                            [&](const auto& each) { return each.get() == wanted; });
     }
 };
+
+template <class T> bool hold_open(T* wanted) {
+    auto& open = Open<T>::instance();
+    const std::lock_guard lock(open.mutex);
+    const bool found = open.find(wanted) != open.list.end();
+    if (found) {
+        wanted->users.fetch_add(1, std::memory_order_relaxed);
+    }
+    return found;
+}
 
 bool same(const Device& a, const Device& b) {
     return a.domain()->id() == b.domain()->id() && a.side() == b.side() &&
@@ -88,6 +102,13 @@ template <class Info> void destroy_list(Info** list) {
 
 } // namespace
 
+bool comch::doca::hold(doca_dev* device) {
+    return hold_open(device);
+}
+bool comch::doca::hold(doca_dev_rep* representor) {
+    return hold_open(representor);
+}
+
 // ---- devices
 // --------------------------------------------------------------------------------------
 
@@ -132,7 +153,7 @@ doca_error_t doca_dev_open(doca_devinfo* devinfo, doca_dev** dev) {
     if (devinfo == nullptr || dev == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
-    OpenDevices& open = OpenDevices::instance();
+    auto& open = Open<doca_dev>::instance();
     const std::lock_guard lock(open.mutex);
     for (const std::unique_ptr<doca_dev>& other : open.list) {
         if (same(other->info.device, devinfo->device)) {
@@ -150,10 +171,9 @@ doca_error_t doca_dev_close(doca_dev* dev) {
     if (dev == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
-    OpenDevices& open = OpenDevices::instance();
+    auto& open = Open<doca_dev>::instance();
     const std::lock_guard lock(open.mutex);
-    const auto found = std::find_if(open.list.begin(), open.list.end(),
-                                    [&](const auto& other) { return other.get() == dev; });
+    const auto found = open.find(dev);
     if (found == open.list.end()) {
         return refuse(DOCA_ERROR_INVALID_VALUE, "cannot close a device that is not open");
     }
@@ -349,7 +369,10 @@ doca_error_t doca_dev_rep_open(doca_devinfo_rep* devinfo, doca_dev_rep** dev_rep
     if (devinfo == nullptr || dev_rep == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
-    *dev_rep = new doca_dev_rep{.info = *devinfo};
+    auto& open = Open<doca_dev_rep>::instance();
+    const std::lock_guard lock(open.mutex);
+    open.list.push_back(std::unique_ptr<doca_dev_rep>(new doca_dev_rep{.info = *devinfo}));
+    *dev_rep = open.list.back().get();
     return DOCA_SUCCESS;
 }
 
@@ -357,11 +380,17 @@ doca_error_t doca_dev_rep_close(doca_dev_rep* dev_rep) {
     if (dev_rep == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
+    auto& open = Open<doca_dev_rep>::instance();
+    const std::lock_guard lock(open.mutex);
+    const auto found = open.find(dev_rep);
+    if (found == open.list.end()) {
+        return refuse(DOCA_ERROR_INVALID_VALUE, "cannot close a representor that is not open");
+    }
     if (dev_rep->users.load(std::memory_order_acquire) != 0) {
         return refuse(DOCA_ERROR_IN_USE, "cannot close the representor: servers that were created "
                                          "on it are not destroyed");
     }
-    delete dev_rep;
+    open.list.erase(found);
     return DOCA_SUCCESS;
 }
 

@@ -25,3 +25,12 @@ struct doca_dev_rep {
     doca_devinfo_rep info;
     std::atomic<std::uint32_t> users = 0; ///< servers created on it
 };
+
+namespace comch::doca {
+
+/// Adds a user, if it is open: what a program hands over may have been closed, or be something
+/// else. Whoever gives it up takes the user off again.
+[[nodiscard]] bool hold(doca_dev* device);
+[[nodiscard]] bool hold(doca_dev_rep* representor);
+
+} // namespace comch::doca

@@ -75,7 +75,7 @@ DOCA_STABLE doca_error_t doca_comm_channel_ep_set_device(struct doca_comm_channe
 DOCA_STABLE doca_error_t doca_comm_channel_ep_set_device_rep(struct doca_comm_channel_ep_t *ep,
                                                              struct doca_dev_rep *device_rep);
 /* INVALID_VALUE: 0, or above what the device can do. What holds may be more than what was set: ask
- * the getter. Queues are powers of two. */
+ * the getter. Queues are powers of two, and bounds: a link may be full before. */
 DOCA_STABLE doca_error_t doca_comm_channel_ep_set_max_msg_size(struct doca_comm_channel_ep_t *ep,
                                                                uint16_t max_msg_size);
 DOCA_STABLE doca_error_t doca_comm_channel_ep_set_send_queue_size(

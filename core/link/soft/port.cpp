@@ -74,6 +74,12 @@ bool is_process(int fd) noexcept {
     return ::syscall(SYS_pidfd_send_signal, fd, 0, nullptr, 0) == 0 || errno != EBADF;
 }
 
+/// For a peer, a file of its own: many would watch a shared one, each below several epoll sets (its
+/// port's, its engine's, its program's), and of such paths the kernel allows a file 500, 100, 50.
+UniqueFd pidfd_of_ours() noexcept {
+    return UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+}
+
 bool is_our_user(int socket, std::uint64_t& pid) noexcept {
     ucred peer{};
     socklen_t size = sizeof(peer);
@@ -154,7 +160,7 @@ Result<std::unique_ptr<Port>> Port::open(const Device& device, PortOptions optio
     }
     port->counters_ = std::move(*counters);
     port->epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
-    port->process_.reset(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+    port->process_ = pidfd_of_ours();
     if (!port->epoll_ || !port->process_) {
         return fail_errno(Errc::no_memory, "cannot create the descriptors of a port", errno);
     }
@@ -743,7 +749,8 @@ void Port::admit(Connection& c, std::span<const std::byte> reply) {
     if (n != 0) {
         std::memcpy(answer.private_data, reply.data(), n);
     }
-    const int descriptor = process_.get();
+    const UniqueFd own = pidfd_of_ours();
+    const int descriptor = own ? own.get() : process_.get();
     // The first packet on an empty socket: it fits, or the peer is gone, which its pidfd will say.
     (void)send_packet(c.socket_.get(), std::as_bytes(std::span(&answer, 1)),
                       std::span(&descriptor, 1));
@@ -848,7 +855,8 @@ Reason Port::try_connect(Connection& c) {
                                     c.entry_, domain.path());
         return Reason::not_found;
     }
-    const std::array<int, 2> descriptors{c.memfd_.get(), process_.get()};
+    const UniqueFd own = pidfd_of_ours();
+    const std::array<int, 2> descriptors{c.memfd_.get(), own ? own.get() : process_.get()};
     switch (send_packet(c.socket_.get(), c.hello_, descriptors)) {
     case SocketStatus::ok:
         break;
