@@ -75,7 +75,11 @@ struct ConsumerParty {
         EXPECT_OK(doca_comch_consumer_task_post_recv_set_conf(consumer, received, received, tasks));
         EXPECT_OK(doca_pe_connect_ctx(engine.pe, ctx));
     }
-    ~ConsumerParty() { EXPECT_OK(doca_comch_consumer_destroy(consumer)); }
+    ~ConsumerParty() {
+        if (consumer != nullptr) {
+            EXPECT_OK(doca_comch_consumer_destroy(consumer));
+        }
+    }
 
     static void received(doca_comch_consumer_task_post_recv* task, doca_data, doca_data user) {
         auto& self = *static_cast<ConsumerParty*>(user.ptr);
@@ -129,7 +133,11 @@ struct ProducerParty {
         EXPECT_OK(doca_comch_producer_task_send_set_conf(producer, sent, sent, tasks));
         EXPECT_OK(doca_pe_connect_ctx(engine.pe, ctx));
     }
-    ~ProducerParty() { EXPECT_OK(doca_comch_producer_destroy(producer)); }
+    ~ProducerParty() {
+        if (producer != nullptr) {
+            EXPECT_OK(doca_comch_producer_destroy(producer));
+        }
+    }
 
     static void sent(doca_comch_producer_task_send* task, doca_data, doca_data user) {
         doca_task* const base = doca_comch_producer_task_send_as_task(task);
