@@ -68,6 +68,11 @@ bool owner_lives(const Domain& domain, const std::string& entry) {
            process_lives(domain, socket.substr(first + 1, second - first - 1));
 }
 
+/// A pidfd of this process.
+UniqueFd open_own_process() {
+    return UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+}
+
 /// A peer's descriptor is watched for readability: it must mean a death.
 bool is_process(int fd) noexcept {
     // Signal 0 is a question only. Whatever else it answers, EBADF says that this is no pidfd.
@@ -154,7 +159,7 @@ Result<std::unique_ptr<Port>> Port::open(const Device& device, PortOptions optio
     }
     port->counters_ = std::move(*counters);
     port->epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
-    port->process_.reset(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+    port->process_ = open_own_process();
     if (!port->epoll_ || !port->process_) {
         return fail_errno(Errc::no_memory, "cannot create the descriptors of a port", errno);
     }
@@ -481,11 +486,13 @@ bool Port::slow_poll_due() noexcept {
     const std::uint64_t interval = resting_ != 0 || unanswered_ != 0 || !strangers_.empty()
                                        ? tuning::slow_poll_interval_busy_ns
                                        : tuning::slow_poll_interval_ns;
-    // How fast the counter counts, as seen since the last time; after a jump, no faster than any CPU.
+    // How fast the counter counts, as seen since the last time; after a jump, no faster than any
+    // CPU.
     const double rate = elapsed == 0 ? 0
                                      : static_cast<double>(ticks_now - last_slow_poll_ticks_) /
                                            static_cast<double>(elapsed);
-    slow_poll_ticks_ = static_cast<std::uint64_t>(std::min(rate, 8.0) * static_cast<double>(interval));
+    slow_poll_ticks_ =
+        static_cast<std::uint64_t>(std::min(rate, 8.0) * static_cast<double>(interval));
     last_slow_poll_ticks_ = ticks_now;
     // A caller this slow gets a look at the sockets at every call.
     if (elapsed >= 20 * tuning::slow_poll_interval_ns) {
@@ -626,8 +633,8 @@ bool Port::read_hello(Stranger& stranger, Introduction& intro) {
         return false;
     }
     wire::Hello& hello = intro.hello;
-    Received packet = receive_packet(stranger.socket.get(),
-                                     std::as_writable_bytes(std::span(&hello, 1)));
+    Received packet =
+        receive_packet(stranger.socket.get(), std::as_writable_bytes(std::span(&hello, 1)));
     if (packet.status == SocketStatus::again) {
         return false;
     }
@@ -649,8 +656,7 @@ bool Port::read_hello(Stranger& stranger, Introduction& intro) {
         return refuse_with(Errc::version_mismatch);
     }
     if (packet.descriptors != 2 || hello.service_length > wire::max_name ||
-        hello.private_length > max_private_data || hello.side > 1 ||
-        hello.process_id == 0) {
+        hello.private_length > max_private_data || hello.side > 1 || hello.process_id == 0) {
         return refuse_with(Errc::invalid_argument);
     }
     if (std::memcmp(hello.domain, device_.domain()->id().bytes.data(), sizeof(hello.domain)) != 0) {
@@ -658,11 +664,10 @@ bool Port::read_hello(Stranger& stranger, Introduction& intro) {
     }
     // Services are addressed by name on their own socket; the full name decides, not the hash.
     for (const auto& listener : listeners_) {
-        if (hello.service_length == 0 ? listener->name_entry.empty()
-                                      : listener->service.name ==
-                                                std::string_view(hello.service,
-                                                                 hello.service_length) &&
-                                            listener->service.function == hello.service_function) {
+        if (hello.service_length == 0
+                ? listener->name_entry.empty()
+                : listener->service.name == std::string_view(hello.service, hello.service_length) &&
+                      listener->service.function == hello.service_function) {
             intro.listener = listener.get();
         }
     }
@@ -743,7 +748,10 @@ void Port::admit(Connection& c, std::span<const std::byte> reply) {
     if (n != 0) {
         std::memcpy(answer.private_data, reply.data(), n);
     }
-    const int descriptor = process_.get();
+    // Each peer gets one of its own: the kernel refuses to have the same one watched by more than
+    // 500 epoll sets that are in others, whoever's they are.
+    const UniqueFd own = open_own_process();
+    const int descriptor = own ? own.get() : process_.get();
     // The first packet on an empty socket: it fits, or the peer is gone, which its pidfd will say.
     (void)send_packet(c.socket_.get(), std::as_bytes(std::span(&answer, 1)),
                       std::span(&descriptor, 1));
@@ -834,12 +842,11 @@ Reason Port::try_connect(Connection& c) {
         return Reason::closed; // its backlog is full; tried again at the next progress
     }
     if (error != 0 && error != EISCONN) {
-        c.error_text_ =
-            error == ENOENT || error == ECONNREFUSED
-                ? fmt::format("nobody listens on '{}' in domain directory '{}'", c.entry_,
-                              domain.path())
-                : fmt::format("cannot connect to '{}' in domain directory '{}': {}", c.entry_,
-                              domain.path(), std::strerror(error));
+        c.error_text_ = error == ENOENT || error == ECONNREFUSED
+                            ? fmt::format("nobody listens on '{}' in domain directory '{}'",
+                                          c.entry_, domain.path())
+                            : fmt::format("cannot connect to '{}' in domain directory '{}': {}",
+                                          c.entry_, domain.path(), std::strerror(error));
         return error == ENOENT || error == ECONNREFUSED ? Reason::not_found : Reason::device_error;
     }
     if (!c.process_ && !watch_listener(c)) {
@@ -848,7 +855,8 @@ Reason Port::try_connect(Connection& c) {
                                     c.entry_, domain.path());
         return Reason::not_found;
     }
-    const std::array<int, 2> descriptors{c.memfd_.get(), process_.get()};
+    const UniqueFd own = open_own_process(); // as in admit()
+    const std::array<int, 2> descriptors{c.memfd_.get(), own ? own.get() : process_.get()};
     switch (send_packet(c.socket_.get(), c.hello_, descriptors)) {
     case SocketStatus::ok:
         break;
@@ -957,7 +965,8 @@ Port::SocketResult Port::next_packet(Connection& c, wire::Answer& buffer, std::s
     if (!c.socket_ || c.state_ == Connection::State::connecting) {
         return SocketResult::fine;
     }
-    Received packet = receive_packet(c.socket_.get(), std::as_writable_bytes(std::span(&buffer, 1)));
+    Received packet =
+        receive_packet(c.socket_.get(), std::as_writable_bytes(std::span(&buffer, 1)));
     switch (packet.status) {
     case SocketStatus::again:
         return SocketResult::fine;
@@ -997,9 +1006,9 @@ bool Port::take_packet(Connection& c, const wire::Packet& packet,
         }
         return true;
     case wire::Type::map_answer: {
-        const auto asked =
-            std::find_if(c.asked_.begin(), c.asked_.end(),
-                         [&](const auto& entry) { return entry.region == packet.value; });
+        const auto asked = std::find_if(c.asked_.begin(), c.asked_.end(), [&](const auto& entry) {
+            return entry.region == packet.value;
+        });
         if (asked == c.asked_.end()) {
             return false; // nobody has asked
         }
@@ -1065,7 +1074,8 @@ bool Port::accept_channel(Connection& c, std::array<UniqueFd, 2>& descriptors, C
     const auto option = [&](int name) {
         int value = -1;
         socklen_t size = sizeof(value);
-        return ::getsockopt(descriptors[1].get(), SOL_SOCKET, name, &value, &size) == 0 ? value : -1;
+        return ::getsockopt(descriptors[1].get(), SOL_SOCKET, name, &value, &size) == 0 ? value
+                                                                                        : -1;
     };
     if (option(SO_DOMAIN) != AF_UNIX || option(SO_TYPE) != SOCK_SEQPACKET ||
         option(SO_ACCEPTCONN) != 0) {
@@ -1075,9 +1085,9 @@ bool Port::accept_channel(Connection& c, std::array<UniqueFd, 2>& descriptors, C
     if (!pipe) {
         return false;
     }
-    channel = Channel(std::move(*pipe), std::move(descriptors[1]), c.life_, counters_,
-                      c.slot_info(counters::SlotState::connected),
-                      !membarrier_ || c.pipe_.fenced());
+    channel =
+        Channel(std::move(*pipe), std::move(descriptors[1]), c.life_, counters_,
+                c.slot_info(counters::SlotState::connected), !membarrier_ || c.pipe_.fenced());
     return true;
 }
 

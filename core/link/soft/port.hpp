@@ -642,7 +642,7 @@ private:
     std::shared_ptr<ProcessCounters> counters_;
     PortAddress address_{};
     UniqueFd epoll_;
-    UniqueFd process_; ///< our own pidfd, for our peers
+    UniqueFd process_; ///< our own pidfd, for peers when there are no more descriptors
     bool membarrier_ = false;
     bool slow_poll_wanted_ = false; ///< whatever the clock says
     bool look_at_all_ = false;      ///< the next slow poll looks at every connection
