@@ -123,6 +123,7 @@ struct ProducerParty {
     doca_comch_producer* producer = nullptr;
     doca_ctx* ctx = nullptr;
     std::vector<doca_error_t> done;
+    std::function<void()> on_done;
 
     ProducerParty(doca_comch_connection* connection, Engine& engine, std::uint32_t tasks = 16) {
         EXPECT_OK(doca_comch_producer_create(connection, &producer));
@@ -141,8 +142,12 @@ struct ProducerParty {
 
     static void sent(doca_comch_producer_task_send* task, doca_data, doca_data user) {
         doca_task* const base = doca_comch_producer_task_send_as_task(task);
-        static_cast<ProducerParty*>(user.ptr)->done.push_back(doca_task_get_status(base));
+        auto& self = *static_cast<ProducerParty*>(user.ptr);
+        self.done.push_back(doca_task_get_status(base));
         doca_task_free(base);
+        if (self.on_done) {
+            self.on_done();
+        }
     }
     [[nodiscard]] doca_error_t send(std::uint32_t consumer, const doca_buf* buffer,
                                     std::string immediate = {}) const {
