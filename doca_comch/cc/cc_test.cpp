@@ -1,6 +1,7 @@
 // DOCA CC in the default dialect, through the C API.
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -123,6 +124,96 @@ TEST(DocaCc, TheFastPath) {
     EXPECT_OK(doca_buf_dec_refcount(to, nullptr));
     EXPECT_OK(doca_buf_inventory_destroy(inventory));
     EXPECT_OK(doca_mmap_destroy(mmap));
+}
+
+TEST(DocaCc, DevicesTellTheirLimits) {
+    Lab lab;
+    const doca_devinfo* const dpu = doca_dev_as_devinfo(lab.dpu);
+    const doca_devinfo* const host = doca_dev_as_devinfo(lab.host);
+    EXPECT_OK(doca_cc_cap_server_is_supported(dpu));
+    EXPECT_EQ(doca_cc_cap_server_is_supported(host), DOCA_ERROR_NOT_SUPPORTED);
+    EXPECT_OK(doca_cc_cap_client_is_supported(host));
+    EXPECT_EQ(doca_cc_cap_client_is_supported(dpu), DOCA_ERROR_NOT_SUPPORTED);
+    for (const doca_devinfo* const info : {dpu, host}) {
+        EXPECT_OK(doca_cc_cap_is_producer_supported(info));
+        EXPECT_OK(doca_cc_cap_is_consumer_supported(info));
+        using Limit = doca_error_t (*)(const doca_devinfo*, std::uint32_t*);
+        const std::pair<Limit, std::uint32_t> limits[] = {
+            {doca_cc_cap_get_max_name_len, 120},
+            {doca_cc_cap_get_max_msg_size, 4080},
+            {doca_cc_cap_get_max_recv_queue_size, 8192},
+            {doca_cc_cap_get_max_send_tasks, 8192},
+            {doca_cc_cap_get_max_clients, 512},
+            {doca_cc_producer_cap_get_max_log_num_tasks, 13},
+            {doca_cc_producer_cap_get_max_buf_size, std::uint32_t{1} << 31},
+            {doca_cc_consumer_cap_get_max_log_num_tasks, 13},
+            {doca_cc_consumer_cap_get_max_buf_size, std::uint32_t{1} << 31},
+        };
+        for (const auto& [limit, expected] : limits) {
+            std::uint32_t value = 0;
+            EXPECT_OK(limit(info, &value));
+            EXPECT_EQ(value, expected);
+        }
+    }
+}
+
+TEST(DocaCc, SettingsAreCheckedAndMaximumSizesMustMatch) {
+    Cc cc;
+    EXPECT_OK(doca_ctx_stop(cc.client_ctx));
+    ASSERT_TRUE(progress_until([&] { return cc.at_server.gone == 1; }, cc.engine));
+    EXPECT_OK(doca_ctx_stop(cc.server_ctx));
+    std::uint32_t value = 0;
+    EXPECT_EQ(doca_cc_server_set_max_msg_size(cc.server, 4081), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(doca_cc_client_set_max_msg_size(cc.client, 0), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(doca_cc_server_set_recv_queue_size(cc.server, 8193), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(doca_cc_client_set_recv_queue_size(cc.client, 0), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(doca_cc_client_send_task_set_conf(cc.client, on_sent, nullptr, 1),
+              DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(doca_cc_server_send_task_set_conf(cc.server, on_sent, on_sent, 0),
+              DOCA_ERROR_INVALID_VALUE);
+    EXPECT_OK(doca_cc_server_set_recv_queue_size(cc.server, 16));
+    EXPECT_OK(doca_cc_server_get_recv_queue_size(cc.server, &value));
+    EXPECT_EQ(value, 16u);
+    EXPECT_OK(doca_cc_client_set_recv_queue_size(cc.client, 32));
+    EXPECT_OK(doca_cc_client_get_recv_queue_size(cc.client, &value));
+    EXPECT_EQ(value, 32u);
+    EXPECT_OK(doca_cc_server_set_max_msg_size(cc.server, 100));
+    EXPECT_OK(doca_cc_server_get_max_msg_size(cc.server, &value));
+    EXPECT_EQ(value, 100u);
+    EXPECT_OK(doca_cc_client_set_max_msg_size(cc.client, 100));
+    EXPECT_OK(doca_cc_client_get_max_msg_size(cc.client, &value));
+    EXPECT_EQ(value, 100u);
+    cc.connect();
+    doca_cc_send_task* task = nullptr;
+    std::string text(101, 'x');
+    EXPECT_EQ(doca_cc_client_send_task_alloc_init(cc.client, cc.at_client.connection, text.data(),
+                                                  101, &task),
+              DOCA_ERROR_INVALID_VALUE);
+    ASSERT_OK(doca_cc_client_send_task_alloc_init(cc.client, cc.at_client.connection, text.data(),
+                                                  100, &task));
+    ASSERT_OK(doca_task_submit(doca_cc_send_task_as_task(task)));
+    ASSERT_TRUE(progress_until([&] { return !cc.at_server.messages.empty(); }, cc.engine));
+    ASSERT_TRUE(progress_until([&] { return !cc.at_client.sends.empty(); }, cc.engine));
+    std::uint64_t counted = 0;
+    EXPECT_OK(doca_cc_connection_update_info(cc.at_client.connection));
+    EXPECT_OK(doca_cc_connection_get_counter(cc.at_client.connection, DOCA_CC_COUNTER_SENT_BYTES,
+                                             &counted));
+    EXPECT_EQ(counted, 100u);
+    doca_dev* device = nullptr;
+    doca_dev_rep* representor = nullptr;
+    EXPECT_OK(doca_cc_server_get_device(cc.server, &device));
+    EXPECT_EQ(device, cc.lab.dpu);
+    EXPECT_OK(doca_cc_server_get_device_rep(cc.server, &representor));
+    EXPECT_EQ(representor, cc.lab.representor);
+    EXPECT_OK(doca_cc_client_get_device(cc.client, &device));
+    EXPECT_EQ(device, cc.lab.host);
+    // One client is disconnected; the server goes on.
+    EXPECT_OK(doca_cc_server_disconnect(cc.server, cc.at_server.connection));
+    ASSERT_TRUE(
+        progress_until([&] { return state_of(cc.client_ctx) == DOCA_CTX_STATE_IDLE; }, cc.engine));
+    EXPECT_EQ(state_of(cc.server_ctx), DOCA_CTX_STATE_RUNNING);
+    ASSERT_TRUE(progress_until([&] { return cc.at_server.gone == 2; }, cc.engine));
+    EXPECT_OK(doca_ctx_stop(cc.server_ctx));
 }
 
 } // namespace
