@@ -1,108 +1,17 @@
 // DOCA CC in the default dialect, through the C API.
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
 
-#include <doca_cc.h>
-#include <doca_cc_consumer.h>
-#include <doca_cc_producer.h>
-
-#include "doca_comch/comch/test_support.hpp"
+#include "doca_comch/cc/test_support.hpp"
 
 namespace {
 
 using namespace comch::doca::test;
 using ::testing::ElementsAre;
-
-struct End {
-    std::vector<std::string> messages;
-    std::vector<doca_error_t> sends;
-    std::vector<doca_error_t> fast;
-    std::vector<std::uint32_t> consumers;
-    doca_cc_connection* connection = nullptr;
-    int gone = 0;
-};
-
-End& end_of(doca_data data) {
-    return *static_cast<End*>(data.ptr);
-}
-End& end_of(doca_cc_connection* connection) {
-    return end_of(doca_cc_connection_get_user_data(connection));
-}
-End* server_end = nullptr; ///< for connections that are new
-
-void on_sent(doca_cc_send_task* task, doca_data, doca_data user) {
-    end_of(user).sends.push_back(doca_task_get_status(doca_cc_send_task_as_task(task)));
-    doca_task_free(doca_cc_send_task_as_task(task));
-}
-void on_message(doca_cc_event_msg_recv*, std::uint8_t* bytes, std::size_t length,
-                doca_cc_connection* connection) {
-    end_of(connection).messages.emplace_back(reinterpret_cast<const char*>(bytes), length);
-}
-void on_connect(doca_cc_event_connection_status_changed*, doca_cc_connection* connection, bool ok) {
-    EXPECT_TRUE(ok);
-    doca_data data{};
-    data.ptr = server_end;
-    EXPECT_OK(doca_cc_connection_set_user_data(connection, data));
-    server_end->connection = connection;
-}
-void on_disconnect(doca_cc_event_connection_status_changed*, doca_cc_connection* connection, bool) {
-    ++end_of(connection).gone;
-}
-void on_consumer(doca_cc_event_consumer*, doca_cc_connection* connection, std::uint32_t id) {
-    end_of(connection).consumers.push_back(id);
-}
-void on_expired(doca_cc_event_consumer*, doca_cc_connection*, std::uint32_t) {}
-
-struct Cc {
-    Lab lab;
-    Engine engine;
-    End at_server;
-    End at_client;
-    doca_cc_server* server = nullptr;
-    doca_cc_client* client = nullptr;
-    doca_ctx* server_ctx = nullptr;
-    doca_ctx* client_ctx = nullptr;
-
-    Cc() {
-        server_end = &at_server;
-        EXPECT_OK(doca_cc_server_create(lab.dpu, lab.representor, "cc", &server));
-        EXPECT_OK(doca_cc_client_create(lab.host, "cc", &client));
-        server_ctx = doca_cc_server_as_ctx(server);
-        client_ctx = doca_cc_client_as_ctx(client);
-        doca_data data{};
-        data.ptr = &at_server;
-        EXPECT_OK(doca_ctx_set_user_data(server_ctx, data));
-        data.ptr = &at_client;
-        EXPECT_OK(doca_ctx_set_user_data(client_ctx, data));
-        EXPECT_OK(doca_cc_server_send_task_set_conf(server, on_sent, on_sent, 4));
-        EXPECT_OK(doca_cc_client_send_task_set_conf(client, on_sent, on_sent, 4));
-        EXPECT_OK(doca_cc_server_event_msg_recv_register(server, on_message));
-        EXPECT_OK(doca_cc_client_event_msg_recv_register(client, on_message));
-        EXPECT_OK(doca_cc_server_event_connection_register(server, on_connect, on_disconnect));
-        EXPECT_OK(doca_cc_server_event_consumer_register(server, on_consumer, on_expired));
-        EXPECT_OK(doca_cc_client_event_consumer_register(client, on_consumer, on_expired));
-        EXPECT_OK(doca_pe_connect_ctx(engine.pe, server_ctx));
-        EXPECT_OK(doca_pe_connect_ctx(engine.pe, client_ctx));
-        EXPECT_OK(doca_ctx_start(server_ctx));
-        EXPECT_EQ(doca_ctx_start(client_ctx), DOCA_ERROR_IN_PROGRESS);
-        EXPECT_TRUE(progress_until(
-            [&] {
-                return state_of(client_ctx) == DOCA_CTX_STATE_RUNNING &&
-                       at_server.connection != nullptr;
-            },
-            engine));
-        EXPECT_OK(doca_cc_client_get_connection(client, &at_client.connection));
-        data.ptr = &at_client;
-        EXPECT_OK(doca_cc_connection_set_user_data(at_client.connection, data));
-    }
-    ~Cc() {
-        EXPECT_OK(doca_cc_client_destroy(client));
-        EXPECT_OK(doca_cc_server_destroy(server));
-    }
-};
 
 TEST(DocaCc, MessagesAndAStopThatIsDoneAtOnce) {
     Cc cc;
@@ -142,17 +51,6 @@ TEST(DocaCc, WhileStoppingTasksAreAcceptedAndFail) {
         progress_until([&] { return state_of(cc.client_ctx) == DOCA_CTX_STATE_IDLE; }, cc.engine));
     EXPECT_THAT(cc.at_client.sends, ElementsAre(DOCA_ERROR_SHUTDOWN));
     EXPECT_OK(doca_ctx_stop(cc.server_ctx));
-}
-
-void on_fast(doca_cc_producer_send_task* task, doca_data, doca_data user) {
-    doca_task* const base = doca_cc_producer_send_task_as_task(task);
-    end_of(user).fast.push_back(doca_task_get_status(base));
-    doca_task_free(base);
-}
-void on_posted(doca_cc_consumer_post_recv_task* task, doca_data, doca_data user) {
-    doca_task* const base = doca_cc_consumer_post_recv_task_as_task(task);
-    end_of(user).fast.push_back(doca_task_get_status(base));
-    doca_task_free(base);
 }
 
 TEST(DocaCc, TheFastPath) {
@@ -226,6 +124,96 @@ TEST(DocaCc, TheFastPath) {
     EXPECT_OK(doca_buf_dec_refcount(to, nullptr));
     EXPECT_OK(doca_buf_inventory_destroy(inventory));
     EXPECT_OK(doca_mmap_destroy(mmap));
+}
+
+TEST(DocaCc, DevicesTellTheirLimits) {
+    Lab lab;
+    const doca_devinfo* const dpu = doca_dev_as_devinfo(lab.dpu);
+    const doca_devinfo* const host = doca_dev_as_devinfo(lab.host);
+    EXPECT_OK(doca_cc_cap_server_is_supported(dpu));
+    EXPECT_EQ(doca_cc_cap_server_is_supported(host), DOCA_ERROR_NOT_SUPPORTED);
+    EXPECT_OK(doca_cc_cap_client_is_supported(host));
+    EXPECT_EQ(doca_cc_cap_client_is_supported(dpu), DOCA_ERROR_NOT_SUPPORTED);
+    for (const doca_devinfo* const info : {dpu, host}) {
+        EXPECT_OK(doca_cc_cap_is_producer_supported(info));
+        EXPECT_OK(doca_cc_cap_is_consumer_supported(info));
+        using Limit = doca_error_t (*)(const doca_devinfo*, std::uint32_t*);
+        const std::pair<Limit, std::uint32_t> limits[] = {
+            {doca_cc_cap_get_max_name_len, 120},
+            {doca_cc_cap_get_max_msg_size, 4080},
+            {doca_cc_cap_get_max_recv_queue_size, 8192},
+            {doca_cc_cap_get_max_send_tasks, 8192},
+            {doca_cc_cap_get_max_clients, 512},
+            {doca_cc_producer_cap_get_max_log_num_tasks, 13},
+            {doca_cc_producer_cap_get_max_buf_size, std::uint32_t{1} << 31},
+            {doca_cc_consumer_cap_get_max_log_num_tasks, 13},
+            {doca_cc_consumer_cap_get_max_buf_size, std::uint32_t{1} << 31},
+        };
+        for (const auto& [limit, expected] : limits) {
+            std::uint32_t value = 0;
+            EXPECT_OK(limit(info, &value));
+            EXPECT_EQ(value, expected);
+        }
+    }
+}
+
+TEST(DocaCc, SettingsAreCheckedAndMaximumSizesMustMatch) {
+    Cc cc;
+    EXPECT_OK(doca_ctx_stop(cc.client_ctx));
+    ASSERT_TRUE(progress_until([&] { return cc.at_server.gone == 1; }, cc.engine));
+    EXPECT_OK(doca_ctx_stop(cc.server_ctx));
+    std::uint32_t value = 0;
+    EXPECT_EQ(doca_cc_server_set_max_msg_size(cc.server, 4081), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(doca_cc_client_set_max_msg_size(cc.client, 0), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(doca_cc_server_set_recv_queue_size(cc.server, 8193), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(doca_cc_client_set_recv_queue_size(cc.client, 0), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(doca_cc_client_send_task_set_conf(cc.client, on_sent, nullptr, 1),
+              DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(doca_cc_server_send_task_set_conf(cc.server, on_sent, on_sent, 0),
+              DOCA_ERROR_INVALID_VALUE);
+    EXPECT_OK(doca_cc_server_set_recv_queue_size(cc.server, 16));
+    EXPECT_OK(doca_cc_server_get_recv_queue_size(cc.server, &value));
+    EXPECT_EQ(value, 16u);
+    EXPECT_OK(doca_cc_client_set_recv_queue_size(cc.client, 32));
+    EXPECT_OK(doca_cc_client_get_recv_queue_size(cc.client, &value));
+    EXPECT_EQ(value, 32u);
+    EXPECT_OK(doca_cc_server_set_max_msg_size(cc.server, 100));
+    EXPECT_OK(doca_cc_server_get_max_msg_size(cc.server, &value));
+    EXPECT_EQ(value, 100u);
+    EXPECT_OK(doca_cc_client_set_max_msg_size(cc.client, 100));
+    EXPECT_OK(doca_cc_client_get_max_msg_size(cc.client, &value));
+    EXPECT_EQ(value, 100u);
+    cc.connect();
+    doca_cc_send_task* task = nullptr;
+    std::string text(101, 'x');
+    EXPECT_EQ(doca_cc_client_send_task_alloc_init(cc.client, cc.at_client.connection, text.data(),
+                                                  101, &task),
+              DOCA_ERROR_INVALID_VALUE);
+    ASSERT_OK(doca_cc_client_send_task_alloc_init(cc.client, cc.at_client.connection, text.data(),
+                                                  100, &task));
+    ASSERT_OK(doca_task_submit(doca_cc_send_task_as_task(task)));
+    ASSERT_TRUE(progress_until([&] { return !cc.at_server.messages.empty(); }, cc.engine));
+    ASSERT_TRUE(progress_until([&] { return !cc.at_client.sends.empty(); }, cc.engine));
+    std::uint64_t counted = 0;
+    EXPECT_OK(doca_cc_connection_update_info(cc.at_client.connection));
+    EXPECT_OK(doca_cc_connection_get_counter(cc.at_client.connection, DOCA_CC_COUNTER_SENT_BYTES,
+                                             &counted));
+    EXPECT_EQ(counted, 100u);
+    doca_dev* device = nullptr;
+    doca_dev_rep* representor = nullptr;
+    EXPECT_OK(doca_cc_server_get_device(cc.server, &device));
+    EXPECT_EQ(device, cc.lab.dpu);
+    EXPECT_OK(doca_cc_server_get_device_rep(cc.server, &representor));
+    EXPECT_EQ(representor, cc.lab.representor);
+    EXPECT_OK(doca_cc_client_get_device(cc.client, &device));
+    EXPECT_EQ(device, cc.lab.host);
+    // One client is disconnected; the server goes on.
+    EXPECT_OK(doca_cc_server_disconnect(cc.server, cc.at_server.connection));
+    ASSERT_TRUE(
+        progress_until([&] { return state_of(cc.client_ctx) == DOCA_CTX_STATE_IDLE; }, cc.engine));
+    EXPECT_EQ(state_of(cc.server_ctx), DOCA_CTX_STATE_RUNNING);
+    ASSERT_TRUE(progress_until([&] { return cc.at_server.gone == 2; }, cc.engine));
+    EXPECT_OK(doca_ctx_stop(cc.server_ctx));
 }
 
 } // namespace

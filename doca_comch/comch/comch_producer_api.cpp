@@ -24,6 +24,11 @@ const ProducerTask* of(const doca_comch_producer_task_send* task) {
     return reinterpret_cast<const ProducerTask*>(task);
 }
 
+/// While it is submitted, a task is the library's.
+bool settable(doca_comch_producer_task_send* task) {
+    return task != nullptr && of(task)->use == doca_task::Use::allocated;
+}
+
 void report(doca_task& task, bool success) {
     const auto& context = static_cast<const ProducerContext&>(*task.ctx);
     const auto callback = reinterpret_cast<doca_comch_producer_task_send_completion_cb_t>(
@@ -144,7 +149,7 @@ const doca_buf* doca_comch_producer_task_send_get_buf(const doca_comch_producer_
 
 void doca_comch_producer_task_send_set_buf(doca_comch_producer_task_send* task,
                                            const doca_buf* buf) {
-    if (task != nullptr) {
+    if (settable(task)) {
         of(task)->buffer = buf;
     }
 }
@@ -155,7 +160,7 @@ uint32_t doca_comch_producer_task_send_get_consumer_id(const doca_comch_producer
 
 void doca_comch_producer_task_send_set_consumer_id(doca_comch_producer_task_send* task,
                                                    const uint32_t consumer_id) {
-    if (task != nullptr) {
+    if (settable(task)) {
         of(task)->consumer = consumer_id;
     }
 }
@@ -170,7 +175,7 @@ uint32_t doca_comch_producer_task_send_get_imm_data_len(const doca_comch_produce
 
 void doca_comch_producer_task_send_set_imm_data(doca_comch_producer_task_send* task,
                                                 uint8_t* imm_data, uint32_t imm_data_len) {
-    if (task != nullptr) {
+    if (settable(task)) {
         of(task)->immediate = imm_data;
         of(task)->immediate_length = imm_data == nullptr ? 0 : imm_data_len;
     }

@@ -59,13 +59,21 @@ doca_error_t ConsumerContext::allocate_task(doca_buf* buffer, ConsumerTask*& tas
 // ---- on a connection
 // ----------------------------------------------------------------------------
 
+namespace {
+
+bool fit_to_receive(const doca_mmap& mmap) {
+    return mmap.started() && !mmap.imported() &&
+           (mmap.access & DOCA_ACCESS_FLAG_PCI_READ_WRITE) != 0;
+}
+
+} // namespace
+
 doca_error_t ConnectionConsumer::create(ConnectionHandle* handle, doca_mmap* mmap,
                                         ConsumerContext*& consumer) {
     if (handle == nullptr || mmap == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
-    if (!mmap->started() || mmap->imported() ||
-        (mmap->access & DOCA_ACCESS_FLAG_PCI_READ_WRITE) == 0) {
+    if (!fit_to_receive(*mmap)) {
         return refuse(DOCA_ERROR_NOT_PERMITTED,
                       "cannot create a consumer: its memory map must be this process's own, "
                       "started, and have DOCA_ACCESS_FLAG_PCI_READ_WRITE");
@@ -83,6 +91,10 @@ doca_error_t ConnectionConsumer::create(ConnectionHandle* handle, doca_mmap* mma
 }
 
 doca_error_t ConnectionConsumer::begin_start() {
+    if (mmap_life_.expired() || !fit_to_receive(mmap_)) {
+        return refuse(DOCA_ERROR_BAD_STATE, "cannot start the consumer: its memory map was stopped "
+                                            "or destroyed, or has other permissions by now");
+    }
     if (const doca_error_t result = prepare(begin_post); result != DOCA_SUCCESS) {
         return result;
     }
@@ -107,6 +119,7 @@ doca_error_t ConnectionConsumer::begin_start() {
             return refuse(opened.error());
         }
         core_ = std::move(*opened);
+        mmap_.consumers.fetch_add(1, std::memory_order_relaxed);
         return DOCA_SUCCESS;
     });
     return result == DOCA_SUCCESS ? DOCA_ERROR_IN_PROGRESS : result;
@@ -146,6 +159,8 @@ void ConnectionConsumer::drain_now() {
 }
 
 void ConnectionConsumer::closed() {
+    // Release: who sees the map unused sees this thread done with it.
+    mmap_.consumers.fetch_sub(1, std::memory_order_release);
     handle_.detach(generation_);
     pe()->bury(std::shared_ptr<Consumer>(std::move(core_)));
 }

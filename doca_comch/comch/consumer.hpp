@@ -83,7 +83,7 @@ public:
 
 private:
     ConnectionConsumer(ConnectionHandle& handle, doca_mmap& mmap)
-        : handle_(handle), generation_(handle.generation()), mmap_(mmap) {}
+        : handle_(handle), generation_(handle.generation()), mmap_(mmap), mmap_life_(mmap.life) {}
 
     doca_error_t begin_start() override;
     doca_error_t begin_stop() override;
@@ -96,6 +96,7 @@ private:
     ConnectionHandle& handle_;
     const std::uint32_t generation_;
     doca_mmap& mmap_;
+    const std::weak_ptr<const char> mmap_life_;
     std::unique_ptr<Consumer> core_;
 };
 

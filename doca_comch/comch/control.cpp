@@ -113,16 +113,18 @@ doca_error_t ControlContext::allocate_send(ConnectionHandle* to, const void* mes
     if (state() != DOCA_CTX_STATE_RUNNING && !(lenient && state() == DOCA_CTX_STATE_STOPPING)) {
         return refuse(DOCA_ERROR_BAD_STATE, "cannot allocate the task: its context is not running");
     }
-    if (to->owner() != this) {
+    // While it is stopping, the task only ends with an error: its connection may be over.
+    const bool sends = state() == DOCA_CTX_STATE_RUNNING;
+    if (to->owner() != this && (sends || to->owner() != nullptr)) {
         return to->owner() == nullptr
                    ? DOCA_ERROR_NOT_CONNECTED
                    : refuse(DOCA_ERROR_INVALID_VALUE,
                             "cannot allocate the task: the connection is another context's");
     }
-    if (to->core() == nullptr) {
+    if (sends && to->core() == nullptr) {
         return to_doca(to->status);
     }
-    if (length > to->core()->max_message_size()) {
+    if (length > (sends ? to->core()->max_message_size() : message_size())) {
         return refuse(DOCA_ERROR_INVALID_VALUE, "cannot allocate the task: the message is longer "
                                                 "than the connection's maximum");
     }
@@ -271,7 +273,7 @@ ConnectionHandle& ControlContext::adopt(Connection& connection) {
 
 void ControlContext::tell_of_consumer(Connection& connection, std::uint32_t id, bool added) {
     if (const Callback callback = added ? on_consumer_added : on_consumer_removed;
-        callback != nullptr) {
+        callback != nullptr && is_live(connection)) {
         calls_->consumer(callback, *this, handle_of_core(connection), id);
     }
 }

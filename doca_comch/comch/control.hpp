@@ -74,12 +74,19 @@ protected:
     void leave_engine() noexcept { pe()->engine().remove(*this); }
 
     // what the core tells
-    [[nodiscard]] static ConnectionHandle& handle_of_core(Connection& connection) noexcept {
+    [[nodiscard]] static ConnectionHandle& handle_of_core(const Connection& connection) noexcept {
         return *reinterpret_cast<ConnectionHandle*>(connection.user_data());
     }
     [[nodiscard]] ConnectionHandle& adopt(Connection& connection);
+    /// False: the program was told of its end already, inside a callback, say; what the core still
+    /// reports of it is nobody's.
+    [[nodiscard]] static bool is_live(const Connection& connection) noexcept {
+        return connection.user_data() != 0 && handle_of_core(connection).core() == &connection;
+    }
     void deliver(Connection& connection, std::span<const std::byte> message) {
-        calls_->message(*this, handle_of_core(connection), message);
+        if (is_live(connection)) [[likely]] {
+            calls_->message(*this, handle_of_core(connection), message);
+        }
     }
     void tell_of_consumer(Connection& connection, std::uint32_t id, bool added);
     /// Completes what is left of its tasks.

@@ -182,7 +182,7 @@ void ServerContext::connected(Connection& connection) {
 }
 
 void ServerContext::disconnected(Connection& connection, EndReason reason) {
-    if (core_ != nullptr) {
+    if (core_ != nullptr && is_live(connection)) {
         const bool orderly = reason == EndReason::local || reason == EndReason::closed;
         // What was on the link when we ended the connection ourselves is delivered all the same.
         finish(handle_of_core(connection), orderly, reason == EndReason::local);

@@ -51,6 +51,9 @@ doca_error_t unused(const doca_mmap& mmap) {
     if (mmap.buffers.load(std::memory_order_acquire) != 0) {
         return refuse(DOCA_ERROR_IN_USE, "buffers of the memory map are not given back");
     }
+    if (mmap.consumers.load(std::memory_order_acquire) != 0) {
+        return refuse(DOCA_ERROR_IN_USE, "consumers that receive into the memory map are not idle");
+    }
     return DOCA_SUCCESS;
 }
 

@@ -26,6 +26,9 @@ struct doca_mmap {
     std::unique_ptr<comch::MemoryMap> map;                      ///< while started
     comch::link::PortAddress service{};                         ///< where imported memory is served
     std::atomic<std::uint32_t> buffers = 0;                     ///< taken from it, by any inventory
+    std::atomic<std::uint32_t> consumers = 0;                   ///< that receive into it, not idle
+    /// Whoever keeps a map for later asks by this whether it still exists.
+    std::shared_ptr<const char> life = std::make_shared<const char>();
 
     [[nodiscard]] bool started() const noexcept { return map != nullptr; }
     [[nodiscard]] bool imported() const noexcept { return map != nullptr && map->imported(); }

@@ -95,6 +95,10 @@ doca_error_t doca_dpa_thread_destroy(doca_dpa_thread* dpa_thread) {
     if (dpa_thread == current) {
         return DOCA_ERROR_NOT_PERMITTED; // it cannot wait for its own end
     }
+    if (dpa_thread->users != 0) {
+        return refuse(DOCA_ERROR_IN_USE, "cannot destroy the DPA thread: completions activate it; "
+                                         "destroy them first");
+    }
     delete dpa_thread;
     return DOCA_SUCCESS;
 }
@@ -264,6 +268,9 @@ doca_error_t doca_dpa_completion_destroy(doca_dpa_completion* dpa_comp) {
         return refuse(DOCA_ERROR_IN_USE, "producers are attached to the DPA completion");
     }
     --dpa_comp->dpa.users;
+    if (dpa_comp->thread != nullptr) {
+        --dpa_comp->thread->users;
+    }
     delete dpa_comp;
     return DOCA_SUCCESS;
 }
@@ -275,6 +282,10 @@ doca_error_t doca_dpa_completion_set_thread(doca_dpa_completion* dpa_comp,
     }
     if (dpa_comp->started) {
         return DOCA_ERROR_BAD_STATE;
+    }
+    ++thread->users;
+    if (dpa_comp->thread != nullptr) {
+        --dpa_comp->thread->users;
     }
     dpa_comp->thread = thread;
     return DOCA_SUCCESS;

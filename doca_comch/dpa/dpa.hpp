@@ -37,6 +37,7 @@ public:
     doca_dpa_func_t* function = nullptr;
     std::uint64_t argument = 0;
     doca_dpa_dev_uintptr_t local_storage = 0;
+    std::atomic<std::uint32_t> users = 0; ///< completions that activate it
 
 private:
     void work();

@@ -94,6 +94,7 @@ DOCA_STABLE uint32_t doca_comch_consumer_task_post_recv_get_imm_data_len(
 /* Where the completions of DPA consumers go; a DPA thread is run when one asks for it. */
 DOCA_EXPERIMENTAL doca_error_t doca_comch_consumer_completion_create(
     struct doca_comch_consumer_completion **consumer_comp);
+/* IN_USE: consumers that were given it are not destroyed. */
 DOCA_EXPERIMENTAL doca_error_t doca_comch_consumer_completion_destroy(
     struct doca_comch_consumer_completion *consumer_comp);
 DOCA_EXPERIMENTAL doca_error_t doca_comch_consumer_completion_set_dpa_thread(

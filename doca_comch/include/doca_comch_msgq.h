@@ -41,7 +41,8 @@ DOCA_EXPERIMENTAL doca_error_t doca_comch_msgq_start(struct doca_comch_msgq *msg
 /* IN_USE: its consumers or producers are not destroyed. */
 DOCA_EXPERIMENTAL doca_error_t doca_comch_msgq_stop(struct doca_comch_msgq *msgq);
 
-/* Consumers are numbered from 1, in the order of creation. NO_MEMORY: as many as may be exist.
+/* Consumers are numbered from 1, in the order of creation. NO_MEMORY: as many producers as may be
+ * exist, or as many consumers were created: a number is not given again.
  * BAD_STATE: the queue is not started. */
 DOCA_EXPERIMENTAL doca_error_t doca_comch_msgq_consumer_create(
     struct doca_comch_msgq *msgq, struct doca_comch_consumer **consumer);

@@ -51,6 +51,7 @@ DOCA_STABLE doca_error_t doca_dpa_rpc(struct doca_dpa *dpa, doca_dpa_func_t *fun
 
 DOCA_EXPERIMENTAL doca_error_t doca_dpa_thread_create(struct doca_dpa *dpa,
                                                       struct doca_dpa_thread **dpa_thread);
+/* IN_USE: completions activate it. NOT_PERMITTED: it is the calling thread. */
 DOCA_EXPERIMENTAL doca_error_t doca_dpa_thread_destroy(struct doca_dpa_thread *dpa_thread);
 /* The function is called with `arg` each time that something the thread waits for happens. */
 DOCA_EXPERIMENTAL doca_error_t doca_dpa_thread_set_func_arg(struct doca_dpa_thread *thread,

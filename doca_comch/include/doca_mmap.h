@@ -30,7 +30,7 @@ typedef uint32_t doca_dpa_dev_mmap_t;
 typedef void(doca_mmap_memrange_free_cb_t)(void *addr, size_t len, void *cookie);
 
 DOCA_STABLE doca_error_t doca_mmap_create(struct doca_mmap **mmap);
-/* IN_USE: buffers of the map are not given back. */
+/* IN_USE: buffers of the map are not given back, or a consumer that receives into it is not idle. */
 DOCA_STABLE doca_error_t doca_mmap_destroy(struct doca_mmap *mmap);
 
 /* The setters below: BAD_STATE once the map is started; NOT_PERMITTED on an imported one. */
@@ -50,7 +50,7 @@ DOCA_STABLE doca_error_t doca_mmap_rm_dev(struct doca_mmap *mmap, struct doca_de
 
 /* BAD_STATE: started already, or without a range or a device. */
 DOCA_STABLE doca_error_t doca_mmap_start(struct doca_mmap *mmap);
-/* IN_USE: buffers of the map are not given back. What was exported cannot be reached any more. */
+/* IN_USE: as for doca_mmap_destroy(). What was exported cannot be reached any more. */
 DOCA_STABLE doca_error_t doca_mmap_stop(struct doca_mmap *mmap);
 
 DOCA_STABLE doca_error_t doca_mmap_get_memrange(const struct doca_mmap *mmap, void **addr,

@@ -17,6 +17,7 @@ QueueProducer::QueueProducer(doca_comch_msgq& queue, std::uint32_t id)
                                                                             : Errc::again;
               }},
       queue_(queue), id_(id) {
+    ++queue_.living_producers;
     ++queue_.users;
 }
 

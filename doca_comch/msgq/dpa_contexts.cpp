@@ -27,6 +27,7 @@ DpaProducer::~DpaProducer() {
     if (completion_ != nullptr) {
         --completion_->users;
     }
+    --queue_.living_producers;
     --queue_.users;
 }
 
@@ -91,6 +92,13 @@ bool DpaProducer::is_empty(std::uint32_t consumer) const {
 // ---- consumer
 // -----------------------------------------------------------------------------------
 
+DpaConsumer::~DpaConsumer() {
+    if (completion_ != nullptr) {
+        --completion_->users;
+    }
+    --queue_.users;
+}
+
 doca_error_t DpaConsumer::set_dpa(doca_dpa* dpa) {
     if (dpa != queue_.dpa) {
         return DOCA_ERROR_INVALID_VALUE;
@@ -114,6 +122,10 @@ doca_error_t DpaConsumer::set_completion(doca_comch_consumer_completion* complet
                                          std::uint32_t data) {
     if (!idle()) {
         return DOCA_ERROR_BAD_STATE;
+    }
+    ++completion->users;
+    if (completion_ != nullptr) {
+        --completion_->users;
     }
     completion_ = completion;
     completion_data_ = data;
@@ -248,8 +260,12 @@ doca_error_t doca_comch_consumer_completion_destroy(doca_comch_consumer_completi
     if (consumer_comp == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
-    if (consumer_comp->used != 0) {
-        return DOCA_ERROR_IN_USE;
+    if (consumer_comp->users != 0) {
+        return comch::doca::refuse(DOCA_ERROR_IN_USE, "cannot destroy the consumer completion: "
+                                                      "consumers that use it are not destroyed");
+    }
+    if (consumer_comp->thread != nullptr) {
+        --consumer_comp->thread->users;
     }
     delete consumer_comp;
     return DOCA_SUCCESS;
@@ -263,6 +279,10 @@ doca_comch_consumer_completion_set_dpa_thread(doca_comch_consumer_completion* co
     }
     if (consumer_comp->started) {
         return DOCA_ERROR_BAD_STATE;
+    }
+    ++dpa_thread->users;
+    if (consumer_comp->thread != nullptr) {
+        --consumer_comp->thread->users;
     }
     consumer_comp->thread = dpa_thread;
     return DOCA_SUCCESS;

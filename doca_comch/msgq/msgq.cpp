@@ -161,7 +161,7 @@ doca_error_t doca_comch_msgq_producer_create(doca_comch_msgq* msgq,
     if (!msgq->started) {
         return refuse(DOCA_ERROR_BAD_STATE, "cannot create a producer: the queue is not started");
     }
-    if (msgq->producers == msgq->max_producers) {
+    if (msgq->living_producers == msgq->max_producers) {
         return DOCA_ERROR_NO_MEMORY;
     }
     const std::uint32_t id = ++msgq->producers;

@@ -32,7 +32,8 @@ public:
     bool started = false;
     std::uint32_t max_consumers = 64;
     std::uint32_t max_producers = 64;
-    std::uint32_t producers = 0;          ///< created so far
+    std::uint32_t producers = 0;                     ///< created so far
+    std::atomic<std::uint32_t> living_producers = 0; ///< of them, not destroyed
     std::atomic<std::uint32_t> users = 0; ///< consumers and producers that are not destroyed
 
 private:
@@ -59,7 +60,8 @@ struct doca_comch_consumer_completion {
     std::uint32_t max_receives = 1024;
     std::uint32_t immediate_length = comch::limits::immediate_data_size;
     bool started = false;
-    std::uint32_t used = 0; ///< sources
+    std::uint32_t used = 0;               ///< sources
+    std::atomic<std::uint32_t> users = 0; ///< consumers that were given it
     std::unique_ptr<Source[]> sources;
     std::unique_ptr<Element[]> elements;
     std::uint64_t got = 0;
@@ -77,7 +79,10 @@ namespace comch::doca {
 class QueueProducer final : public ProducerContext, private ProgressSource {
 public:
     QueueProducer(doca_comch_msgq& queue, std::uint32_t id);
-    ~QueueProducer() override { --queue_.users; }
+    ~QueueProducer() override {
+        --queue_.living_producers;
+        --queue_.users;
+    }
 
     [[nodiscard]] std::uint32_t id() const noexcept override { return id_; }
 
@@ -125,6 +130,7 @@ private:
 class DpaProducer final : public ProducerContext {
 public:
     DpaProducer(doca_comch_msgq& queue, std::uint32_t id) : queue_(queue), id_(id) {
+        ++queue_.living_producers;
         ++queue_.users;
     }
     ~DpaProducer() override;
@@ -158,7 +164,7 @@ public:
     DpaConsumer(doca_comch_msgq& queue, QueueEnd& end) : queue_(queue), end_(end) {
         ++queue_.users;
     }
-    ~DpaConsumer() override { --queue_.users; }
+    ~DpaConsumer() override;
 
     [[nodiscard]] std::uint32_t id() const noexcept override { return end_.id(); }
     doca_error_t set_dpa(doca_dpa* dpa) override;

@@ -1,0 +1,227 @@
+// What is DOCA CC's own in the life of contexts: how they stop, and what they still take then.
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "doca_comch/cc/test_support.hpp"
+#include "doca_comch/comch/fast_path_support.hpp"
+
+namespace {
+
+using namespace comch::doca::test;
+using ::testing::Each;
+using ::testing::ElementsAre;
+
+constexpr doca_ctx_states idle = DOCA_CTX_STATE_IDLE;
+constexpr doca_ctx_states starting = DOCA_CTX_STATE_STARTING;
+constexpr doca_ctx_states running = DOCA_CTX_STATE_RUNNING;
+constexpr doca_ctx_states stopping = DOCA_CTX_STATE_STOPPING;
+
+/// A producer of the client's and a consumer of the server's.
+struct Fast {
+    Cc cc;
+    Memory memory{cc.lab.dpu, 4096, DOCA_ACCESS_FLAG_PCI_READ_WRITE};
+    doca_buf* buffer = memory.room(0, 64);
+    doca_cc_producer* producer = nullptr;
+    doca_cc_consumer* consumer = nullptr;
+    doca_ctx* producer_ctx = nullptr;
+    doca_ctx* consumer_ctx = nullptr;
+
+    Fast() {
+        doca_data data{};
+        EXPECT_OK(doca_cc_producer_create(cc.at_client.connection, &producer));
+        producer_ctx = doca_cc_producer_as_ctx(producer);
+        data.ptr = &cc.at_client;
+        EXPECT_OK(doca_ctx_set_user_data(producer_ctx, data));
+        EXPECT_OK(doca_cc_producer_send_task_set_conf(producer, on_fast, on_fast, 2));
+        EXPECT_OK(doca_pe_connect_ctx(cc.engine.pe, producer_ctx));
+        EXPECT_OK(doca_cc_consumer_create(cc.at_server.connection, memory.mmap, &consumer));
+        consumer_ctx = doca_cc_consumer_as_ctx(consumer);
+        data.ptr = &cc.at_server;
+        EXPECT_OK(doca_ctx_set_user_data(consumer_ctx, data));
+        EXPECT_OK(doca_cc_consumer_post_recv_task_set_conf(consumer, on_posted, on_posted, 2));
+        EXPECT_OK(doca_pe_connect_ctx(cc.engine.pe, consumer_ctx));
+    }
+    ~Fast() {
+        EXPECT_OK(doca_cc_producer_destroy(producer));
+        EXPECT_OK(doca_cc_consumer_destroy(consumer));
+        EXPECT_OK(doca_ctx_stop(cc.client_ctx));
+        EXPECT_OK(doca_ctx_stop(cc.server_ctx));
+        give_back(buffer);
+    }
+    void start() {
+        EXPECT_OK(doca_ctx_start(producer_ctx));
+        EXPECT_EQ(doca_ctx_start(consumer_ctx), DOCA_ERROR_IN_PROGRESS);
+        EXPECT_TRUE(progress_until([&] { return state_of(consumer_ctx) == running; }, cc.engine));
+    }
+};
+
+/// What every context of DOCA CC does, given one that is running and with nothing outstanding, and
+/// how to allocate a task of its kind.
+template <class Allocate> void check_stop(Engine& engine, doca_ctx* ctx, Allocate&& allocate) {
+    EXPECT_EQ(doca_ctx_start(ctx), DOCA_ERROR_BAD_STATE);
+    doca_task* const kept = allocate();
+    ASSERT_NE(kept, nullptr);
+    EXPECT_EQ(doca_ctx_stop(ctx), DOCA_ERROR_IN_PROGRESS) << "a task is not freed";
+    EXPECT_EQ(state_of(ctx), stopping);
+    EXPECT_EQ(doca_ctx_stop(ctx), DOCA_ERROR_IN_PROGRESS);
+    EXPECT_EQ(doca_ctx_start(ctx), DOCA_ERROR_BAD_STATE);
+    for (int i = 0; i < 100; ++i) { // whatever it was connected to is gone by then
+        (void)doca_pe_progress(engine.pe);
+    }
+    EXPECT_EQ(state_of(ctx), stopping);
+    // It is still taken, and another one still made, submitted, and ended with an error.
+    doca_task* const late = allocate();
+    ASSERT_NE(late, nullptr);
+    EXPECT_OK(doca_task_submit(late));
+    EXPECT_OK(doca_task_submit(kept));
+    EXPECT_EQ(doca_task_submit(kept), DOCA_ERROR_BAD_STATE);
+    EXPECT_EQ(doca_task_get_status(kept), DOCA_ERROR_IN_PROGRESS);
+    std::size_t count = 0;
+    EXPECT_OK(doca_ctx_get_num_inflight_tasks(ctx, &count));
+    EXPECT_EQ(count, 2u);
+    ASSERT_TRUE(progress_until([&] { return state_of(ctx) == idle; }, engine));
+    EXPECT_EQ(doca_ctx_stop(ctx), DOCA_ERROR_BAD_STATE);
+}
+
+TEST(DocaCcStates, AStoppingClientTakesTasksAndFailsThem) {
+    Cc cc;
+    char text[] = "late";
+    check_stop(cc.engine, cc.client_ctx, [&]() -> doca_task* {
+        doca_cc_send_task* task = nullptr;
+        EXPECT_OK(doca_cc_client_send_task_alloc_init(cc.client, cc.at_client.connection, text, 4,
+                                                      &task));
+        return doca_cc_send_task_as_task(task);
+    });
+    EXPECT_EQ(cc.at_client.sends, std::vector<doca_error_t>(2, DOCA_ERROR_SHUTDOWN));
+    EXPECT_THAT(cc.at_server.messages, ElementsAre());
+    EXPECT_OK(doca_ctx_stop(cc.server_ctx));
+}
+
+TEST(DocaCcStates, AStoppingServerTakesTasksAndFailsThem) {
+    Cc cc;
+    char text[] = "late";
+    check_stop(cc.engine, cc.server_ctx, [&]() -> doca_task* {
+        doca_cc_send_task* task = nullptr;
+        EXPECT_OK(doca_cc_server_send_task_alloc_init(cc.server, cc.at_server.connection, text, 4,
+                                                      &task));
+        return doca_cc_send_task_as_task(task);
+    });
+    EXPECT_EQ(cc.at_server.sends, std::vector<doca_error_t>(2, DOCA_ERROR_SHUTDOWN));
+    EXPECT_EQ(cc.at_server.gone, 1);
+    EXPECT_THAT(cc.at_client.messages, ElementsAre());
+    ASSERT_TRUE(progress_until([&] { return state_of(cc.client_ctx) == idle; }, cc.engine));
+}
+
+TEST(DocaCcStates, AStoppingProducerTakesTasksAndFailsThem) {
+    Fast fast;
+    fast.start();
+    check_stop(fast.cc.engine, fast.producer_ctx, [&]() -> doca_task* {
+        doca_cc_producer_send_task* task = nullptr;
+        EXPECT_OK(doca_cc_producer_send_task_alloc_init(fast.producer, fast.buffer, 1, &task));
+        return doca_cc_producer_send_task_as_task(task);
+    });
+    EXPECT_EQ(fast.cc.at_client.fast, std::vector<doca_error_t>(2, DOCA_ERROR_SHUTDOWN));
+    EXPECT_OK(doca_ctx_stop(fast.consumer_ctx)) << "nothing is outstanding";
+}
+
+TEST(DocaCcStates, AStoppingConsumerTakesTasksAndFailsThem) {
+    Fast fast;
+    fast.start();
+    check_stop(fast.cc.engine, fast.consumer_ctx, [&]() -> doca_task* {
+        doca_cc_consumer_post_recv_task* task = nullptr;
+        EXPECT_OK(doca_cc_consumer_post_recv_task_alloc_init(fast.consumer, fast.buffer, &task));
+        return doca_cc_consumer_post_recv_task_as_task(task);
+    });
+    EXPECT_EQ(fast.cc.at_server.fast, std::vector<doca_error_t>(2, DOCA_ERROR_SHUTDOWN));
+    EXPECT_OK(doca_ctx_stop(fast.producer_ctx)) << "nothing is outstanding";
+}
+
+TEST(DocaCcStates, WhatIsStartingStopsAtOnce) {
+    Fast fast;
+    EXPECT_EQ(doca_ctx_start(fast.consumer_ctx), DOCA_ERROR_IN_PROGRESS);
+    EXPECT_EQ(state_of(fast.consumer_ctx), starting);
+    EXPECT_OK(doca_ctx_stop(fast.consumer_ctx));
+    EXPECT_EQ(state_of(fast.consumer_ctx), idle);
+    fast.start(); // and may start again
+    EXPECT_OK(doca_ctx_stop(fast.consumer_ctx));
+    EXPECT_OK(doca_ctx_stop(fast.producer_ctx));
+    Cc& cc = fast.cc;
+    EXPECT_OK(doca_ctx_stop(cc.client_ctx));
+    EXPECT_EQ(doca_ctx_start(cc.client_ctx), DOCA_ERROR_IN_PROGRESS);
+    EXPECT_OK(doca_ctx_stop(cc.client_ctx));
+    EXPECT_EQ(state_of(cc.client_ctx), idle);
+    EXPECT_EQ(doca_ctx_start(cc.client_ctx), DOCA_ERROR_IN_PROGRESS);
+    ASSERT_TRUE(progress_until([&] { return state_of(cc.client_ctx) == running; }, cc.engine));
+}
+
+TEST(DocaCcStates, ConfigurationIsFixedByStart) {
+    Fast fast;
+    fast.start();
+    Cc& cc = fast.cc;
+    EXPECT_EQ(doca_cc_server_set_max_msg_size(cc.server, 64), DOCA_ERROR_BAD_STATE);
+    EXPECT_EQ(doca_cc_server_set_recv_queue_size(cc.server, 64), DOCA_ERROR_BAD_STATE);
+    EXPECT_EQ(doca_cc_server_send_task_set_conf(cc.server, on_sent, on_sent, 1),
+              DOCA_ERROR_BAD_STATE);
+    EXPECT_EQ(doca_cc_server_event_msg_recv_register(cc.server, on_message), DOCA_ERROR_BAD_STATE);
+    EXPECT_EQ(doca_cc_server_event_connection_register(cc.server, on_connect, on_disconnect),
+              DOCA_ERROR_BAD_STATE);
+    EXPECT_EQ(doca_cc_server_event_consumer_register(cc.server, on_consumer, on_expired),
+              DOCA_ERROR_BAD_STATE);
+    EXPECT_EQ(doca_cc_server_destroy(cc.server), DOCA_ERROR_BAD_STATE);
+    EXPECT_EQ(doca_cc_client_set_max_msg_size(cc.client, 64), DOCA_ERROR_BAD_STATE);
+    EXPECT_EQ(doca_cc_client_set_recv_queue_size(cc.client, 64), DOCA_ERROR_BAD_STATE);
+    EXPECT_EQ(doca_cc_client_send_task_set_conf(cc.client, on_sent, on_sent, 1),
+              DOCA_ERROR_BAD_STATE);
+    EXPECT_EQ(doca_cc_client_event_msg_recv_register(cc.client, on_message), DOCA_ERROR_BAD_STATE);
+    EXPECT_EQ(doca_cc_client_event_consumer_register(cc.client, on_consumer, on_expired),
+              DOCA_ERROR_BAD_STATE);
+    EXPECT_EQ(doca_cc_client_destroy(cc.client), DOCA_ERROR_BAD_STATE);
+    EXPECT_EQ(doca_cc_producer_send_task_set_conf(fast.producer, on_fast, on_fast, 1),
+              DOCA_ERROR_BAD_STATE);
+    EXPECT_EQ(doca_cc_producer_destroy(fast.producer), DOCA_ERROR_BAD_STATE);
+    EXPECT_EQ(doca_cc_consumer_post_recv_task_set_conf(fast.consumer, on_posted, on_posted, 1),
+              DOCA_ERROR_BAD_STATE);
+    EXPECT_EQ(doca_cc_consumer_destroy(fast.consumer), DOCA_ERROR_BAD_STATE);
+    EXPECT_EQ(doca_ctx_stop(cc.server_ctx), DOCA_ERROR_IN_USE);
+    EXPECT_EQ(doca_ctx_stop(cc.client_ctx), DOCA_ERROR_IN_USE);
+    EXPECT_EQ(doca_cc_server_disconnect(cc.server, cc.at_server.connection), DOCA_ERROR_IN_USE);
+    EXPECT_OK(doca_ctx_stop(fast.producer_ctx));
+    EXPECT_OK(doca_ctx_stop(fast.consumer_ctx));
+}
+
+TEST(DocaCcStates, AStopInsideAMessagesCallbackIsTheLastCallback) {
+    Cc cc;
+    for (const bool server : {true, false}) {
+        SCOPED_TRACE(server ? "the server" : "the client");
+        End& end = server ? cc.at_server : cc.at_client;
+        doca_ctx* const ctx = server ? cc.server_ctx : cc.client_ctx;
+        if (!server) { // again, the other way round
+            ASSERT_TRUE(progress_until([&] { return state_of(cc.client_ctx) == idle; }, cc.engine));
+            cc.connect();
+        }
+        end.on_message = [&] {
+            EXPECT_OK(doca_ctx_stop(ctx));
+            EXPECT_EQ(state_of(ctx), idle);
+        };
+        char text[] = "stop";
+        for (int i = 0; i < 3; ++i) {
+            doca_cc_send_task* task = nullptr;
+            ASSERT_OK(server ? doca_cc_client_send_task_alloc_init(
+                                   cc.client, cc.at_client.connection, text, 4, &task)
+                             : doca_cc_server_send_task_alloc_init(
+                                   cc.server, cc.at_server.connection, text, 4, &task));
+            ASSERT_OK(doca_task_submit(doca_cc_send_task_as_task(task)));
+        }
+        ASSERT_TRUE(progress_until([&] { return state_of(ctx) == idle; }, cc.engine));
+        EXPECT_EQ(end.messages.size(), 1u);
+        End& other = server ? cc.at_client : cc.at_server;
+        ASSERT_TRUE(progress_until([&] { return other.sends.size() == 3; }, cc.engine));
+        EXPECT_EQ(end.messages.size(), 1u);
+        end.on_message = nullptr;
+    }
+    EXPECT_OK(doca_ctx_stop(cc.server_ctx));
+}
+
+} // namespace
