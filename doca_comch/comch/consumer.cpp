@@ -139,7 +139,11 @@ doca_error_t ConnectionConsumer::begin_post(doca_task& base) {
         place.capacity = buffer->data_length + buffer->tail_room();
         place.memory = self.mmap_.map.get();
     }
-    return to_doca(self.core_->post(place, &task));
+    const Errc result = self.core_->post(place, &task);
+    if (result == Errc::ok && task.buffer != nullptr) [[likely]] {
+        task.buffer->take_for_task();
+    }
+    return to_doca(result);
 }
 
 doca_error_t ConnectionConsumer::begin_stop() {

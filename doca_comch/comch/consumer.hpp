@@ -57,8 +57,11 @@ protected:
         task.immediate = immediate.empty() ? nullptr : immediate.data();
         task.immediate_length = static_cast<std::uint32_t>(immediate.size());
         task.producer = producer;
-        if (status == DOCA_SUCCESS && task.buffer != nullptr) [[likely]] {
-            task.buffer->data_length += length;
+        if (task.buffer != nullptr) [[likely]] {
+            if (status == DOCA_SUCCESS) [[likely]] {
+                task.buffer->data_length += length;
+            }
+            task.buffer->return_from_task();
         }
         task.ctx->complete(task, status);
         task.immediate = nullptr;

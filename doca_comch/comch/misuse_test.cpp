@@ -100,6 +100,43 @@ TEST(DocaMisuse, AProducerSendsItsOwnMemoryOnly) {
     give_back(place);
 }
 
+TEST(DocaMisuse, ABufferThatIsGivenBackTooEarlyReceives) {
+    FastPath path;
+    const auto in_use = [&] {
+        std::uint32_t all = 0;
+        std::uint32_t free = 0;
+        EXPECT_OK(doca_buf_inventory_get_num_elements(path.there.inventory, &all));
+        EXPECT_OK(doca_buf_inventory_get_num_free_elements(path.there.inventory, &free));
+        return all - free;
+    };
+    doca_buf* const to = path.there.room(0, 64);
+    ASSERT_OK(path.consumer.post(to));
+    give_back(to);
+    EXPECT_EQ(in_use(), 1u) << "until the task is done";
+    EXPECT_EQ(doca_buf_inventory_destroy(path.there.inventory), DOCA_ERROR_IN_USE);
+    EXPECT_EQ(doca_buf_dec_refcount(to, nullptr), DOCA_ERROR_BAD_STATE) << "once is enough";
+    doca_buf* const from = path.here.data(0, 4);
+    EXPECT_OK(path.send(from));
+    ASSERT_TRUE(path.sides.until([&] { return path.consumer.done.size() == 1; }));
+    EXPECT_EQ(std::string(path.there.bytes.begin(), path.there.bytes.begin() + 4), "abcd");
+    EXPECT_EQ(in_use(), 0u);
+    // What is refused holds nothing.
+    doca_buf* const head = path.there.room(0, 64);
+    doca_buf* const tail = path.there.room(64, 64);
+    ASSERT_OK(doca_buf_chain_list(head, tail));
+    EXPECT_EQ(path.consumer.post(head), DOCA_ERROR_INVALID_VALUE);
+    give_back(head);
+    EXPECT_EQ(in_use(), 0u);
+    // Nor does what comes back because its consumer stops.
+    doca_buf* const flushed = path.there.room(0, 64);
+    ASSERT_OK(path.consumer.post(flushed));
+    give_back(flushed);
+    path.stop();
+    EXPECT_THAT(path.consumer.done, ElementsAre(DOCA_SUCCESS, ::testing::Ne(DOCA_SUCCESS)));
+    EXPECT_EQ(in_use(), 0u);
+    give_back(from);
+}
+
 TEST(DocaMisuse, ConsumersThatAreNotThereAreNotFound) {
     FastPath path;
     Memory mine(path.sides.lab.host, 4096, DOCA_ACCESS_FLAG_PCI_READ_WRITE);

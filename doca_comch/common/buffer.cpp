@@ -42,14 +42,14 @@ doca_error_t doca_buf_dec_refcount(doca_buf* buf, uint16_t* refcount) {
     }
     // The last reference to a head is one to the whole list.
     doca_buf* next = buf->next;
-    buf->store->give_back(*buf);
+    buf->let_go();
     while (next != nullptr) {
         doca_buf& element = *next;
         next = element.next;
         element.follows = false;
         element.next = nullptr;
         if (--element.references == 0) {
-            element.store->give_back(element);
+            element.let_go();
         }
     }
     return DOCA_SUCCESS;

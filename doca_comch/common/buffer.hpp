@@ -24,6 +24,7 @@ struct alignas(64) doca_buf {
     comch::doca::BufferStore* store = nullptr;
     doca_buf* next = nullptr; ///< in a list of the program's, or of free buffers
     std::uint16_t references = 0;
+    std::uint16_t tasks = 0; ///< that will write to this object when they are done
     bool follows = false; ///< it is in a list, and not its head
 
     [[nodiscard]] bool chained() const noexcept { return next != nullptr || follows; }
@@ -41,6 +42,13 @@ struct alignas(64) doca_buf {
         data_length = size;
         return true;
     }
+
+    /// A task that will write to it is submitted; is done. What the program has given back in between
+    /// returns to its store then.
+    void take_for_task() noexcept { ++tasks; }
+    inline void return_from_task() noexcept;
+    /// The program's last reference is gone.
+    inline void let_go() noexcept;
 };
 static_assert(sizeof(doca_buf) == 64);
 
@@ -97,3 +105,17 @@ private:
 };
 
 } // namespace comch::doca
+
+void doca_buf::return_from_task() noexcept {
+    if (--tasks == 0 && references == 0) [[unlikely]] {
+        store->give_back(*this);
+    }
+}
+
+void doca_buf::let_go() noexcept {
+    next = nullptr;
+    follows = false;
+    if (tasks == 0) [[likely]] {
+        store->give_back(*this);
+    }
+}

@@ -149,7 +149,11 @@ doca_error_t DmaContext::begin_copy(doca_task& base) {
     if (result == Errc::ok) {
         self.go_on_later(task);
     }
-    return result == Errc::in_progress ? DOCA_SUCCESS : to_doca(result);
+    if (result != Errc::ok && result != Errc::in_progress) {
+        return to_doca(result);
+    }
+    task.destination->take_for_task();
+    return DOCA_SUCCESS;
 }
 
 /// ok: all are copied; in_progress: one is under way; again: no room for the next one.
@@ -221,6 +225,7 @@ void DmaContext::finish(CopyTask& task, Errc status) {
     if (status == Errc::ok) {
         task.destination->data_length += task.copied;
     }
+    task.destination->return_from_task();
     task.ctx->complete(task, to_doca(status));
 }
 

@@ -25,7 +25,8 @@ struct doca_buf;
 
 DOCA_STABLE doca_error_t doca_buf_inc_refcount(struct doca_buf *buf, uint16_t *refcount);
 /* Both: `refcount` may be null; it gets the count before the call. NOT_PERMITTED: the buffer is in
- * a list (give its head back, or unchain it). */
+ * a list (give its head back, or unchain it). One that a task still receives or copies into returns to
+ * its inventory, or pool, when the task is done: until then that is in use. */
 DOCA_STABLE doca_error_t doca_buf_dec_refcount(struct doca_buf *buf, uint16_t *refcount);
 DOCA_STABLE doca_error_t doca_buf_get_refcount(struct doca_buf *buf, uint16_t *refcount);
 
