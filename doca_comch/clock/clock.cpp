@@ -66,7 +66,7 @@ doca_error_t doca_clock_cap_nic_dpa_timer_is_supported(const doca_devinfo* devin
 }
 
 doca_error_t doca_clock_create(const doca_dev* dev, doca_clock** clock) {
-    if (dev == nullptr || clock == nullptr) {
+    if (!comch::doca::is_open(dev) || clock == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
     *clock = new doca_clock{has_clocks(dev->info)};

@@ -53,6 +53,7 @@ TEST_F(DocaClock, MisuseIsRefused) {
     doca_clock_timespec_t time{};
     std::uint64_t margin = 0;
     EXPECT_EQ(doca_clock_create(nullptr, &clock), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(doca_clock_create(closed_device(), &clock), DOCA_ERROR_INVALID_VALUE);
     EXPECT_EQ(doca_clock_create(lab.dpu, nullptr), DOCA_ERROR_INVALID_VALUE);
     EXPECT_EQ(doca_clock_destroy(nullptr), DOCA_ERROR_INVALID_VALUE);
     EXPECT_EQ(doca_clock_get_timestamp(nullptr, DOCA_CLOCK_HOST_MONOTONIC, &time),

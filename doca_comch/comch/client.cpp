@@ -8,7 +8,7 @@ namespace comch::doca {
 
 doca_error_t ClientContext::create(doca_dev* device, const char* name, const ControlCalls& calls,
                                    ClientContext*& client) {
-    if (device == nullptr || name == nullptr) {
+    if (!is_open(device) || name == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
     if (const auto ok = channel::check_name(name); !ok) {

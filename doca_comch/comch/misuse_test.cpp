@@ -100,6 +100,30 @@ TEST(DocaMisuse, AProducerSendsItsOwnMemoryOnly) {
     give_back(place);
 }
 
+TEST(DocaMisuse, AClosedDeviceMakesNothing) {
+    Lab lab;
+    doca_dev* const closed = closed_device();
+    auto* const closed_representor = reinterpret_cast<doca_dev_rep*>(closed);
+    doca_comch_server* server = nullptr;
+    EXPECT_EQ(doca_comch_server_create(closed, lab.representor, "s", &server),
+              DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(doca_comch_server_create(lab.dpu, closed_representor, "s", &server),
+              DOCA_ERROR_INVALID_VALUE);
+    doca_comch_client* client = nullptr;
+    EXPECT_EQ(doca_comch_client_create(closed, "s", &client), DOCA_ERROR_INVALID_VALUE);
+    doca_mmap* mmap = nullptr;
+    ASSERT_OK(doca_mmap_create(&mmap));
+    EXPECT_EQ(doca_mmap_add_dev(mmap, closed), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_OK(doca_mmap_destroy(mmap));
+    doca_devinfo_rep** list = nullptr;
+    std::uint32_t count = 0;
+    EXPECT_EQ(
+        doca_devinfo_rep_create_list(closed, DOCA_DEVINFO_REP_FILTER_NET, &list, &count),
+        DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(doca_dev_close(closed), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(doca_dev_rep_close(closed_representor), DOCA_ERROR_INVALID_VALUE);
+}
+
 TEST(DocaMisuse, ABufferThatIsGivenBackTooEarlyReceives) {
     FastPath path;
     const auto in_use = [&] {

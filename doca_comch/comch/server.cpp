@@ -9,7 +9,7 @@ namespace comch::doca {
 
 doca_error_t ServerContext::create(doca_dev* device, doca_dev_rep* representor, const char* name,
                                    const ControlCalls& calls, ServerContext*& server) {
-    if (device == nullptr || representor == nullptr || name == nullptr) {
+    if (!is_open(device) || !is_open(representor) || name == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
     if (const auto ok = channel::check_name(name); !ok) {

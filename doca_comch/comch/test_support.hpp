@@ -33,6 +33,12 @@ inline constexpr auto patience = std::chrono::seconds(100); ///< far more than a
 #define ASSERT_OK(call) ASSERT_EQ(call, DOCA_SUCCESS)
 
 /// A domain of its own, and its devices opened: the DPU's with its first representor, the host's.
+/// What a program has that kept a handle for too long, or mixed two up.
+inline doca_dev* closed_device() {
+    alignas(64) static char nothing[4096] = {};
+    return reinterpret_cast<doca_dev*>(nothing);
+}
+
 struct Lab {
     comch::test::TempDir directory;
     comch::test::ScopedEnvironment environment{

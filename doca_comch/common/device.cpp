@@ -45,6 +45,12 @@ template <class T> bool hold_open(T* wanted) {
     return found;
 }
 
+template <class T> bool is_in_list(const T* wanted) {
+    auto& open = Open<T>::instance();
+    const std::lock_guard lock(open.mutex);
+    return open.find(wanted) != open.list.end();
+}
+
 bool same(const Device& a, const Device& b) {
     return a.domain()->id() == b.domain()->id() && a.side() == b.side() &&
            a.function().id == b.function().id;
@@ -107,6 +113,12 @@ bool comch::doca::hold(doca_dev* device) {
 }
 bool comch::doca::hold(doca_dev_rep* representor) {
     return hold_open(representor);
+}
+bool comch::doca::is_open(const doca_dev* device) {
+    return is_in_list(device);
+}
+bool comch::doca::is_open(const doca_dev_rep* representor) {
+    return is_in_list(representor);
 }
 
 // ---- devices
@@ -336,7 +348,7 @@ doca_devinfo_rep_cap_is_filter_emulated_supported(const doca_devinfo* devinfo,
 doca_error_t doca_devinfo_rep_create_list(doca_dev* dev, int filter,
                                           doca_devinfo_rep*** dev_list_rep,
                                           std::uint32_t* nb_devs_rep) {
-    if (dev == nullptr || dev_list_rep == nullptr || nb_devs_rep == nullptr) {
+    if (!comch::doca::is_open(dev) || dev_list_rep == nullptr || nb_devs_rep == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
     *dev_list_rep = nullptr;

@@ -32,5 +32,8 @@ namespace comch::doca {
 /// else. Whoever gives it up takes the user off again.
 [[nodiscard]] bool hold(doca_dev* device);
 [[nodiscard]] bool hold(doca_dev_rep* representor);
+/// Not null, and not closed.
+[[nodiscard]] bool is_open(const doca_dev* device);
+[[nodiscard]] bool is_open(const doca_dev_rep* representor);
 
 } // namespace comch::doca

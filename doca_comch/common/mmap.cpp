@@ -140,7 +140,7 @@ doca_error_t doca_mmap_set_user_data(doca_mmap* mmap, doca_data user_data) {
 }
 
 doca_error_t doca_mmap_add_dev(doca_mmap* mmap, doca_dev* dev) {
-    if (dev == nullptr) {
+    if (!comch::doca::is_open(dev)) {
         return DOCA_ERROR_INVALID_VALUE;
     }
     if (const doca_error_t result = settable(mmap); result != DOCA_SUCCESS) {
@@ -296,7 +296,8 @@ doca_error_t doca_mmap_export_rdma(doca_mmap* mmap, const doca_dev* dev, const v
 
 doca_error_t doca_mmap_create_from_export(const doca_data* user_data, const void* export_desc,
                                           size_t export_desc_len, doca_dev* dev, doca_mmap** mmap) {
-    if (export_desc == nullptr || export_desc_len == 0 || dev == nullptr || mmap == nullptr) {
+    if (export_desc == nullptr || export_desc_len == 0 || !comch::doca::is_open(dev) ||
+        mmap == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
     auto memory = comch::transfer::import_memory(

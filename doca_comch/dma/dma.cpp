@@ -268,7 +268,7 @@ using comch::doca::CopyTask;
 using comch::doca::of;
 
 doca_error_t doca_dma_create(doca_dev* dev, doca_dma** dma) {
-    if (dev == nullptr || dma == nullptr) {
+    if (!comch::doca::is_open(dev) || dma == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
     *dma = reinterpret_cast<doca_dma*>(new comch::doca::DmaContext(*dev));

@@ -109,6 +109,11 @@ struct Copier {
     }
 };
 
+TEST(DocaDma, IsCreatedOnAnOpenDevice) {
+    doca_dma* dma = nullptr;
+    EXPECT_EQ(doca_dma_create(closed_device(), &dma), DOCA_ERROR_INVALID_VALUE);
+}
+
 TEST(DocaDma, LocalCopiesAndRefusals) {
     Lab lab;
     Copier copier(lab);

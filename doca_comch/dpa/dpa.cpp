@@ -9,6 +9,7 @@
 #include <doca_dev.h>
 #include <doca_dpa_dev.h>
 
+#include "doca_comch/common/device.hpp"
 #include "doca_comch/common/status.hpp"
 
 using comch::doca::refuse;
@@ -170,7 +171,7 @@ doca_error_t doca_dpa_cap_is_supported(const doca_devinfo* devinfo) {
 }
 
 doca_error_t doca_dpa_create(doca_dev* dev, doca_dpa** dpa) {
-    if (dev == nullptr || dpa == nullptr) {
+    if (!comch::doca::is_open(dev) || dpa == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
     *dpa = new doca_dpa;

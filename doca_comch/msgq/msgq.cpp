@@ -1,6 +1,7 @@
 // doca_comch_msgq.h, and what the queue itself does.
 #include "doca_comch/msgq/msgq.hpp"
 
+#include "doca_comch/common/device.hpp"
 #include "doca_comch/common/status.hpp"
 
 using comch::doca::DpaConsumer;
@@ -62,7 +63,7 @@ doca_error_t unused(const doca_comch_msgq& msgq) {
 } // namespace
 
 doca_error_t doca_comch_msgq_create(doca_dev* dev, doca_comch_msgq** msgq) {
-    if (dev == nullptr || msgq == nullptr) {
+    if (!comch::doca::is_open(dev) || msgq == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
     *msgq = new doca_comch_msgq;

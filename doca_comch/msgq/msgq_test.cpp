@@ -272,6 +272,9 @@ TEST(DocaDpa, MisuseIsRefused) {
     EXPECT_EQ(doca_dpa_completion_start(completion), DOCA_ERROR_BAD_STATE);
     EXPECT_OK(doca_dpa_completion_destroy(completion));
     EXPECT_EQ(doca_dpa_create(nullptr, &other), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(doca_dpa_create(closed_device(), &other), DOCA_ERROR_INVALID_VALUE);
+    doca_comch_msgq* queue = nullptr;
+    EXPECT_EQ(doca_comch_msgq_create(closed_device(), &queue), DOCA_ERROR_INVALID_VALUE);
     EXPECT_EQ(doca_dpa_destroy(nullptr), DOCA_ERROR_INVALID_VALUE);
     EXPECT_EQ(doca_dpa_thread_destroy(nullptr), DOCA_ERROR_INVALID_VALUE);
     EXPECT_EQ(doca_comch_msgq_create(nullptr, nullptr), DOCA_ERROR_INVALID_VALUE);

@@ -6,6 +6,7 @@
 #include <sched.h>
 
 #include "doca_comch/common/buffer.hpp"
+#include "doca_comch/common/device.hpp"
 #include "doca_comch/common/status.hpp"
 #include "doca_comch/sync_event/sync_event.hpp"
 
@@ -87,7 +88,7 @@ doca_error_t doca_sync_event_create(doca_sync_event** event) {
 
 doca_error_t doca_sync_event_create_from_export(doca_dev* dev, const uint8_t* data, size_t sz,
                                                 doca_sync_event** event) {
-    if (dev == nullptr || data == nullptr || sz == 0 || event == nullptr) {
+    if (!comch::doca::is_open(dev) || data == nullptr || sz == 0 || event == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
     auto memory = comch::transfer::import_memory(std::as_bytes(std::span(data, sz)));

@@ -49,7 +49,7 @@ doca_error_t SyncEvent::changeable() const {
 }
 
 doca_error_t SyncEvent::set_location(Location SyncEvent::*which, Location where, doca_dev* device) {
-    if (where == Location::cpu && device == nullptr) {
+    if (where == Location::cpu && !is_open(device)) {
         return DOCA_ERROR_INVALID_VALUE;
     }
     const doca_error_t result = changeable();

@@ -162,6 +162,8 @@ TEST(DocaSyncEvent, MisuseIsRefused) {
     const std::uint8_t* bytes = nullptr;
     std::size_t size = 0;
     EXPECT_EQ(doca_sync_event_create(nullptr), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(doca_sync_event_add_publisher_location_cpu(here.event, closed_device()),
+              DOCA_ERROR_INVALID_VALUE);
     EXPECT_EQ(doca_sync_event_destroy(nullptr), DOCA_ERROR_INVALID_VALUE);
     EXPECT_EQ(doca_sync_event_start(nullptr), DOCA_ERROR_INVALID_VALUE);
     EXPECT_EQ(doca_sync_event_get(nullptr, &value), DOCA_ERROR_INVALID_VALUE);
