@@ -109,7 +109,10 @@ TEST_F(CommChannelPair, AnAddressOfAnotherEndpointIsRefused) {
     EXPECT_EQ(service.text, "the right one");
 }
 
-TEST_F(CommChannel, ClosedDevicesAreRefused) {
+/// These take two domains.
+class CommChannelDomains : public CommChannel {};
+
+TEST_F(CommChannelDomains, ClosedDevicesAreRefused) {
     doca_dev* device = nullptr;
     doca_dev_rep* representor = nullptr;
     {
@@ -126,7 +129,7 @@ TEST_F(CommChannel, ClosedDevicesAreRefused) {
     EXPECT_EQ(doca_comm_channel_ep_listen(ep, "s"), DOCA_ERROR_BAD_STATE); // nothing is set
 }
 
-TEST_F(CommChannel, ARepresentorOfAnotherDomainIsRefused) {
+TEST_F(CommChannelDomains, ARepresentorOfAnotherDomainIsRefused) {
     Lab other;
     other.open();
     Ep service(lab.dpu, other.representors.at(0));

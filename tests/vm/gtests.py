@@ -29,9 +29,10 @@ class Program:
                 suite = word
         return found
 
-    def run(self, chosen, forking=""):
+    def run(self, chosen, forking="", without=""):
         """How many runs failed: of the tests that the patterns choose, and of each that forks."""
-        choices = [f"{chosen}:-{forking}"] if chosen else []
+        left_out = ":".join(pattern for pattern in (forking, without) if pattern)
+        choices = [f"{chosen}:-{left_out}"] if chosen else []
         if forking:
             alone = self.names(forking)
             if not alone:
