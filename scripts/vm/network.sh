@@ -60,3 +60,18 @@ ip route replace "$host/32" dev d0 src "$dpu" table 101
 ip route replace "$host_vf/32" dev d0 src "$dpu" table 101
 make_device rxe0 h0
 make_device rxe1 d0
+
+# The ends know each other's hardware address before anybody connects: with the packet that has to wait
+# for that, soft-RoCE loses rdma_cm's first message, and it is sent again only after four seconds.
+meet() { # INTERFACE ADDRESS
+    echo >"/dev/udp/$2/9" # nobody listens there
+    for _ in $(seq 100); do
+        ip neigh show dev "$1" to "$2" | grep -q lladdr && return 0
+        sleep 0.05
+    done
+    echo "network: no answer from $2 over $1" >&2
+    return 1
+}
+meet h0 "$dpu"
+meet d0 "$host"
+meet d0 "$host_vf"
