@@ -93,19 +93,19 @@ doca_error_t ClientContext::begin_stop() {
         return refuse(DOCA_ERROR_IN_USE, "cannot stop the client: producers or consumers are not "
                                          "idle on its connection; stop them first");
     }
-    stop_by_ = stop_deadline();
+    stop_since_ = Clock::now();
     (void)drain();
     return DOCA_SUCCESS;
 }
 
 unsigned ClientContext::drain() {
-    if (stop_by_ == 0 || drained() || !sent_all(stop_by_)) {
+    if (!stop_since_ || drained() || !sent_all(*stop_since_)) {
         return 0;
     }
     if (core_->state() != State::stopping && !core_->stop()) {
         return 0;
     }
-    stop_by_ = 0;
+    stop_since_.reset();
     return 1;
 }
 
@@ -114,7 +114,7 @@ bool ClientContext::drained() const noexcept {
 }
 
 void ClientContext::drain_now() {
-    if (stop_by_ != 0) {
+    if (stop_since_) {
         return;
     }
     end_connection();
@@ -128,7 +128,7 @@ void ClientContext::closed() {
         handle_->retire();
         handle_ = nullptr;
     }
-    stop_by_ = 0;
+    stop_since_.reset();
     pe()->bury(std::shared_ptr<Client>(std::move(core_)));
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <comch/client.hpp>
@@ -37,7 +38,7 @@ private:
 
     std::unique_ptr<Client> core_; ///< null: what it says on its way out is not listened to
     ConnectionHandle* handle_ = nullptr;
-    std::uint64_t stop_by_ = 0; ///< when the core has not been stopped yet
+    std::optional<Clock::time_point> stop_since_; ///< until the core has been stopped
 };
 
 } // namespace comch::doca

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <mutex>
 
@@ -13,6 +14,8 @@
 #include <doca_comch.h>
 
 namespace comch::doca {
+
+using Clock = std::chrono::steady_clock;
 
 class ControlContext;
 struct SendTask;
@@ -73,7 +76,8 @@ public:
     SendQueue sent;                  ///< not confirmed
     bool busy = false;               ///< in the owner's list
     bool disconnecting = false;      ///< once nothing waits any more
-    std::uint64_t disconnect_by = 0; ///< or at this time
+    Clock::time_point disconnecting_since{};
+    Clock::time_point moved{};       ///< when some of what waited found room last
 
 private:
     friend struct Handles;

@@ -8,13 +8,10 @@
 namespace comch::doca {
 namespace {
 
-/// How long a stop or disconnect waits for messages that find no room on the link: a peer that
-/// takes nothing must not keep us for ever.
+/// How long a stop or disconnect waits for a peer that takes nothing, while messages find no room on
+/// the link; and for one that takes a little now and then.
 constexpr auto stop_patience = std::chrono::seconds(1);
-
-std::uint64_t now() {
-    return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
-}
+constexpr auto stop_patience_in_all = std::chrono::seconds(10);
 
 } // namespace
 
@@ -205,6 +202,7 @@ unsigned ControlContext::serve(ConnectionHandle& handle) {
         return 0; // ended, and its tasks with it
     }
     unsigned handled = 0;
+    bool moved = false;
     const ConnectionStatistics statistics = handle.core()->statistics();
     const std::uint64_t confirmed = statistics.sent_messages - statistics.in_flight_messages;
     while (!handle.sent.empty() && handle.sent.head->number <= confirmed) {
@@ -222,14 +220,18 @@ unsigned ControlContext::serve(ConnectionHandle& handle) {
             if (handle.waiting.tail == nullptr) {
                 handle.waiting.tail = &task;
             }
+            if (moved) {
+                handle.moved = Clock::now();
+            }
             break;
         }
+        moved = true;
         ++handled;
         if (result != DOCA_SUCCESS) {
             complete(task, result);
         }
     }
-    if (handle.disconnecting && (handle.waiting.empty() || now() > handle.disconnect_by)) {
+    if (handle.disconnecting && sent_all(handle, handle.disconnecting_since)) {
         handle.disconnecting = false;
         disconnect_now(handle);
         ++handled;
@@ -251,15 +253,18 @@ Errc ControlContext::arm() {
     return Errc::ok;
 }
 
-bool ControlContext::sent_all(std::uint64_t deadline) {
-    const bool waits = std::any_of(busy_.begin(), busy_.end(),
-                                   [](const auto* handle) { return !handle->waiting.empty(); });
-    return !waits || now() > deadline;
+bool ControlContext::sent_all(Clock::time_point since) const {
+    return std::all_of(busy_.begin(), busy_.end(), [&](const ConnectionHandle* handle) {
+        return sent_all(*handle, since);
+    });
 }
 
-std::uint64_t ControlContext::stop_deadline() {
-    return now() +
-           static_cast<std::uint64_t>(std::chrono::steady_clock::duration(stop_patience).count());
+bool ControlContext::sent_all(const ConnectionHandle& handle, Clock::time_point since) {
+    if (handle.waiting.empty()) {
+        return true;
+    }
+    const Clock::time_point now = Clock::now();
+    return now > std::max(since, handle.moved) + stop_patience || now > since + stop_patience_in_all;
 }
 
 // ---- what the core tells

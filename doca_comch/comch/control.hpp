@@ -92,9 +92,8 @@ protected:
     /// Completes what is left of its tasks.
     void end(ConnectionHandle& handle, Errc status, bool delivered);
 
-    /// Nothing waits for room any more, or has for too long.
-    [[nodiscard]] bool sent_all(std::uint64_t deadline);
-    [[nodiscard]] static std::uint64_t stop_deadline();
+    /// Nothing waits for room any more, or has for too long since the stop.
+    [[nodiscard]] bool sent_all(Clock::time_point since) const;
 
     virtual void set_wake_on_confirmation(bool on) = 0;
     virtual void disconnect_now(ConnectionHandle& handle) = 0;
@@ -109,6 +108,7 @@ private:
     void mark_busy(ConnectionHandle& handle);
     [[nodiscard]] unsigned progress();
     [[nodiscard]] unsigned serve(ConnectionHandle& handle);
+    [[nodiscard]] static bool sent_all(const ConnectionHandle& handle, Clock::time_point since);
     [[nodiscard]] Errc arm();
 
     TaskStore<SendTask> store_;

@@ -94,20 +94,20 @@ doca_error_t ServerContext::begin_stop() {
         return refuse(DOCA_ERROR_IN_USE, "cannot stop the server: producers or consumers are not "
                                          "idle on its connections; stop them first");
     }
-    stop_by_ = stop_deadline();
+    stop_since_ = Clock::now();
     (void)drain();
     return DOCA_SUCCESS;
 }
 
 unsigned ServerContext::drain() {
-    if (stop_by_ == 0 || !sent_all(stop_by_)) {
+    if (!stop_since_ || !sent_all(*stop_since_)) {
         return 0;
     }
     // A producer or consumer that was opened meanwhile keeps us until it is stopped.
     if (!core_->stop()) {
         return 0;
     }
-    stop_by_ = 0;
+    stop_since_.reset();
     return 1;
 }
 
@@ -116,7 +116,7 @@ bool ServerContext::drained() const noexcept {
 }
 
 void ServerContext::drain_now() {
-    if (stop_by_ != 0) {
+    if (stop_since_) {
         return;
     }
     draining_now_ = true;
@@ -160,7 +160,7 @@ doca_error_t ServerContext::disconnect(ConnectionHandle* handle) {
     if (!handle->waiting.empty()) {
         // Its last words first.
         handle->disconnecting = true;
-        handle->disconnect_by = stop_deadline();
+        handle->disconnecting_since = Clock::now();
         return DOCA_SUCCESS;
     }
     const auto result = core_->disconnect(*handle->core());

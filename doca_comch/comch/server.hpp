@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,7 +45,7 @@ private:
     std::unique_ptr<Server> core_; ///< null: what it says on its way out is not listened to
     std::vector<ConnectionHandle*> live_;
     bool draining_now_ = false;
-    std::uint64_t stop_by_ = 0; ///< when the core has not been stopped yet
+    std::optional<Clock::time_point> stop_since_; ///< until the core has been stopped
 };
 
 } // namespace comch::doca
