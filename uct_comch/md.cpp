@@ -159,9 +159,15 @@ ucs_status_t deregister_memory(uct_md_h, const uct_md_mem_dereg_params_t* params
     return UCS_OK;
 }
 
-ucs_status_t pack_rkey(uct_md_h md, uct_mem_h memh, const uct_md_mkey_pack_params_t*,
+ucs_status_t pack_rkey(uct_md_h md, uct_mem_h memh, const uct_md_mkey_pack_params_t* params,
                        void* buffer) {
     RegionKey key = static_cast<const Memory*>(memh)->key;
+    const bool ends_early =
+        params != nullptr && (params->field_mask & UCT_MD_MKEY_PACK_FIELD_FLAGS) != 0 &&
+        (params->flags & UCT_MD_MKEY_PACK_FLAG_INVALIDATE) != 0;
+    if (!ends_early) {
+        key.access |= access_by_kernel;
+    }
     if (md_of(md)->domain->over_rdma()) {
         // Without a device's key (no interface is open yet) operations go by the owner's CPU.
         key.link_data = link::verbs::link_data_of(md_of(md)->device, key.region);

@@ -27,11 +27,12 @@ public:
     explicit OneSidedEngine(Pipe& pipe) : pipe_(pipe) {}
 
     // ---- requests of this end; `region` was checked to contain the range -----------------------
+    // `by_kernel`: where the peer does not attend, its memory may be reached without it.
 
     [[nodiscard]] Errc put(const std::byte* from, std::size_t length, std::uint64_t region,
-                           std::uint64_t address, void* token);
+                           std::uint64_t address, void* token, bool by_kernel = false);
     [[nodiscard]] Errc get(std::byte* to, std::size_t length, std::uint64_t region,
-                           std::uint64_t address, void* token);
+                           std::uint64_t address, void* token, bool by_kernel = false);
     [[nodiscard]] Errc atomic(const AtomicRequest& request, std::uint64_t region,
                               std::uint64_t address, void* token);
     [[nodiscard]] Errc flush(void* token);
@@ -39,7 +40,9 @@ public:
 
     /// A later operation may go directly to mapped memory: nothing of ours that it must not
     /// overtake is still on its way.
-    [[nodiscard]] bool direct_allowed() noexcept { return direct_after_ == 0 || caught_up(); }
+    [[nodiscard]] bool direct_allowed() noexcept {
+        return (direct_after_ == 0 && active_ == canceled_) || caught_up();
+    }
 
     /// Something is done already, but its completion is reported by the next advance().
     void defer(void* token) { deferred_.push_back(token); }
@@ -53,6 +56,8 @@ public:
     /// Answers to the peer wait for room.
     [[nodiscard]] bool owes() const noexcept { return replies_waiting_ != 0; }
     [[nodiscard]] bool awaits_reply() const noexcept { return active_ != 0; }
+    /// An answer that does not come will be fetched: no sleep until then.
+    [[nodiscard]] bool may_fetch() noexcept;
 
     /// Before a sleep: pushes what can go out by now. True if advance() has something to report.
     [[nodiscard]] bool push_before_sleep();
@@ -60,6 +65,10 @@ public:
     /// Pushes what waits for room and completes flushes: `done(token, Errc)`.
     template <class Done> unsigned advance(Done&& done) {
         unsigned count = push_jobs(done);
+        if ((active_ != canceled_ || puts_waiting_ != 0 || !flushes_.empty()) && fetch_missing()) {
+            done(fetched_, Errc::ok);
+            ++count;
+        }
         if (!deferred_.empty()) {
             std::vector<void*> deferred;
             deferred.swap(deferred_);
@@ -142,7 +151,11 @@ private:
         std::uint32_t generation = 0;
         bool active = false;
         bool is_atomic = false;
-        bool canceled = false; ///< its answer goes nowhere
+        bool canceled = false;  ///< its answer goes nowhere
+        bool by_kernel = false; ///< a get that may be fetched
+        std::uint64_t address = 0; ///< the peer's
+        std::uint64_t end = 0;     ///< behind its record in the ring
+        std::uint64_t after = 0;   ///< behind the last put or atomic before it; 0: none
     };
 
     /// Something that waits for room in our ring.
@@ -156,6 +169,7 @@ private:
         std::uint64_t offset = 0; ///< get_reply: into the requester's buffer; error: Errc
         std::uint32_t chunk = Pipe::max_chunk; ///< get_reply: longest next part
         std::uint64_t op = 0;
+        std::uint64_t position = 0; ///< get_reply: of the request in the peer's ring
         void* token = nullptr;
     };
 
@@ -225,6 +239,14 @@ private:
 
     [[nodiscard]] bool operations_before(std::uint64_t sequence) const;
     [[nodiscard]] bool flush_reached(Flush& flush);
+
+    // A peer that does not answer.
+    [[nodiscard]] Operation* oldest_get() noexcept;
+    [[nodiscard]] bool peer_missing() noexcept;
+    /// Fetches the oldest get if it is waited for in vain: fetched_ is its token.
+    [[nodiscard]] bool fetch_missing() noexcept;
+    /// Before anything is asked of a peer that has been missing: does the kernel do it?
+    template <class Copy> [[nodiscard]] bool done_without_peer(bool by_kernel, Copy&& copy) noexcept;
     [[nodiscard]] bool caught_up();
     void release_if_out();
 
@@ -238,9 +260,15 @@ private:
     std::uint32_t canceled_ = 0; ///< whose answer is still to come
     std::uint32_t puts_waiting_ = 0;
     std::uint32_t replies_waiting_ = 0;
-    /// Behind our last one-sided record in the ring, or 0 when all have been done: direct access
-    /// waits for them. (The memory may have been mapped here since, or they are about other memory.)
+    std::uint64_t answers_ = 0; ///< that have come, ever
+    void* fetched_ = nullptr;
+    /// Behind our last put or atomic in the ring, or 0 when all have been done: direct access waits
+    /// for them. (The memory may have been mapped here since, or they are about other memory.)
     std::uint64_t direct_after_ = 0;
+    /// Behind the last get in the ring, and before the gets that it is the last of: a flush does not
+    /// wait for the peer to look at them, for they may have been fetched.
+    std::uint64_t gets_end_ = 0;
+    std::uint64_t gets_begin_ = 0;
     bool hold_ = false; ///< after a fence: nothing new until what was before it is out
 };
 

@@ -25,7 +25,13 @@ template <class T> bool read_head(const std::byte* payload, std::uint32_t length
 
 template <class Pipe>
 Errc OneSidedEngine<Pipe>::put(const std::byte* from, std::size_t length, std::uint64_t region,
-                               std::uint64_t address, void* token) {
+                               std::uint64_t address, void* token, bool by_kernel) {
+    if (done_without_peer(by_kernel, [&](auto& memory) {
+            return memory.write(address, from, length);
+        })) {
+        pipe_.slot()->tx.process_vm_bytes.add(length);
+        return Errc::ok;
+    }
     if (hold_ || puts_waiting_ != 0) {
         // Behind another one that waits: the caller's queue keeps the order. Room that has come
         // since that one was refused is room for that one.
@@ -55,13 +61,22 @@ Errc OneSidedEngine<Pipe>::put(const std::byte* from, std::size_t length, std::u
 
 template <class Pipe>
 Errc OneSidedEngine<Pipe>::get(std::byte* to, std::size_t length, std::uint64_t region,
-                               std::uint64_t address, void* token) {
+                               std::uint64_t address, void* token, bool by_kernel) {
+    if (done_without_peer(by_kernel, [&](auto& memory) {
+            return memory.read(to, address, length);
+        })) {
+        pipe_.slot()->tx.process_vm_bytes.add(length);
+        return Errc::ok;
+    }
     std::uint64_t name = 0;
-    if (hold_ || puts_waiting_ != 0 || start(token, to, length, false, name) == nullptr) {
+    Operation* operation = nullptr;
+    if (hold_ || puts_waiting_ != 0 ||
+        (operation = start(token, to, length, false, name)) == nullptr) {
         pipe_.note_refusal(Pipe::Short::neither);
         return pipe_.broken() != Errc::ok ? pipe_.broken() : Errc::again;
     }
     const OneSided request{region, address, length, name};
+    const std::uint64_t begin = pipe_.tx().head();
     const Errc result = pipe_.put_record(Kind::get, 0, sizeof(request), [&](std::byte* at) {
         std::memcpy(at, &request, sizeof(request));
     });
@@ -69,7 +84,17 @@ Errc OneSidedEngine<Pipe>::get(std::byte* to, std::size_t length, std::uint64_t 
         forget(name);
         return result;
     }
-    direct_after_ = pipe_.tx().head();
+    if (gets_end_ != begin) {
+        gets_begin_ = begin;
+    }
+    gets_end_ = pipe_.tx().head();
+    operation->by_kernel = by_kernel;
+    operation->address = address;
+    operation->end = gets_end_;
+    operation->after = direct_after_;
+    if constexpr (Pipe::kernel_copies) {
+        pipe_.attention().asked();
+    }
     return Errc::in_progress;
 }
 
@@ -114,6 +139,7 @@ template <class Pipe> Errc OneSidedEngine<Pipe>::flush(void* token) {
     if (token != nullptr) { // else the caller asks again
         flushes_.push_back(flush);
     }
+    (void)peer_missing(); // to know the next time
     return Errc::in_progress;
 }
 
@@ -128,7 +154,7 @@ template <class Pipe> Errc OneSidedEngine<Pipe>::fence() {
 
 template <class Pipe> bool OneSidedEngine<Pipe>::caught_up() {
     // What the peer took out it has done, except for a get: that is done when it is answered.
-    if (hold_ || puts_waiting_ != 0 || active_ != 0 || pipe_.tx().consumed() < direct_after_) {
+    if (hold_ || puts_waiting_ != 0 || active_ != canceled_ || pipe_.tx().consumed() < direct_after_) {
         return false;
     }
     direct_after_ = 0;
@@ -195,10 +221,21 @@ template <class Pipe> bool OneSidedEngine<Pipe>::push_put_chunk(Job& job) {
     job.address += chunk;
     job.remaining -= chunk;
     direct_after_ = pipe_.tx().head();
+    if constexpr (Pipe::kernel_copies) {
+        pipe_.attention().asked();
+    }
     return true;
 }
 
 template <class Pipe> bool OneSidedEngine<Pipe>::push_get_chunk(Job& job) {
+    if constexpr (Pipe::kernel_copies) {
+        if (pipe_.get_withdrawn(job.position)) {
+            job.kind = Job::Kind::error_reply;
+            job.offset = static_cast<std::uint64_t>(Errc::canceled);
+            job.remaining = 0;
+            return push_small_reply(job);
+        }
+    }
     const auto chunk =
         static_cast<std::uint32_t>(std::min<std::uint64_t>(job.remaining, job.chunk));
     // Looked up again for every chunk: the registration may have ended in between.
@@ -339,6 +376,9 @@ template <class Pipe> bool OneSidedEngine<Pipe>::serve_get(const OneSided& reque
     job.address = request.address;
     job.remaining = request.length;
     job.op = request.op;
+    if constexpr (Pipe::kernel_copies) {
+        job.position = pipe_.rx().position();
+    }
     if (pipe_.tx().consumed() == pipe_.tx().head()) {
         job.chunk = Pipe::first_chunk; // the requester has nothing else to copy meanwhile
     }
@@ -386,6 +426,7 @@ bool OneSidedEngine<Pipe>::accept_reply(const Reply& reply, const std::byte* dat
     if (operation == nullptr) {
         return false;
     }
+    ++answers_;
     if (operation->is_atomic) {
         if (length != sizeof(std::uint64_t)) {
             return false;
@@ -434,6 +475,80 @@ bool OneSidedEngine<Pipe>::accept_error(const Reply& reply, Completion& completi
     return true;
 }
 
+// ---- a peer that does not answer ---------------------------------------------------------------
+
+template <class Pipe> bool OneSidedEngine<Pipe>::peer_missing() noexcept {
+    if constexpr (Pipe::kernel_copies) {
+        return pipe_.peer_memory().usable() &&
+               pipe_.attention().missing([this] { return pipe_.tx().consumed() + answers_; });
+    }
+    return false;
+}
+
+template <class Pipe>
+template <class Copy>
+bool OneSidedEngine<Pipe>::done_without_peer(bool by_kernel, Copy&& copy) noexcept {
+    if constexpr (Pipe::kernel_copies) {
+        return by_kernel && pipe_.attention().distrusted() && pipe_.peer_memory().usable() &&
+               direct_allowed() &&
+               pipe_.attention().absent(pipe_.tx().consumed() + answers_) &&
+               copy(pipe_.peer_memory());
+    }
+    return false;
+}
+
+template <class Pipe>
+typename OneSidedEngine<Pipe>::Operation* OneSidedEngine<Pipe>::oldest_get() noexcept {
+    Operation* oldest = nullptr;
+    for (Operation& operation : operations_) {
+        if (operation.active && !operation.canceled && !operation.is_atomic &&
+            (oldest == nullptr || operation.sequence < oldest->sequence)) {
+            oldest = &operation;
+        }
+    }
+    return oldest;
+}
+
+template <class Pipe> bool OneSidedEngine<Pipe>::may_fetch() noexcept {
+    if constexpr (Pipe::kernel_copies) {
+        const Operation* const operation =
+            active_ != canceled_ && pipe_.peer_memory().usable() ? oldest_get() : nullptr;
+        return operation != nullptr && operation->by_kernel;
+    }
+    return false;
+}
+
+template <class Pipe> bool OneSidedEngine<Pipe>::fetch_missing() noexcept {
+    if constexpr (Pipe::kernel_copies) {
+        if (!peer_missing()) {
+            return false;
+        }
+        // The oldest first: withdrawing one withdraws those before it.
+        Operation* const operation = oldest_get();
+        if (operation == nullptr || !operation->by_kernel ||
+            pipe_.tx().consumed() < operation->after) {
+            return false;
+        }
+        // What of it has come already is here. If the peer should begin to answer meanwhile, it
+        // writes what we write.
+        const std::uint64_t missing = operation->length - operation->received;
+        if (!pipe_.peer_memory().read(operation->local + operation->received,
+                                      operation->address + operation->received, missing)) {
+            operation->by_kernel = false; // left to the owner, who can say what is wrong with it
+            return false;
+        }
+        pipe_.slot()->tx.process_vm_bytes.add(missing);
+        pipe_.withdraw_gets(operation->end);
+        fetched_ = operation->token;
+        operation->canceled = true; // what still comes of it goes nowhere
+        ++canceled_;
+        pipe_.encourage();
+        release_if_out();
+        return true;
+    }
+    return false;
+}
+
 // ---- bookkeeping -------------------------------------------------------------------------------
 
 template <class Pipe>
@@ -453,7 +568,14 @@ OneSidedEngine<Pipe>::start(void* token, std::byte* local, std::uint64_t length,
             continue;
         }
         const std::uint32_t generation = operation.generation + 1;
-        operation = {local, length, 0, ++sequence_, token, generation, true, is_atomic, false};
+        operation = Operation{};
+        operation.local = local;
+        operation.length = length;
+        operation.sequence = ++sequence_;
+        operation.token = token;
+        operation.generation = generation;
+        operation.active = true;
+        operation.is_atomic = is_atomic;
         ++active_;
         name = (index + 1) | std::uint64_t{generation} << 32;
         return &operation;
@@ -534,7 +656,7 @@ template <class Pipe> bool OneSidedEngine<Pipe>::flush_reached(Flush& flush) {
         if (waiting) {
             return false;
         }
-        flush.position = pipe_.tx().head();
+        flush.position = pipe_.tx().head() == gets_end_ ? gets_begin_ : pipe_.tx().head();
         flush.positioned = true;
     }
     if (pipe_.tx().consumed() < flush.position) {

@@ -56,6 +56,12 @@ Connection::Direct Connection::direct(RemoteRegion& region, std::uint64_t addres
     return {.at = one_sided_.direct_allowed() ? base + offset : nullptr};
 }
 
+bool Connection::by_kernel(const RemoteRegion& region, std::uint32_t access) const noexcept {
+    const RegionKey& key = region.key();
+    return (key.access & (access | access_by_kernel)) == (access | access_by_kernel) &&
+           key.process_id == peer_.process_id;
+}
+
 void Connection::request_mapping(RemoteRegion& region) {
     if (state_ != State::established || peer_.process_id != region.key().process_id ||
         !region.import()->claim_request()) {
@@ -86,8 +92,9 @@ Errc Connection::put(const void* local, std::size_t length, RemoteRegion& region
         pipe_.slot()->tx.one_sided.add(1);
         return Errc::ok;
     }
-    const Errc result = one_sided_.put(static_cast<const std::byte*>(local), length,
-                                       region.key().region, address, token);
+    const Errc result =
+        one_sided_.put(static_cast<const std::byte*>(local), length, region.key().region, address,
+                       token, by_kernel(region, access_remote_write));
     if (result == Errc::ok || result == Errc::in_progress) {
         pipe_.slot()->tx.one_sided.add(1);
     }
@@ -114,10 +121,13 @@ Errc Connection::get(void* local, std::size_t length, RemoteRegion& region, std:
         pipe_.slot()->tx.one_sided.add(1);
         return Errc::ok;
     }
-    const Errc result = one_sided_.get(static_cast<std::byte*>(local), length,
-                                       region.key().region, address, token);
-    if (result == Errc::in_progress) {
+    const Errc result =
+        one_sided_.get(static_cast<std::byte*>(local), length, region.key().region, address, token,
+                       by_kernel(region, access_remote_read));
+    if (result == Errc::ok || result == Errc::in_progress) {
         pipe_.slot()->tx.one_sided.add(1);
+    }
+    if (result == Errc::in_progress) {
         needs_work();
     }
     return result;

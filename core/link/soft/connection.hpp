@@ -142,6 +142,8 @@ private:
     [[nodiscard]] Direct direct(RemoteRegion& region, std::uint64_t address, std::uint64_t length,
                                 std::uint32_t access);
     void request_mapping(RemoteRegion& region);
+    /// May the kernel copy, if the owner does not attend?
+    [[nodiscard]] bool by_kernel(const RemoteRegion& region, std::uint32_t access) const noexcept;
     void let_channels_open() {
         life_->open(pipe_.socket(), pipe_.fenced(), pipe_.rx().control()->producer.closed);
     }

@@ -66,6 +66,7 @@ struct Direction {
     struct alignas(128) Producer {
         std::atomic<std::uint32_t> closed;        ///< 1: an orderly end; no record follows
         std::atomic<std::uint32_t> wants_credit;  ///< 1: ring my doorbell when you return credit
+        std::atomic<std::uint64_t> withdrawn; ///< gets in lines before this one need no answer
     } producer;
     /// Set by the ring's reader before it sleeps; taken back by the writer that rings the bell.
     struct alignas(128) Doorbell {

@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <cstring>
-#include <ctime>
 #include <span>
 #include <utility>
 
@@ -13,22 +12,18 @@
 #include <comch/error.hpp>
 
 #include "core/base/unique_fd.hpp"
+#include "core/link/soft/attention.hpp"
 #include "core/link/soft/bulk_memory.hpp"
 #include "core/link/soft/bulk_writer.hpp"
+#include "core/link/soft/clock.hpp"
 #include "core/link/soft/layout.hpp"
+#include "core/link/soft/peer_memory.hpp"
 #include "core/link/soft/ring_reader.hpp"
 #include "core/link/soft/ring_writer.hpp"
 #include "core/link/soft/tuning.hpp"
 #include "core/memory/shared_memory.hpp"
 
 namespace comch::link::soft {
-
-[[nodiscard]] inline std::uint64_t monotonic_ns() noexcept {
-    timespec now{};
-    ::clock_gettime(CLOCK_MONOTONIC, &now);
-    return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u +
-           static_cast<std::uint64_t>(now.tv_nsec);
-}
 
 class Pipe {
 public:
@@ -39,6 +34,8 @@ public:
     /// Up to here data travels inline in the ring instead of through the bulk ring.
     static constexpr std::uint32_t inline_data = 1024;
     static constexpr bool bulk_ring = true;
+    /// The peer's memory may be within reach without the peer.
+    static constexpr bool kernel_copies = true;
     static constexpr std::uint32_t bulk_ref = sizeof(BulkRef);
 
     Pipe() = default;
@@ -345,6 +342,20 @@ public:
 
     [[nodiscard]] int socket() const noexcept { return socket_; }
 
+    // ---- doing what the peer was asked for -----------------------------------------------------
+
+    [[nodiscard]] PeerMemory& peer_memory() noexcept { return peer_memory_; }
+    [[nodiscard]] Attention& attention() noexcept { return attention_; }
+    /// Gets in our ring before `position` need no answer any more: only a hint, so relaxed.
+    void withdraw_gets(std::uint64_t position) noexcept {
+        tx_.control()->producer.withdrawn.store(position, std::memory_order_relaxed);
+    }
+    /// Does the peer want no answer to the get at `position` of its ring? (It may say what it likes:
+    /// it asked.)
+    [[nodiscard]] bool get_withdrawn(std::uint64_t position) const noexcept {
+        return rx_.control()->producer.withdrawn.load(std::memory_order_relaxed) > position;
+    }
+
 private:
     /// Wakes a writer that waits for credit.
     void credit_returned() noexcept {
@@ -406,6 +417,8 @@ private:
     BulkMemory bulk_tx_memory_;
     Mapping segment_;
     std::uint64_t number_ = 0;
+    PeerMemory peer_memory_;
+    Attention attention_;
 };
 
 struct Pipe::Created {

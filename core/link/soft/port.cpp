@@ -318,6 +318,7 @@ void Port::shut_down(Connection& c, Errc code, Reason reason) {
     }
     c.pipe_.break_off(code);
     c.pipe_.set_socket_ready(false); // its number will be somebody else's
+    c.pipe_.peer_memory().forget();
     c.life_->end(code);
     for (const auto& asked : c.asked_) {
         asked.import->give_back_request();
@@ -552,6 +553,7 @@ Errc Port::arm(bool for_credit) {
             // What waits here may have been refused before the room came that somebody else's
             // refusal has seen; so it is tried once more.
             if (c->peer_gone_ || c->pipe_.corrupt() || c->one_sided_.push_before_sleep() ||
+                c->one_sided_.may_fetch() ||
                 c->pipe_.take_socket_refusal()) {
                 return Errc::again;
             }
@@ -718,6 +720,7 @@ bool Port::prepare(Connection& c, Stranger& stranger, Introduction& intro) {
     c.pipe_ = std::move(*pipe);
     c.state_ = Connection::State::waiting; // for the sink's answer
     c.peer_ = {static_cast<Side>(hello.side), hello.function, hello.process_id, intro.pid};
+    c.pipe_.peer_memory().open(c.process_.get(), intro.pid);
     c.peer_one_way_ = hello.one_way != 0;
     if (const Function* function = device_.domain()->find_function(hello.function)) {
         c.peer_name_ = function->name;
@@ -941,6 +944,7 @@ Reason Port::take_answer(Connection& c, const wire::Answer& answer, std::size_t 
         return Reason::rejected;
     }
     c.peer_ = {static_cast<Side>(answer.side), answer.function, answer.process_id, pid};
+    c.pipe_.peer_memory().open(c.process_.get(), pid);
     if (c.peer_name_.empty()) {
         if (const Function* function = device_.domain()->find_function(answer.function)) {
             c.peer_name_ = function->name;

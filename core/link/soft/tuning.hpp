@@ -58,6 +58,16 @@ inline constexpr unsigned poll_budget = 16;
 /// peer that exceeds it, which bounds the memory that a peer can make it hold.
 inline constexpr std::uint32_t max_one_sided = 128;
 
+/// A peer that does nothing for so long while it is waited for is computing, or has no CPU: what it
+/// was asked for is then copied by the kernel, where that is permitted. Many times what a peer that
+/// looks takes to begin, and about what copying 256 KiB takes.
+inline constexpr std::uint64_t attention_ns = 20'000;
+/// The clock is looked at with one look in so many at whether the peer has answered.
+inline constexpr unsigned looks_for_attention = 16;
+/// A peer that was missing is not waited for again before it has done so many things: one that
+/// progresses once in a while would make every wait a long one.
+inline constexpr unsigned signs_of_attention = 16;
+
 /// Fetching atomics on mapped memory that are answered at once without a progress call in between.
 inline constexpr unsigned fetches_without_progress = 64;
 

@@ -34,6 +34,7 @@ public:
     static constexpr std::uint32_t max_operations = tuning::max_one_sided;
     static constexpr std::uint32_t inline_data = max_chunk;
     static constexpr bool bulk_ring = false;
+    static constexpr bool kernel_copies = false;
 
     /// With its buffers, but without a queue pair: what is sent waits.
     [[nodiscard]] static Result<std::unique_ptr<Pipe>> create(Queues& queues);

@@ -1,0 +1,80 @@
+#include "core/link/soft/peer_memory.hpp"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/uio.h>
+
+namespace comch::link::soft {
+namespace {
+
+/// Below what the kernel copies in one call.
+constexpr std::size_t most_at_once = std::size_t{1} << 30;
+
+struct CloseFile {
+    void operator()(std::FILE* file) const noexcept { (void)std::fclose(file); }
+};
+
+} // namespace
+
+bool PeerMemory::same_process() const noexcept {
+    const std::unique_ptr<std::FILE, CloseFile> file(
+        std::fopen(fmt::format("/proc/self/fdinfo/{}", process_).c_str(), "re"));
+    char line[128];
+    while (file && std::fgets(line, sizeof(line), file.get()) != nullptr) {
+        if (std::strncmp(line, "Pid:", 4) == 0) {
+            return std::strtoull(line + 4, nullptr, 10) == pid_;
+        }
+    }
+    return false;
+}
+
+bool PeerMemory::peer_lives() const noexcept {
+    pollfd death{process_, POLLIN, 0};
+    return ::poll(&death, 1, 0) == 0;
+}
+
+bool PeerMemory::copy(bool write, std::byte* local, std::uint64_t remote,
+                      std::size_t length) noexcept {
+    if (state_ == State::unknown) {
+        state_ = same_process() ? State::open : State::closed;
+    }
+    while (state_ == State::open && length != 0) {
+        const iovec here{local, length < most_at_once ? length : most_at_once};
+        const iovec there{reinterpret_cast<void*>(remote), here.iov_len};
+        const auto pid = static_cast<pid_t>(pid_);
+        const ssize_t n = write ? ::process_vm_writev(pid, &here, 1, &there, 1, 0)
+                                : ::process_vm_readv(pid, &here, 1, &there, 1, 0);
+        if (n <= 0) {
+            if (n == 0 || errno != EFAULT) { // EFAULT is about this memory, all else about the peer
+                state_ = State::closed;
+            }
+            return false;
+        }
+        local += n;
+        remote += static_cast<std::uint64_t>(n);
+        length -= static_cast<std::size_t>(n);
+    }
+    return state_ == State::open;
+}
+
+bool PeerMemory::read(std::byte* to, std::uint64_t from, std::size_t length) noexcept {
+    // It lived afterwards: so its number was nobody else's before.
+    if (copy(false, to, from, length) && peer_lives()) {
+        return true;
+    }
+    return false;
+}
+
+bool PeerMemory::write(std::uint64_t to, const std::byte* from, std::size_t length) noexcept {
+    // (Between this look and the copy the peer could die, be buried, and its number be given to
+    // another process of this user. The kernel gives all other numbers away before.)
+    return peer_lives() && copy(true, const_cast<std::byte*>(from), to, length) && peer_lives();
+}
+
+} // namespace comch::link::soft

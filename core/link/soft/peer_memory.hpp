@@ -1,0 +1,44 @@
+// Another process's memory, as the kernel lets us at it (process_vm_readv and process_vm_writev): one
+// copy by our CPU, which the other process need not take part in. It takes the same user, one PID
+// namespace, and that neither Yama nor seccomp object; whether it is so is found out by trying.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace comch::link::soft {
+
+class PeerMemory {
+public:
+    /// `process`: a pidfd of the peer, valid until forget(); `pid`: its number as the kernel told us,
+    /// 0 if it has none here.
+    void open(int process, std::uint64_t pid) noexcept {
+        process_ = process;
+        pid_ = pid;
+        state_ = pid == 0 ? State::closed : State::unknown;
+    }
+    void forget() noexcept { state_ = State::closed; }
+
+    /// Worth an attempt.
+    [[nodiscard]] bool usable() const noexcept { return state_ != State::closed; }
+
+    /// All of it, or false: then any part of it may have been copied. What was read is the peer's;
+    /// what was not, because the peer is gone or the kernel says no, will not be tried again.
+    [[nodiscard]] bool read(std::byte* to, std::uint64_t from, std::size_t length) noexcept;
+    [[nodiscard]] bool write(std::uint64_t to, const std::byte* from, std::size_t length) noexcept;
+
+private:
+    enum class State : std::uint8_t { unknown, open, closed };
+
+    [[nodiscard]] bool copy(bool write, std::byte* local, std::uint64_t remote,
+                            std::size_t length) noexcept;
+    /// Do the descriptor and the number name the same process?
+    [[nodiscard]] bool same_process() const noexcept;
+    [[nodiscard]] bool peer_lives() const noexcept;
+
+    int process_ = -1;
+    State state_ = State::closed;
+    std::uint64_t pid_ = 0;
+};
+
+} // namespace comch::link::soft

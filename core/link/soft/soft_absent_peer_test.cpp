@@ -1,0 +1,259 @@
+// Peers that compute, or have no CPU, while something is asked of them: their memory is reached by way
+// of the kernel.
+#include <csignal>
+
+#include <sys/syscall.h>
+
+#include "core/counters/counter_files.hpp"
+#include "core/link/soft/test_process.hpp"
+#include "core/memory/region_table.hpp"
+#include "core/memory/remote_region.hpp"
+
+namespace comch::link::soft::test {
+namespace {
+
+UniqueFd pidfd_of(pid_t pid) {
+    return UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+}
+
+/// The other process owns memory and accepts our connection; then it progresses when it is told to,
+/// and not otherwise.
+class AbsentPeer : public ::testing::Test {
+protected:
+    static constexpr std::size_t size = 16 << 20; // more than the rings hold
+
+    enum class Order : std::uint8_t { stop, progress_once, progress, check_first_bytes };
+
+    Lab lab;
+    Line to_child;
+    Line to_parent;
+    std::unique_ptr<Process> child;
+    std::unique_ptr<End> end;
+    Connection* connection = nullptr;
+    RegionKey key;
+    std::vector<std::byte> content = pattern(size, 1);
+    std::vector<std::byte> got = std::vector<std::byte>(size);
+    int token = 0;
+
+    void SetUp() override {
+        child = std::make_unique<Process>([this] { be_the_owner(); });
+        end = std::make_unique<End>(lab, Side::host, 0,
+                                    PortOptions{.face = "test", .one_way = true});
+        connection = end->port->connect(to_parent.get<PortAddress>(), {}, nullptr).value();
+        key = to_parent.get<RegionKey>();
+        ASSERT_TRUE(until([&] { return !end->seen.connected.empty(); }, *end));
+        (void)to_parent.get<bool>(); // it does nothing from here on
+    }
+
+    void be_the_owner() {
+        End server(lab, Side::dpu);
+        const auto added = RegionTable::instance().add(
+            {.base = content.data(), .length = size, .access = access_remote_all});
+        to_parent.put(server.port->address());
+        to_parent.put(*added);
+        ASSERT_TRUE(until([&] { return !server.seen.accepted.empty(); }, server));
+        // The initiator has the answer, and nothing of this is left to do.
+        settle(std::chrono::milliseconds(1), server);
+        to_parent.put(true);
+        for (Order order{}; to_child.get(order) && order != Order::stop;) {
+            if (order == Order::check_first_bytes) {
+                std::uint64_t first = 0;
+                std::memcpy(&first, content.data(), sizeof(first));
+                to_parent.put(first);
+                continue;
+            }
+            server.progress();
+            while (order == Order::progress && !to_child.has_something()) {
+                server.progress();
+            }
+        }
+    }
+
+    Errc get(std::size_t length, std::uint64_t access = access_by_kernel) {
+        RegionKey with = key;
+        with.access |= static_cast<std::uint32_t>(access);
+        RemoteRegion region(with);
+        std::fill_n(got.begin(), length, std::byte{});
+        return connection->get(got.data(), length, region, key.base, &token);
+    }
+    Errc put(std::uint64_t value) {
+        RegionKey with = key;
+        with.access |= access_by_kernel;
+        RemoteRegion region(with);
+        return connection->put(&value, sizeof(value), region, key.base, &token);
+    }
+    bool completes(std::size_t count = 1) {
+        return until([&] { return end->seen.completions.size() >= count; }, *end);
+    }
+    /// Longer than any peer is waited for, many times over.
+    void wait_in_vain() { settle(std::chrono::milliseconds(5), *end); }
+    bool holds(std::size_t length) const {
+        return std::equal(got.begin(), got.begin() + static_cast<std::ptrdiff_t>(length),
+                          content.begin());
+    }
+    std::uint64_t in_memory_of_the_owner() {
+        to_child.put(Order::check_first_bytes);
+        return to_parent.get<std::uint64_t>();
+    }
+    void finish() {
+        to_child.put(Order::stop);
+        EXPECT_EQ(child->wait(), 0);
+    }
+};
+
+TEST_F(AbsentPeer, AGetIsFetched) {
+    ASSERT_EQ(get(300'000), Errc::in_progress);
+    ASSERT_TRUE(completes());
+    EXPECT_EQ(end->seen.completions[0].status, Errc::ok);
+    EXPECT_TRUE(holds(300'000));
+    // From now on it is not waited for.
+    for (const std::size_t length : {std::size_t{0}, std::size_t{1}, std::size_t{5000}, size}) {
+        ASSERT_EQ(get(length), Errc::ok) << length;
+        EXPECT_TRUE(holds(length));
+    }
+    // Nor is there anything to wait for at the end.
+    EXPECT_EQ(connection->flush(nullptr), Errc::ok);
+    finish();
+}
+
+TEST_F(AbsentPeer, WhoSleepsForAnAnswerGetsItToo) {
+    ASSERT_EQ(get(300'000), Errc::in_progress);
+    ASSERT_TRUE(sleep_until(*end, [&] { return !end->seen.completions.empty(); }));
+    EXPECT_TRUE(holds(300'000));
+    finish();
+}
+
+TEST_F(AbsentPeer, AnAnswerThatBeganIsCompleted) {
+    ASSERT_EQ(get(size), Errc::in_progress);
+    to_child.put(Order::progress_once); // what the rings hold
+    ASSERT_TRUE(completes());
+    EXPECT_TRUE(holds(size));
+    // What is still in the rings harms no later operation's.
+    to_child.put(Order::progress);
+    ASSERT_TRUE(until([&] { return connection->flush(nullptr) == Errc::ok; }, *end));
+    for (int i = 0; i < 40; ++i) { // it is trusted again after a while
+        const std::size_t before = end->seen.completions.size();
+        const Errc result = get(200'000);
+        ASSERT_TRUE(result == Errc::ok || result == Errc::in_progress) << to_string(result);
+        if (result == Errc::in_progress) {
+            ASSERT_TRUE(completes(before + 1));
+            EXPECT_EQ(end->seen.completions.back().status, Errc::ok);
+        }
+        EXPECT_TRUE(holds(200'000)) << i;
+    }
+    finish();
+}
+
+TEST_F(AbsentPeer, AFetchedGetIsNotAnsweredOnceMore) {
+    ASSERT_EQ(get(size), Errc::in_progress);
+    ASSERT_TRUE(completes());
+    to_child.put(Order::progress);
+    // A get that only its owner may answer comes after what the owner has to say of the first.
+    ASSERT_EQ(get(1000, 0), Errc::in_progress);
+    ASSERT_TRUE(completes(2));
+    EXPECT_TRUE(holds(1000));
+    const auto processes = counters::read_counter_files(*lab.domain());
+    ASSERT_TRUE(processes.has_value());
+    for (const auto& process : *processes) {
+        if (process.pid == static_cast<std::uint64_t>(::getpid())) {
+            EXPECT_EQ(process.connections.at(0).figures.tx_process_vm_bytes, size);
+            EXPECT_EQ(process.connections.at(0).figures.rx_bytes, 1000u);
+        }
+    }
+    finish();
+}
+
+TEST_F(AbsentPeer, AGetDoesNotOvertakeAPut) {
+    std::uint64_t now = 0;
+    ASSERT_EQ(put(4711), Errc::ok); // into the ring
+    ASSERT_EQ(get(8), Errc::in_progress);
+    wait_in_vain();
+    EXPECT_TRUE(end->seen.completions.empty());
+    to_child.put(Order::progress);
+    ASSERT_TRUE(completes());
+    std::memcpy(&now, got.data(), sizeof(now));
+    EXPECT_EQ(now, 4711u);
+    finish();
+}
+
+TEST_F(AbsentPeer, OnceItIsKnownToBeAbsentPutsNeedItNoMore) {
+    ASSERT_EQ(put(1), Errc::ok);
+    EXPECT_EQ(connection->flush(&token), Errc::in_progress);
+    wait_in_vain();
+    EXPECT_TRUE(end->seen.completions.empty());
+    ASSERT_EQ(put(2), Errc::ok); // behind the first, in the ring
+    EXPECT_NE(in_memory_of_the_owner(), 2u);
+    to_child.put(Order::progress_once);
+    ASSERT_TRUE(until([&] { return connection->flush(nullptr) == Errc::ok; }, *end));
+    EXPECT_EQ(in_memory_of_the_owner(), 2u);
+    ASSERT_EQ(put(3), Errc::ok);
+    EXPECT_EQ(connection->flush(nullptr), Errc::ok); // nothing is on its way
+    EXPECT_EQ(in_memory_of_the_owner(), 3u);
+    finish();
+}
+
+TEST_F(AbsentPeer, MemoryWhoseRegistrationMayEndIsLeftToItsOwner) {
+    ASSERT_EQ(get(300'000, 0), Errc::in_progress);
+    wait_in_vain();
+    EXPECT_TRUE(end->seen.completions.empty());
+    to_child.put(Order::progress);
+    ASSERT_TRUE(completes());
+    EXPECT_TRUE(holds(300'000));
+    finish();
+}
+
+TEST_F(AbsentPeer, WhatIsNoMemoryIsLeftToItsOwnerToRefuse) {
+    key.base = 64; // nothing is there
+    ASSERT_EQ(get(1000), Errc::in_progress);
+    wait_in_vain();
+    EXPECT_TRUE(end->seen.completions.empty());
+    to_child.put(Order::progress);
+    ASSERT_TRUE(completes());
+    EXPECT_EQ(end->seen.completions[0].status, Errc::not_permitted);
+    finish();
+}
+
+TEST_F(AbsentPeer, ItsDeathEndsWhatIsAskedOfIt) {
+    ASSERT_EQ(get(300'000, 0), Errc::in_progress);
+    child->kill();
+    ASSERT_TRUE(until([&] { return !end->seen.ends.empty(); }, *end));
+    ASSERT_EQ(end->seen.completions.size(), 1u);
+    EXPECT_EQ(end->seen.completions[0].status, Errc::connection_reset);
+}
+
+TEST(PeerMemory, IsThatOfTheProcessTheDescriptorNames) {
+    std::uint64_t word = 1;
+    Process one([] { ::pause(); });
+    Process other([] { ::pause(); });
+    const UniqueFd pidfd = pidfd_of(one.pid());
+    PeerMemory memory;
+    EXPECT_FALSE(memory.usable());
+    memory.open(pidfd.get(), 0); // of another PID namespace
+    EXPECT_FALSE(memory.usable());
+    memory.open(pidfd.get(), static_cast<std::uint64_t>(other.pid()));
+    std::uint64_t got = 0;
+    const auto address = reinterpret_cast<std::uint64_t>(&word);
+    const auto to = reinterpret_cast<std::byte*>(&got);
+    EXPECT_FALSE(memory.read(to, address, sizeof(got)));
+    EXPECT_FALSE(memory.usable());
+    EXPECT_EQ(got, 0u);
+
+    memory.open(pidfd.get(), static_cast<std::uint64_t>(one.pid()));
+    word = 2; // here, not there
+    EXPECT_TRUE(memory.read(to, address, sizeof(got)));
+    EXPECT_EQ(got, 1u);
+    got = 3;
+    EXPECT_TRUE(memory.write(address, to, sizeof(got)));
+    EXPECT_EQ(word, 2u);
+    got = 0;
+    EXPECT_TRUE(memory.read(to, address, sizeof(got)));
+    EXPECT_EQ(got, 3u);
+    EXPECT_FALSE(memory.read(to, 64, sizeof(got))); // nothing is there
+    EXPECT_TRUE(memory.usable());
+    one.kill();
+    EXPECT_FALSE(memory.read(to, address, sizeof(got)));
+    EXPECT_FALSE(memory.write(address, to, sizeof(got)));
+}
+
+} // namespace
+} // namespace comch::link::soft::test
