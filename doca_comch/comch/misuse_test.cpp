@@ -117,9 +117,8 @@ TEST(DocaMisuse, AClosedDeviceMakesNothing) {
     EXPECT_OK(doca_mmap_destroy(mmap));
     doca_devinfo_rep** list = nullptr;
     std::uint32_t count = 0;
-    EXPECT_EQ(
-        doca_devinfo_rep_create_list(closed, DOCA_DEVINFO_REP_FILTER_NET, &list, &count),
-        DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(doca_devinfo_rep_create_list(closed, DOCA_DEVINFO_REP_FILTER_NET, &list, &count),
+              DOCA_ERROR_INVALID_VALUE);
     EXPECT_EQ(doca_dev_close(closed), DOCA_ERROR_INVALID_VALUE);
     EXPECT_EQ(doca_dev_rep_close(closed_representor), DOCA_ERROR_INVALID_VALUE);
 }
@@ -158,6 +157,24 @@ TEST(DocaMisuse, ABufferThatIsGivenBackTooEarlyReceives) {
     path.stop();
     EXPECT_THAT(path.consumer.done, ElementsAre(DOCA_SUCCESS, ::testing::Ne(DOCA_SUCCESS)));
     EXPECT_EQ(in_use(), 0u);
+    give_back(from);
+}
+
+TEST(DocaMisuse, DataThatIsMovedInAPostedBufferStaysInsideIt) {
+    FastPath path;
+    doca_buf* const to = path.there.room(0, 64);
+    ASSERT_OK(path.consumer.post(to));
+    EXPECT_EQ(doca_buf_inventory_buf_reuse_by_addr(to, path.there.bytes.data(), 8),
+              DOCA_ERROR_NOT_PERMITTED);
+    ASSERT_OK(doca_buf_set_data(to, path.there.bytes.data() + 2, 60));
+    doca_buf* const from = path.here.data(0, 8);
+    ASSERT_OK(path.send(from));
+    ASSERT_TRUE(path.sides.until([&] { return path.consumer.done.size() == 1; }));
+    EXPECT_EQ(std::string(path.there.bytes.begin(), path.there.bytes.begin() + 8), "abcdefgh")
+        << "where its data ended when it was posted";
+    EXPECT_EQ(data_of(to).size(), 62u) << "to the buffer's end";
+    EXPECT_OK(doca_buf_inventory_buf_reuse_by_addr(to, path.there.bytes.data(), 8));
+    give_back(to);
     give_back(from);
 }
 
