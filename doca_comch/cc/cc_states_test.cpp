@@ -22,15 +22,16 @@ constexpr doca_ctx_states stopping = DOCA_CTX_STATE_STOPPING;
 
 /// A producer of the client's and a consumer of the server's.
 struct Fast {
+    std::size_t size;
     Cc cc;
-    Memory memory{cc.lab.dpu, 4096, DOCA_ACCESS_FLAG_PCI_READ_WRITE};
+    Memory memory{cc.lab.dpu, size, DOCA_ACCESS_FLAG_PCI_READ_WRITE};
     doca_buf* buffer = memory.room(0, 64);
     doca_cc_producer* producer = nullptr;
     doca_cc_consumer* consumer = nullptr;
     doca_ctx* producer_ctx = nullptr;
     doca_ctx* consumer_ctx = nullptr;
 
-    Fast() {
+    explicit Fast(std::size_t bytes = 4096) : size(bytes) {
         doca_data data{};
         EXPECT_OK(doca_cc_producer_create(cc.at_client.connection, &producer));
         producer_ctx = doca_cc_producer_as_ctx(producer);
@@ -138,6 +139,49 @@ TEST(DocaCcStates, AStoppingConsumerTakesTasksAndFailsThem) {
     });
     EXPECT_EQ(fast.cc.at_server.fast, std::vector<doca_error_t>(2, DOCA_ERROR_SHUTDOWN));
     EXPECT_OK(doca_ctx_stop(fast.producer_ctx)) << "nothing is outstanding";
+}
+
+TEST(DocaCc, SeveralMessagesOfManyMegabytesAreUnderWayAtOnce) {
+    const std::size_t mega = 1 << 20;
+    const std::size_t half = 44 * mega; // what is sent is in front of where it is to be
+    Fast fast(2 * half);
+    fill_unevenly(fast.memory.bytes);
+    fast.start();
+    ASSERT_TRUE(
+        progress_until([&] { return !fast.cc.at_client.consumers.empty(); }, fast.cc.engine));
+    std::uint32_t most = 0;
+    ASSERT_OK(doca_cc_producer_cap_get_max_buf_size(doca_dev_as_devinfo(fast.cc.lab.host), &most));
+    const std::size_t sizes[] = {8 * mega, 32 * mega + 13, 1, mega + 1};
+    ASSERT_LE(32 * mega + 13, most);
+    std::vector<doca_buf*> buffers;
+    std::vector<char> expected = fast.memory.bytes;
+    std::size_t at = 1;
+    for (const std::size_t size : sizes) {
+        doca_buf* const from = fast.memory.data(at, size);
+        doca_buf* const to = fast.memory.room(half + at + 1, size);
+        buffers.insert(buffers.end(), {from, to});
+        std::copy_n(expected.begin() + static_cast<std::ptrdiff_t>(at), size,
+                    expected.begin() + static_cast<std::ptrdiff_t>(half + at + 1));
+        at += size + 3;
+        doca_cc_consumer_post_recv_task* post = nullptr;
+        ASSERT_OK(doca_cc_consumer_post_recv_task_alloc_init(fast.consumer, to, &post));
+        ASSERT_OK(doca_task_submit(doca_cc_consumer_post_recv_task_as_task(post)));
+        doca_cc_producer_send_task* send = nullptr;
+        ASSERT_OK(doca_cc_producer_send_task_alloc_init(fast.producer, from,
+                                                        fast.cc.at_client.consumers[0], &send));
+        ASSERT_OK(doca_task_submit(doca_cc_producer_send_task_as_task(send)));
+    }
+    ASSERT_TRUE(progress_until(
+        [&] { return fast.cc.at_client.fast.size() == 4 && fast.cc.at_server.fast.size() == 4; },
+        fast.cc.engine));
+    EXPECT_THAT(fast.cc.at_client.fast, Each(DOCA_SUCCESS));
+    EXPECT_THAT(fast.cc.at_server.fast, Each(DOCA_SUCCESS));
+    EXPECT_TRUE(expected == fast.memory.bytes);
+    for (doca_buf* const buffer : buffers) {
+        give_back(buffer);
+    }
+    EXPECT_OK(doca_ctx_stop(fast.producer_ctx));
+    EXPECT_OK(doca_ctx_stop(fast.consumer_ctx));
 }
 
 TEST(DocaCcStates, WhatIsStartingStopsAtOnce) {
