@@ -267,6 +267,10 @@ TEST(DocaFastPath, MemoryMapsOutliveTheirDevices) {
         Memory memory(device, 4096, DOCA_ACCESS_FLAG_PCI_READ_WRITE);
         doca_buf* const buffer = memory.data(0, 8);
         ASSERT_OK(doca_dev_close(device));
+        const void* descriptor = nullptr;
+        std::size_t length = 0;
+        EXPECT_EQ(doca_mmap_export_pci(memory.mmap, device, &descriptor, &length),
+                  DOCA_ERROR_INVALID_VALUE);
         EXPECT_EQ(data_of(buffer).size(), 8u);
         doca_buf* const after = memory.room(64, 64);
         give_back(after);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -54,6 +55,11 @@ struct alignas(64) doca_buf {
     /// returns to its store then.
     void take_for_task() noexcept { ++tasks; }
     inline void return_from_task() noexcept;
+    /// The same for one that only reads it: several threads may have such tasks at once.
+    void take_for_reading() noexcept {
+        std::atomic_ref(tasks).fetch_add(1, std::memory_order_relaxed);
+    }
+    inline void return_from_reading() noexcept;
     /// The program's last reference is gone.
     inline void let_go() noexcept;
 };
@@ -121,6 +127,13 @@ private:
 
 void doca_buf::return_from_task() noexcept {
     if (--tasks == 0 && references == 0) [[unlikely]] {
+        store->give_back(*this);
+    }
+}
+
+void doca_buf::return_from_reading() noexcept {
+    if (std::atomic_ref(tasks).fetch_sub(1, std::memory_order_acq_rel) == 1 && references == 0)
+        [[unlikely]] {
         store->give_back(*this);
     }
 }

@@ -172,7 +172,7 @@ doca_error_t DmaContext::begin_copy(doca_task& base) {
         return to_doca(result);
     }
     for (const Piece& piece : task.pieces) {
-        piece.buffer->take_for_task();
+        piece.buffer->take_for_reading();
     }
     task.room->take_for_task();
     return DOCA_SUCCESS;
@@ -238,7 +238,7 @@ void DmaContext::finish(CopyTask& task, Errc status) {
     }
     task.room->return_from_task();
     for (const Piece& piece : task.pieces) {
-        piece.buffer->return_from_task();
+        piece.buffer->return_from_reading();
     }
     task.ctx->complete(task, to_doca(status));
 }
