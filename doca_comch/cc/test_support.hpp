@@ -21,7 +21,11 @@ struct End {
     std::vector<std::uint32_t> consumers;
     doca_cc_connection* connection = nullptr;
     int gone = 0;
-    std::function<void()> on_message; ///< inside the callback
+    // inside the callbacks
+    std::function<void()> on_message;
+    std::function<void()> on_sent;
+    std::function<void()> on_connected;
+    std::function<void()> on_gone;
 };
 
 inline End& end_of(doca_data data) {
@@ -30,19 +34,25 @@ inline End& end_of(doca_data data) {
 inline End& end_of(doca_cc_connection* connection) {
     return end_of(doca_cc_connection_get_user_data(connection));
 }
+/// A copy of it: it may be replaced meanwhile.
+inline void call(std::function<void()> hook) {
+    if (hook) {
+        hook();
+    }
+}
 inline End* server_end = nullptr; ///< for connections that are new
 
 inline void on_sent(doca_cc_send_task* task, doca_data, doca_data user) {
-    end_of(user).sends.push_back(doca_task_get_status(doca_cc_send_task_as_task(task)));
+    End& end = end_of(user);
+    end.sends.push_back(doca_task_get_status(doca_cc_send_task_as_task(task)));
     doca_task_free(doca_cc_send_task_as_task(task));
+    call(end.on_sent);
 }
 inline void on_message(doca_cc_event_msg_recv*, std::uint8_t* bytes, std::size_t length,
                        doca_cc_connection* connection) {
     End& end = end_of(connection);
     end.messages.emplace_back(reinterpret_cast<const char*>(bytes), length);
-    if (end.on_message) {
-        end.on_message();
-    }
+    call(end.on_message);
 }
 inline void on_connect(doca_cc_event_connection_status_changed*, doca_cc_connection* connection,
                        bool ok) {
@@ -51,10 +61,13 @@ inline void on_connect(doca_cc_event_connection_status_changed*, doca_cc_connect
     data.ptr = server_end;
     EXPECT_OK(doca_cc_connection_set_user_data(connection, data));
     server_end->connection = connection;
+    call(server_end->on_connected);
 }
 inline void on_disconnect(doca_cc_event_connection_status_changed*, doca_cc_connection* connection,
                           bool) {
-    ++end_of(connection).gone;
+    End& end = end_of(connection);
+    ++end.gone;
+    call(end.on_gone);
 }
 inline void on_consumer(doca_cc_event_consumer*, doca_cc_connection* connection, std::uint32_t id) {
     end_of(connection).consumers.push_back(id);

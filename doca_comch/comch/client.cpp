@@ -5,6 +5,14 @@
 #include "core/channel/limits.hpp"
 
 namespace comch::doca {
+namespace {
+
+/// Whom a core's handler is for; null when it is nobody any more.
+ClientContext* of(void* user) {
+    return *static_cast<ClientContext**>(user);
+}
+
+} // namespace
 
 doca_error_t ClientContext::create(doca_dev* device, const char* name, const ControlCalls& calls,
                                    ClientContext*& client) {
@@ -28,18 +36,27 @@ doca_error_t ClientContext::begin_start() {
         return result;
     }
     ClientHandlers handlers;
-    handlers.user = this;
+    self_ = std::make_shared<ClientContext*>(this);
+    handlers.user = self_.get();
     handlers.state_changed = [](void* user, State state) {
-        static_cast<ClientContext*>(user)->core_entered(state);
+        if (ClientContext* const self = of(user); self != nullptr) {
+            self->core_entered(state);
+        }
     };
     handlers.message = [](void* user, Connection& connection, std::span<const std::byte> message) {
-        static_cast<ClientContext*>(user)->deliver(connection, message);
+        if (ClientContext* const self = of(user); self != nullptr) {
+            self->deliver(connection, message);
+        }
     };
     handlers.consumer_added = [](void* user, Connection& connection, std::uint32_t consumer) {
-        static_cast<ClientContext*>(user)->tell_of_consumer(connection, consumer, true);
+        if (ClientContext* const self = of(user); self != nullptr) {
+            self->tell_of_consumer(connection, consumer, true);
+        }
     };
     handlers.consumer_removed = [](void* user, Connection& connection, std::uint32_t consumer) {
-        static_cast<ClientContext*>(user)->tell_of_consumer(connection, consumer, false);
+        if (ClientContext* const self = of(user); self != nullptr) {
+            self->tell_of_consumer(connection, consumer, false);
+        }
     };
     ClientOptions options;
     options.limits = limits();
@@ -65,18 +82,25 @@ void ClientContext::core_entered(State state) {
         fail();
         break;
     case State::idle:
-        end_connection();
-        if (this->state() == DOCA_CTX_STATE_STARTING) {
-            // It could not connect.
-            (void)refuse(core_->error());
-            closed();
-            enter(DOCA_CTX_STATE_IDLE);
-        } else {
-            fail(); // unless it is stopping already
-        }
+        core_ended();
         break;
     case State::starting:
         break;
+    }
+}
+
+void ClientContext::core_ended() {
+    if (state() == DOCA_CTX_STATE_STARTING) {
+        // It could not connect.
+        (void)refuse(core_->error());
+        closed();
+        enter(DOCA_CTX_STATE_IDLE);
+        return;
+    }
+    const Client* const ended = core_.get();
+    end_connection();
+    if (core_.get() == ended) { // else it was stopped, and perhaps started, inside a callback
+        fail();                 // unless it is stopping already
     }
 }
 
@@ -119,7 +143,15 @@ void ClientContext::drain_now() {
     }
     end_connection();
     leave_engine();
-    pe()->bury(std::shared_ptr<Client>(std::move(core_)));
+    bury_core();
+}
+
+void ClientContext::bury_core() {
+    if (core_ != nullptr) {
+        *self_ = nullptr;
+        pe()->bury(std::shared_ptr<Client>(std::move(core_)));
+        pe()->bury(std::move(self_)); // after it
+    }
 }
 
 void ClientContext::closed() {
@@ -129,7 +161,7 @@ void ClientContext::closed() {
         handle_ = nullptr;
     }
     stop_since_.reset();
-    pe()->bury(std::shared_ptr<Client>(std::move(core_)));
+    bury_core();
 }
 
 void ClientContext::set_wake_on_confirmation(bool on) {

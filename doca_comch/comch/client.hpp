@@ -34,9 +34,14 @@ private:
     void disconnect_now(ConnectionHandle&) override {}
 
     void core_entered(State state);
+    void core_ended();
+    void bury_core();
     void end_connection();
 
-    std::unique_ptr<Client> core_; ///< null: what it says on its way out is not listened to
+    std::unique_ptr<Client> core_;
+    /// What the core's handlers are given: null once this is idle. Inside a callback it may be
+    /// started again, and what the core of before still has to say is not for the new one.
+    std::shared_ptr<ClientContext*> self_;
     ConnectionHandle* handle_ = nullptr;
     std::optional<Clock::time_point> stop_since_; ///< until the core has been stopped
 };

@@ -59,7 +59,7 @@ protected:
         task.producer = producer;
         if (task.buffer != nullptr) [[likely]] {
             if (status == DOCA_SUCCESS) [[likely]] {
-                task.buffer->data_length += length;
+                task.buffer->append(length);
             }
             task.buffer->return_from_task();
         }

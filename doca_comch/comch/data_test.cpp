@@ -152,6 +152,53 @@ TEST(DocaFastPath, LargeMessages) {
     give_back(from);
 }
 
+TEST(DocaFastPath, SeveralMessagesOfManyMegabytesAreUnderWayAtOnce) {
+    FastPath path(std::size_t{60} << 20);
+    fill_unevenly(path.here.bytes);
+    std::uint32_t most = 0;
+    ASSERT_OK(
+        doca_comch_producer_cap_get_max_buf_size(doca_dev_as_devinfo(path.sides.lab.host), &most));
+    const std::size_t mega = 1 << 20;
+    const std::size_t sizes[] = {8 * mega, 32 * mega + 13, 1, mega + 1, 3, 16 * mega - 7, 4096};
+    ASSERT_LE(32 * mega + 13, most);
+    // The second time the buffers are known when they are sent to.
+    for (int round = 0; round < 2; ++round) {
+        std::vector<doca_buf*> from;
+        std::vector<doca_buf*> to;
+        std::vector<char> expected(path.there.bytes.size(), '-');
+        path.there.bytes = expected;
+        std::size_t source = 5;
+        std::size_t place = 3;
+        for (const std::size_t size : sizes) {
+            from.push_back(path.here.data(source, size));
+            to.push_back(path.there.room(place, size));
+            std::memcpy(expected.data() + place, path.here.bytes.data() + source, size);
+            source += size + 11;
+            place += size + 2; // nothing is to be written between them
+            ASSERT_OK(path.consumer.post(to.back()));
+        }
+        path.producer.done.clear();
+        for (doca_buf* const buffer : from) {
+            ASSERT_OK(path.send(buffer));
+        }
+        ASSERT_TRUE(path.sides.until([&] {
+            return path.producer.done.size() == std::size(sizes) &&
+                   path.consumer.done.size() ==
+                       std::size(sizes) * static_cast<std::size_t>(round + 1);
+        }));
+        EXPECT_THAT(path.producer.done, Each(DOCA_SUCCESS));
+        EXPECT_THAT(path.consumer.done, Each(DOCA_SUCCESS));
+        EXPECT_TRUE(expected == path.there.bytes);
+        for (std::size_t i = 0; i < std::size(sizes); ++i) {
+            std::size_t length = 0;
+            EXPECT_OK(doca_buf_get_data_len(to[i], &length));
+            EXPECT_EQ(length, sizes[i]);
+            give_back(to[i]);
+            give_back(from[i]);
+        }
+    }
+}
+
 TEST(DocaFastPath, UnfitBuffersAreRefused) {
     FastPath path;
     Memory foreign(path.sides.lab.dpu, 4096, DOCA_ACCESS_FLAG_PCI_READ_WRITE);

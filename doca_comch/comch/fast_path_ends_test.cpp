@@ -227,6 +227,16 @@ TEST(DocaFastPath, BuffersAboveTheDevicesLimitAreRefused) {
     EXPECT_EQ(consumer.post(buffer), DOCA_ERROR_INVALID_VALUE);
     ASSERT_OK(doca_buf_set_data_len(buffer, std::size_t{most} + 1));
     EXPECT_EQ(path.producer.send(path.consumer.id(), buffer), DOCA_ERROR_TOO_BIG);
+    // As much as the limit is too long only for what was posted. (The first send finds that out.)
+    std::uint32_t most_sent = 0;
+    ASSERT_OK(doca_comch_producer_cap_get_max_buf_size(doca_dev_as_devinfo(path.sides.lab.host),
+                                                       &most_sent));
+    EXPECT_EQ(most_sent, most);
+    ASSERT_OK(doca_buf_set_data_len(buffer, most));
+    ASSERT_OK(path.consumer.post(nullptr));
+    ASSERT_OK(path.send(buffer));
+    ASSERT_TRUE(path.sides.until([&] { return path.producer.done.size() == 1; }));
+    EXPECT_THAT(path.producer.done, ElementsAre(DOCA_ERROR_INVALID_VALUE));
     ASSERT_OK(doca_buf_inventory_buf_reuse_by_addr(buffer, range, most));
     EXPECT_OK(consumer.post(buffer));
     EXPECT_EQ(doca_ctx_stop(consumer.ctx), DOCA_ERROR_IN_PROGRESS);
@@ -257,6 +267,10 @@ TEST(DocaFastPath, MemoryMapsOutliveTheirDevices) {
         Memory memory(device, 4096, DOCA_ACCESS_FLAG_PCI_READ_WRITE);
         doca_buf* const buffer = memory.data(0, 8);
         ASSERT_OK(doca_dev_close(device));
+        const void* descriptor = nullptr;
+        std::size_t length = 0;
+        EXPECT_EQ(doca_mmap_export_pci(memory.mmap, device, &descriptor, &length),
+                  DOCA_ERROR_INVALID_VALUE);
         EXPECT_EQ(data_of(buffer).size(), 8u);
         doca_buf* const after = memory.room(64, 64);
         give_back(after);

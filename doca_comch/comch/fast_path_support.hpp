@@ -1,7 +1,9 @@
 // Memory, consumers and producers for tests of the fast path, through the C API.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <numeric>
 #include <string>
@@ -44,6 +46,15 @@ struct Memory {
         return buffer;
     }
 };
+
+/// Bytes that are the same nowhere near, however far what was copied is off.
+inline void fill_unevenly(std::vector<char>& bytes) {
+    std::uint64_t state = 1;
+    for (std::size_t i = 0; i + sizeof(state) <= bytes.size(); i += sizeof(state)) {
+        state = state * 6364136223846793005U + 1442695040888963407U;
+        std::memcpy(bytes.data() + i, &state, sizeof(state));
+    }
+}
 
 inline void give_back(doca_buf* buffer) {
     EXPECT_OK(doca_buf_dec_refcount(buffer, nullptr));
@@ -169,20 +180,22 @@ struct ProducerParty {
 
 /// The host produces, the DPU consumes.
 struct FastPath {
+    std::size_t size;
     Pair sides;
-    Memory there{sides.lab.dpu, 1 << 20, DOCA_ACCESS_FLAG_PCI_READ_WRITE};
-    Memory here{sides.lab.host, 1 << 20, DOCA_ACCESS_FLAG_LOCAL_READ_ONLY};
+    Memory there{sides.lab.dpu, size, DOCA_ACCESS_FLAG_PCI_READ_WRITE};
+    Memory here{sides.lab.host, size, DOCA_ACCESS_FLAG_LOCAL_READ_ONLY};
     ConsumerParty consumer{sides.at_server, sides.server_engine, there.mmap};
     ProducerParty producer{sides.client.connection(), sides.client_engine};
 
-    FastPath() {
+    explicit FastPath(std::size_t memory = 1 << 20) : size(memory) {
         EXPECT_EQ(doca_ctx_start(consumer.ctx), DOCA_ERROR_IN_PROGRESS);
         EXPECT_OK(doca_ctx_start(producer.ctx));
         EXPECT_TRUE(sides.until([&] {
             return state_of(consumer.ctx) == DOCA_CTX_STATE_RUNNING &&
                    !sides.client.consumers.empty();
         }));
-        std::iota(here.bytes.begin(), here.bytes.end(), 'a');
+        const std::size_t shown = std::min<std::size_t>(size, 1 << 20);
+        std::iota(here.bytes.begin(), here.bytes.begin() + static_cast<std::ptrdiff_t>(shown), 'a');
     }
     ~FastPath() { stop(); }
 

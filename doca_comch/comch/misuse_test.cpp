@@ -117,9 +117,8 @@ TEST(DocaMisuse, AClosedDeviceMakesNothing) {
     EXPECT_OK(doca_mmap_destroy(mmap));
     doca_devinfo_rep** list = nullptr;
     std::uint32_t count = 0;
-    EXPECT_EQ(
-        doca_devinfo_rep_create_list(closed, DOCA_DEVINFO_REP_FILTER_NET, &list, &count),
-        DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(doca_devinfo_rep_create_list(closed, DOCA_DEVINFO_REP_FILTER_NET, &list, &count),
+              DOCA_ERROR_INVALID_VALUE);
     EXPECT_EQ(doca_dev_close(closed), DOCA_ERROR_INVALID_VALUE);
     EXPECT_EQ(doca_dev_rep_close(closed_representor), DOCA_ERROR_INVALID_VALUE);
 }
@@ -158,6 +157,73 @@ TEST(DocaMisuse, ABufferThatIsGivenBackTooEarlyReceives) {
     path.stop();
     EXPECT_THAT(path.consumer.done, ElementsAre(DOCA_SUCCESS, ::testing::Ne(DOCA_SUCCESS)));
     EXPECT_EQ(in_use(), 0u);
+    give_back(from);
+}
+
+TEST(DocaMisuse, ABufferThatIsGivenBackTooEarlyIsSent) {
+    FastPath path;
+    const auto in_use = [&] {
+        std::uint32_t all = 0;
+        std::uint32_t free = 0;
+        EXPECT_OK(doca_buf_inventory_get_num_elements(path.here.inventory, &all));
+        EXPECT_OK(doca_buf_inventory_get_num_free_elements(path.here.inventory, &free));
+        return all - free;
+    };
+    const auto send_and_give_back = [&](std::size_t size) {
+        doca_buf* const from = path.here.data(0, size);
+        ASSERT_OK(path.send(from));
+        give_back(from);
+        EXPECT_EQ(in_use(), 1u) << "until the task is done";
+        EXPECT_EQ(doca_buf_inventory_destroy(path.here.inventory), DOCA_ERROR_IN_USE);
+        EXPECT_EQ(doca_mmap_destroy(path.here.mmap), DOCA_ERROR_IN_USE);
+    };
+    // The first ones wait until a place for them is known.
+    doca_buf* const place = path.there.room(0, 1 << 20);
+    send_and_give_back(4);
+    ASSERT_OK(path.consumer.post(place));
+    ASSERT_TRUE(path.sides.until([&] { return path.producer.done.size() == 1; }));
+    EXPECT_THAT(path.producer.done, ElementsAre(DOCA_SUCCESS));
+    EXPECT_EQ(data_of(place), "abcd");
+    EXPECT_EQ(in_use(), 0u);
+    // Later ones are under way at once, and long ones for long.
+    ASSERT_OK(doca_buf_reset_data_len(place));
+    ASSERT_OK(path.consumer.post(place));
+    send_and_give_back(1 << 20);
+    ASSERT_TRUE(path.sides.until([&] { return path.producer.done.size() == 2; }));
+    EXPECT_EQ(data_of(place).size(), std::size_t{1} << 20);
+    EXPECT_EQ(path.there.bytes, path.here.bytes);
+    EXPECT_EQ(in_use(), 0u);
+    give_back(place);
+    // One that waits while its producer stops.
+    path.stop();
+    ASSERT_OK(doca_ctx_start(path.producer.ctx));
+    ASSERT_EQ(doca_ctx_start(path.consumer.ctx), DOCA_ERROR_IN_PROGRESS);
+    ASSERT_TRUE(path.sides.until([&] {
+        return state_of(path.consumer.ctx) == running &&
+               path.sides.client.consumers.back() == path.consumer.id();
+    }));
+    send_and_give_back(4);
+    path.stop();
+    EXPECT_THAT(path.producer.done,
+                ElementsAre(DOCA_SUCCESS, DOCA_SUCCESS, ::testing::Ne(DOCA_SUCCESS)));
+    EXPECT_EQ(in_use(), 0u);
+}
+
+TEST(DocaMisuse, DataThatIsMovedInAPostedBufferStaysInsideIt) {
+    FastPath path;
+    doca_buf* const to = path.there.room(0, 64);
+    ASSERT_OK(path.consumer.post(to));
+    EXPECT_EQ(doca_buf_inventory_buf_reuse_by_addr(to, path.there.bytes.data(), 8),
+              DOCA_ERROR_NOT_PERMITTED);
+    ASSERT_OK(doca_buf_set_data(to, path.there.bytes.data() + 2, 60));
+    doca_buf* const from = path.here.data(0, 8);
+    ASSERT_OK(path.send(from));
+    ASSERT_TRUE(path.sides.until([&] { return path.consumer.done.size() == 1; }));
+    EXPECT_EQ(std::string(path.there.bytes.begin(), path.there.bytes.begin() + 8), "abcdefgh")
+        << "where its data ended when it was posted";
+    EXPECT_EQ(data_of(to).size(), 62u) << "to the buffer's end";
+    EXPECT_OK(doca_buf_inventory_buf_reuse_by_addr(to, path.there.bytes.data(), 8));
+    give_back(to);
     give_back(from);
 }
 

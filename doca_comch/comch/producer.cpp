@@ -6,6 +6,14 @@
 #include "doca_comch/comch/control.hpp"
 
 namespace comch::doca {
+namespace {
+
+/// What is longer may be sent in parts or be fetched, for which the core looks at its memory map
+/// after it was submitted. This and less is on the link by then, and what holding its buffer costs
+/// would show.
+constexpr std::size_t read_at_once = 4096;
+
+} // namespace
 
 doca_error_t ProducerContext::set_tasks_conf(Callback done, Callback failed, Report report,
                                              std::uint32_t count) {
@@ -89,8 +97,7 @@ doca_error_t ConnectionProducer::begin_start() {
         ProducerHandlers handlers;
         handlers.user = this;
         handlers.sent = [](void*, void* cookie, Errc status) {
-            auto& task = *static_cast<doca_task*>(cookie);
-            task.ctx->complete(task, to_doca(status));
+            finish(static_cast<ProducerTask&>(*static_cast<doca_task*>(cookie)), to_doca(status));
         };
         handlers.state_changed = [](void* user, State state) {
             if (state == State::stopping) {
@@ -113,7 +120,28 @@ doca_error_t ConnectionProducer::put(ProducerTask& task) {
         return result;
     }
     const Errc sent = core_->send(task.consumer, buffer, static_cast<doca_task*>(&task));
-    return sent == Errc::ok ? DOCA_SUCCESS : to_doca(sent);
+    if (sent != Errc::ok) {
+        return to_doca(sent);
+    }
+    if (buffer.data.size() > read_at_once) {
+        hold(task);
+    }
+    return DOCA_SUCCESS;
+}
+
+void ConnectionProducer::hold(ProducerTask& task) noexcept {
+    if (task.buffer != nullptr && !task.held) {
+        const_cast<doca_buf*>(task.buffer)->take_for_reading();
+        task.held = true;
+    }
+}
+
+void ConnectionProducer::finish(ProducerTask& task, doca_error_t status) {
+    if (task.held) {
+        task.held = false;
+        const_cast<doca_buf*>(task.buffer)->return_from_reading();
+    }
+    task.ctx->complete(task, status);
 }
 
 doca_error_t ConnectionProducer::begin_send(doca_task& base) {
@@ -145,6 +173,7 @@ doca_error_t ConnectionProducer::wait_or_refuse(ProducerTask& task, doca_error_t
     if (waiting_ == nullptr) {
         pe()->engine().add(*this); // only while something waits: progress costs the others
     }
+    hold(task);
     task.next = nullptr;
     doca_task** end = &waiting_;
     while (*end != nullptr) {
@@ -169,7 +198,7 @@ unsigned ConnectionProducer::send_waiting() {
             last_reached_ = task.consumer;
             reached_.insert(task.consumer);
         } else {
-            complete(task, result);
+            finish(task, result);
         }
     }
     leave_when_none_waits();
@@ -188,7 +217,7 @@ unsigned ConnectionProducer::flush_waiting(doca_error_t status) {
         auto& task = static_cast<ProducerTask&>(*waiting_);
         waiting_ = task.next;
         task.kept = false;
-        complete(task, status);
+        finish(task, status);
         ++handled;
     }
     if (handled != 0) {

@@ -21,6 +21,7 @@ struct alignas(64) ProducerTask : doca_task {
     std::uint32_t immediate_length = 0;
     std::uint32_t consumer = 0;
     bool kept = false; ///< it waits, and its immediate data is in `keep`
+    bool held = false; ///< its buffer stays until it is done, given back or not
     alignas(64) std::array<std::byte, limits::immediate_data_size> keep;
 };
 static_assert(sizeof(ProducerTask) == 128);
@@ -57,8 +58,8 @@ protected:
     [[nodiscard]] static doca_error_t describe(const ProducerTask& task, SendBuffer& to) noexcept {
         if (task.buffer != nullptr) {
             const doca_buf& buffer = *task.buffer;
-            if (buffer.chained() || buffer.references == 0 || !buffer.mmap->started() ||
-                buffer.mmap->imported()) [[unlikely]] {
+            if (buffer.chained() || (buffer.references == 0 && !task.held) ||
+                !buffer.mmap->started() || buffer.mmap->imported()) [[unlikely]] {
                 return DOCA_ERROR_INVALID_VALUE;
             }
             to.data = {buffer.data, buffer.data_length};
@@ -104,6 +105,8 @@ private:
 
     [[nodiscard]] static doca_error_t begin_send(doca_task& task);
     [[nodiscard]] doca_error_t put(ProducerTask& task);
+    static void hold(ProducerTask& task) noexcept;
+    static void finish(ProducerTask& task, doca_error_t status);
     [[nodiscard]] doca_error_t wait_or_refuse(ProducerTask& task, doca_error_t result);
     [[nodiscard]] unsigned send_waiting();
     [[nodiscard]] unsigned flush_waiting(doca_error_t status);

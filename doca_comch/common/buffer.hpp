@@ -1,9 +1,13 @@
 // Buffers, and the stores that they come from and return to.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
+#include <utility>
 #include <vector>
 
 #include <doca_buf.h>
@@ -23,8 +27,8 @@ struct alignas(64) doca_buf {
     std::size_t data_length = 0;
     comch::doca::BufferStore* store = nullptr;
     doca_buf* next = nullptr; ///< in a list of the program's, or of free buffers
+    std::uint32_t tasks = 0;  ///< that use it, and what it points at, until they are done
     std::uint16_t references = 0;
-    std::uint16_t tasks = 0; ///< that will write to this object when they are done
     bool follows = false; ///< it is in a list, and not its head
 
     [[nodiscard]] bool chained() const noexcept { return next != nullptr || follows; }
@@ -43,10 +47,19 @@ struct alignas(64) doca_buf {
         return true;
     }
 
-    /// A task that will write to it is submitted; is done. What the program has given back in between
+    /// Data of `size` bytes came behind what is there: not more than fits, should the program have
+    /// moved its pieces meanwhile.
+    void append(std::size_t size) noexcept { data_length += std::min(size, tail_room()); }
+
+    /// A task that needs it is submitted; is done. What the program has given back in between
     /// returns to its store then.
     void take_for_task() noexcept { ++tasks; }
     inline void return_from_task() noexcept;
+    /// The same for one that only reads it: several threads may have such tasks at once.
+    void take_for_reading() noexcept {
+        std::atomic_ref(tasks).fetch_add(1, std::memory_order_relaxed);
+    }
+    inline void return_from_reading() noexcept;
     /// The program's last reference is gone.
     inline void let_go() noexcept;
 };
@@ -57,8 +70,13 @@ namespace comch::doca {
 /// A number of buffer objects, in use or free. One thread at a time.
 class BufferStore {
 public:
-    void add(std::size_t count) {
-        blocks_.push_back(std::make_unique<doca_buf[]>(count));
+    /// False: there is no memory for so many.
+    [[nodiscard]] bool add(std::size_t count) {
+        std::unique_ptr<doca_buf[]> block(new (std::nothrow) doca_buf[count]);
+        if (block == nullptr) {
+            return false;
+        }
+        blocks_.push_back(std::move(block));
         for (std::size_t i = count; i-- > 0;) {
             doca_buf& buffer = blocks_.back()[i];
             buffer.store = this;
@@ -67,6 +85,7 @@ public:
         }
         total_ += static_cast<std::uint32_t>(count);
         free_count_ += static_cast<std::uint32_t>(count);
+        return true;
     }
 
     /// With one reference; null if all are in use.
@@ -108,6 +127,13 @@ private:
 
 void doca_buf::return_from_task() noexcept {
     if (--tasks == 0 && references == 0) [[unlikely]] {
+        store->give_back(*this);
+    }
+}
+
+void doca_buf::return_from_reading() noexcept {
+    if (std::atomic_ref(tasks).fetch_sub(1, std::memory_order_acq_rel) == 1 && references == 0)
+        [[unlikely]] {
         store->give_back(*this);
     }
 }

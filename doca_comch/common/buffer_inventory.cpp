@@ -41,7 +41,9 @@ doca_error_t doca_buf_inventory_create(size_t num_elements, doca_buf_inventory**
         return DOCA_ERROR_INVALID_VALUE;
     }
     auto inventory = std::make_unique<doca_buf_inventory>();
-    inventory->store.add(num_elements);
+    if (!inventory->store.add(num_elements)) {
+        return DOCA_ERROR_NO_MEMORY;
+    }
     *buf_inventory = inventory.release();
     return DOCA_SUCCESS;
 }
@@ -90,8 +92,7 @@ doca_error_t doca_buf_inventory_expand(doca_buf_inventory* inventory, uint32_t n
     if (!inventory->started) {
         return DOCA_ERROR_BAD_STATE;
     }
-    inventory->store.add(num_elements);
-    return DOCA_SUCCESS;
+    return inventory->store.add(num_elements) ? DOCA_SUCCESS : DOCA_ERROR_NO_MEMORY;
 }
 
 doca_error_t doca_buf_inventory_buf_get_by_args(doca_buf_inventory* inventory, doca_mmap* mmap,
@@ -145,9 +146,9 @@ doca_error_t doca_buf_inventory_buf_reuse_by_args(doca_buf* buf, void* addr, siz
     if (buf == nullptr || addr == nullptr || data == nullptr || buf->references == 0) {
         return DOCA_ERROR_INVALID_VALUE;
     }
-    if (buf->references != 1 || buf->chained()) {
+    if (buf->references != 1 || buf->chained() || buf->tasks != 0) {
         return refuse(DOCA_ERROR_NOT_PERMITTED,
-                      "cannot reuse the buffer: others refer to it, or it is in a list");
+                      "cannot reuse the buffer: others refer to it, or a task, or it is in a list");
     }
     return place(*buf, *buf->mmap, addr, len, data, data_len);
 }

@@ -10,10 +10,15 @@ using comch::doca::refuse;
 struct doca_buf_pool {
     comch::doca::BufferStore store;
     doca_mmap* mmap = nullptr;
+    std::weak_ptr<const char> mmap_life;
     std::size_t element_size = 0;
     std::size_t alignment = 1;
     doca_data user_data{};
     bool started = false;
+
+    [[nodiscard]] bool has_memory() const noexcept {
+        return !mmap_life.expired() && mmap->started();
+    }
 };
 
 namespace {
@@ -43,9 +48,12 @@ doca_error_t doca_buf_pool_create(size_t num_elements, size_t element_size, cons
         return DOCA_ERROR_INVALID_VALUE;
     }
     auto pool = std::make_unique<doca_buf_pool>();
-    pool->store.add(num_elements);
+    if (!pool->store.add(num_elements)) {
+        return DOCA_ERROR_NO_MEMORY;
+    }
     pool->element_size = element_size;
     pool->mmap = const_cast<doca_mmap*>(mmap);
+    pool->mmap_life = mmap->life;
     *buf_pool = pool.release();
     return DOCA_SUCCESS;
 }
@@ -65,9 +73,9 @@ doca_error_t doca_buf_pool_start(doca_buf_pool* buf_pool) {
     if (buf_pool == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
-    if (buf_pool->started || !buf_pool->mmap->started()) {
+    if (buf_pool->started || !buf_pool->has_memory()) {
         return refuse(DOCA_ERROR_BAD_STATE, "cannot start the pool: it is started already, or its "
-                                            "memory map is not");
+                                            "memory map is not, or was destroyed");
     }
     if (!place_all(*buf_pool)) {
         return refuse(DOCA_ERROR_INVALID_VALUE,
@@ -95,7 +103,7 @@ doca_error_t doca_buf_pool_buf_alloc(doca_buf_pool* buf_pool, doca_buf** buf) {
     if (buf_pool == nullptr || buf == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
-    if (!buf_pool->started || !buf_pool->mmap->started()) {
+    if (!buf_pool->started || !buf_pool->has_memory()) {
         return DOCA_ERROR_BAD_STATE;
     }
     doca_buf* const taken = buf_pool->store.take(*buf_pool->mmap);

@@ -51,8 +51,8 @@ doca_error_t doca_ctx::stop() {
         return result;
     }
     if ((lenient || !needs_engine()) && allocated_ == 0) {
-        drain_now();
-        if (drained()) {
+        drain_now(); // its callbacks may allocate
+        if (allocated_ == 0 && drained()) {
             closed();
             enter(DOCA_CTX_STATE_IDLE);
             return DOCA_SUCCESS;

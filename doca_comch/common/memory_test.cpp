@@ -3,6 +3,10 @@
 #include <cstring>
 #include <thread>
 
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <doca_buf.h>
 #include <doca_buf_inventory.h>
 #include <doca_buf_pool.h>
@@ -294,6 +298,57 @@ TEST_F(DocaMemory, PoolsCutAMapIntoPieces) {
     ASSERT_OK(doca_buf_pool_create(41, 100, mmap, &pool));
     EXPECT_EQ(doca_buf_pool_start(pool), DOCA_ERROR_INVALID_VALUE); // too small a map
     EXPECT_OK(doca_buf_pool_destroy(pool));
+}
+
+TEST_F(DocaMemory, APoolWithoutItsMapGivesNoBuffers) {
+    doca_mmap* other = nullptr;
+    ASSERT_OK(doca_mmap_create(&other));
+    ASSERT_OK(doca_mmap_set_memrange(other, bytes.data(), bytes.size()));
+    ASSERT_OK(doca_mmap_add_dev(other, lab.host));
+    ASSERT_OK(doca_mmap_start(other));
+    doca_buf_pool* pool = nullptr;
+    ASSERT_OK(doca_buf_pool_create(4, 64, other, &pool));
+    ASSERT_OK(doca_buf_pool_start(pool));
+    ASSERT_OK(doca_mmap_destroy(other)); // no buffer is in use
+    doca_mmap* next = nullptr;
+    ASSERT_OK(doca_mmap_create(&next)); // perhaps at the same address
+    ASSERT_OK(doca_mmap_set_memrange(next, bytes.data(), 64));
+    ASSERT_OK(doca_mmap_add_dev(next, lab.host));
+    ASSERT_OK(doca_mmap_start(next));
+    doca_buf* buffer = nullptr;
+    EXPECT_EQ(doca_buf_pool_buf_alloc(pool, &buffer), DOCA_ERROR_BAD_STATE);
+    EXPECT_OK(doca_buf_pool_stop(pool));
+    EXPECT_EQ(doca_buf_pool_start(pool), DOCA_ERROR_BAD_STATE);
+    EXPECT_OK(doca_buf_pool_destroy(pool));
+    EXPECT_OK(doca_mmap_destroy(next));
+}
+
+bool too_many_are_refused(doca_mmap* mmap) {
+    const rlimit little{.rlim_cur = 1UL << 32, .rlim_max = 1UL << 32};
+    doca_buf_inventory* inventory = nullptr;
+    doca_buf_pool* pool = nullptr;
+    std::uint32_t count = 0;
+    return setrlimit(RLIMIT_AS, &little) == 0 &&
+           doca_buf_inventory_create(UINT32_MAX, &inventory) == DOCA_ERROR_NO_MEMORY &&
+           doca_buf_pool_create(UINT32_MAX, 1, mmap, &pool) == DOCA_ERROR_NO_MEMORY &&
+           doca_buf_inventory_create(1, &inventory) == DOCA_SUCCESS &&
+           doca_buf_inventory_start(inventory) == DOCA_SUCCESS &&
+           doca_buf_inventory_expand(inventory, UINT32_MAX - 1) == DOCA_ERROR_NO_MEMORY &&
+           doca_buf_inventory_get_num_elements(inventory, &count) == DOCA_SUCCESS && count == 1;
+}
+
+TEST_F(DocaMemory, MoreBuffersThanThereIsMemoryForAreRefused) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "a sanitizer's allocator ends the process instead";
+#endif
+    // In a process of its own, which has little.
+    const pid_t child = fork();
+    if (child == 0) {
+        _exit(too_many_are_refused(mmap) ? 0 : 1);
+    }
+    int status = -1;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
 }
 
 TEST_F(DocaMemory, OneMapServesInventoriesOfManyThreads) {

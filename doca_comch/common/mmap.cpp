@@ -259,7 +259,8 @@ doca_error_t doca_mmap_get_from_export(const doca_mmap* mmap, uint8_t* from_expo
 
 doca_error_t doca_mmap_export_pci(doca_mmap* mmap, const doca_dev* dev, const void** export_desc,
                                   size_t* export_desc_len) {
-    if (mmap == nullptr || dev == nullptr || export_desc == nullptr || export_desc_len == nullptr) {
+    if (mmap == nullptr || !comch::doca::is_open(dev) || export_desc == nullptr ||
+        export_desc_len == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
     if (!mmap->started()) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include <doca_pe.h>
 
@@ -32,24 +33,40 @@ namespace comch::doca {
 /// A program's callback of any kind; whoever stores one knows what it is.
 using Callback = void (*)();
 
-/// The tasks of a context that are of one kind.
+/// The tasks of a context that are of one kind. They stay where they are from one start to the
+/// next: a program may still hold one of before, and is told that it is not its own.
 template <class Task> class TaskStore {
 public:
-    /// Makes the tasks and chains them.
+    /// Chains so many tasks, all of which are free, and makes what is missing.
     [[nodiscard]] doca_task* allocate(std::uint32_t count, doca_ctx& ctx, std::uint8_t kind = 0) {
-        tasks_ = std::make_unique<Task[]>(count);
+        if (count > total_) {
+            blocks_.push_back({std::make_unique<Task[]>(count - total_), count - total_});
+            total_ = count;
+        }
         doca_task* first = nullptr;
-        for (std::uint32_t i = count; i-- > 0;) {
-            tasks_[i].ctx = &ctx;
-            tasks_[i].kind = kind;
-            tasks_[i].next = first;
-            first = &tasks_[i];
+        std::uint32_t before = total_; // the block
+        for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block) {
+            before -= block->count;
+            for (std::uint32_t i = block->count; i-- > 0;) {
+                Task& task = block->tasks[i];
+                task.ctx = &ctx;
+                task.kind = kind;
+                if (before + i < count) {
+                    task.next = first;
+                    first = &task;
+                }
+            }
         }
         return first;
     }
 
 private:
-    std::unique_ptr<Task[]> tasks_;
+    struct Block {
+        std::unique_ptr<Task[]> tasks;
+        std::uint32_t count;
+    };
+    std::vector<Block> blocks_;
+    std::uint32_t total_ = 0;
 };
 
 } // namespace comch::doca

@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <memory>
+#include <vector>
 
 #include "core/transfer/client.hpp"
 #include "doca_comch/common/buffer.hpp"
@@ -15,13 +16,24 @@ namespace {
 constexpr std::uint32_t max_tasks = 8192;
 constexpr std::uint32_t max_list_length = 64;
 
-/// Copies the buffers of a list one after another, behind each other.
+/// A buffer of the source, and the data that it had when its task was submitted.
+struct Piece {
+    doca_buf* buffer;
+    const std::byte* data;
+    std::size_t length;
+};
+
+/// Copies the buffers of a list one after another, behind each other. What it copies, and to where,
+/// is settled when it is submitted; the buffers stay until it is done, whatever the program does to
+/// them meanwhile.
 struct CopyTask : doca_task {
     const doca_buf* source = nullptr;
     doca_buf* destination = nullptr;
-    const doca_buf* piece = nullptr; ///< of the source: under way, or next; null when all are done
-    std::size_t length = 0;          ///< of the piece that is under way
-    std::size_t copied = 0;          ///< before it
+    std::vector<Piece> pieces; ///< of the source
+    std::size_t piece = 0;     ///< under way, or next
+    doca_buf* room = nullptr;  ///< the destination
+    std::byte* to = nullptr;   ///< there
+    std::size_t copied = 0;    ///< of the pieces before
     CopyTask* following = nullptr;
 };
 
@@ -95,6 +107,7 @@ doca_error_t check(const doca_buf& source, const doca_buf& destination) {
     std::uint32_t pieces = 0;
     for (const doca_buf* piece = &source; piece != nullptr; piece = piece->next) {
         if (++pieces > max_list_length || piece->references == 0 || !piece->mmap->started() ||
+            piece->data_length > limits::fast_path_buffer_size ||
             piece->data_length > destination.tail_room() - total) {
             return DOCA_ERROR_INVALID_VALUE;
         }
@@ -143,7 +156,13 @@ doca_error_t DmaContext::begin_copy(doca_task& base) {
         result != DOCA_SUCCESS) {
         return result;
     }
-    task.piece = task.source;
+    task.pieces.clear();
+    for (const doca_buf* piece = task.source; piece != nullptr; piece = piece->next) {
+        task.pieces.push_back({const_cast<doca_buf*>(piece), piece->data, piece->data_length});
+    }
+    task.piece = 0;
+    task.room = task.destination;
+    task.to = task.room->data + task.room->data_length;
     task.copied = 0;
     const Errc result = self.copy_pieces(task);
     if (result == Errc::ok) {
@@ -152,52 +171,44 @@ doca_error_t DmaContext::begin_copy(doca_task& base) {
     if (result != Errc::ok && result != Errc::in_progress) {
         return to_doca(result);
     }
-    task.destination->take_for_task();
+    for (const Piece& piece : task.pieces) {
+        piece.buffer->take_for_reading();
+    }
+    task.room->take_for_task();
     return DOCA_SUCCESS;
 }
 
 /// ok: all are copied; in_progress: one is under way; again: no room for the next one.
 Errc DmaContext::copy_pieces(CopyTask& task) {
-    while (task.piece != nullptr) {
+    while (task.piece != task.pieces.size()) {
         if (const Errc result = copy_piece(task); result != Errc::ok) {
             return result;
         }
-        task.copied += task.length;
-        task.piece = task.piece->next;
+        task.copied += task.pieces[task.piece++].length;
     }
     return Errc::ok;
 }
 
 Errc DmaContext::copy_piece(CopyTask& task) {
-    const doca_buf& piece = *task.piece;
-    const doca_buf& room = *task.destination;
-    // The program had its hands on them since they were checked.
-    if (piece.references == 0 || room.references == 0 ||
-        room.tail_room() < task.copied + piece.data_length) {
-        return Errc::invalid_argument;
-    }
-    task.length = piece.data_length;
-    std::byte* const to = room.data + room.data_length + task.copied;
-    if (task.length == 0) {
+    const Piece& piece = task.pieces[task.piece];
+    std::byte* const to = task.to + task.copied;
+    if (piece.length == 0) {
         return Errc::ok;
     }
-    if (piece.mmap->imported()) {
-        return client_->read({*piece.mmap->map, piece.mmap->service, piece.data}, to, task.length,
-                             &task);
+    if (const doca_mmap& from = *piece.buffer->mmap; from.imported()) {
+        return client_->read({*from.map, from.service, piece.data}, to, piece.length, &task);
     }
-    if (room.mmap->imported()) {
-        return client_->write({*room.mmap->map, room.mmap->service, to}, piece.data, task.length,
-                              &task);
+    if (const doca_mmap& there = *task.room->mmap; there.imported()) {
+        return client_->write({*there.map, there.service, to}, piece.data, piece.length, &task);
     }
-    std::memmove(to, piece.data, task.length);
+    std::memmove(to, piece.data, piece.length);
     return Errc::ok;
 }
 
 void DmaContext::on_piece(CopyTask& task, Errc status) {
     auto& self = static_cast<DmaContext&>(*task.ctx);
     if (status == Errc::ok) {
-        task.copied += task.length;
-        task.piece = task.piece->next;
+        task.copied += task.pieces[task.piece++].length;
         status = self.copy_pieces(task);
     }
     if (status == Errc::again) {
@@ -223,9 +234,12 @@ void DmaContext::report(doca_task& task, bool success) {
 
 void DmaContext::finish(CopyTask& task, Errc status) {
     if (status == Errc::ok) {
-        task.destination->data_length += task.copied;
+        task.room->append(task.copied);
     }
-    task.destination->return_from_task();
+    task.room->return_from_task();
+    for (const Piece& piece : task.pieces) {
+        piece.buffer->return_from_reading();
+    }
     task.ctx->complete(task, to_doca(status));
 }
 

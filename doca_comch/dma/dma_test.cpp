@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -343,6 +344,30 @@ TEST(DocaDma, ListsHaveALongestLength) {
     EXPECT_OK(doca_buf_dec_refcount(room, nullptr));
 }
 
+TEST(DocaDma, ABufferAboveTheDevicesLimitIsRefused) {
+    Lab lab;
+    std::uint64_t most = 0;
+    ASSERT_OK(doca_dma_cap_task_memcpy_get_max_buf_size(doca_dev_as_devinfo(lab.dpu), &most));
+    const std::size_t size = most + 4096;
+    void* const range = mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    ASSERT_NE(range, MAP_FAILED);
+    {
+        Copier copier(lab);
+        doca_mmap* created = nullptr;
+        ASSERT_OK(doca_mmap_create(&created));
+        const Map map(created);
+        ASSERT_OK(doca_mmap_set_memrange(map.mmap, range, size));
+        ASSERT_OK(doca_mmap_set_permissions(map.mmap, DOCA_ACCESS_FLAG_LOCAL_READ_WRITE));
+        ASSERT_OK(doca_mmap_add_dev(map.mmap, lab.dpu));
+        ASSERT_OK(doca_mmap_start(map.mmap));
+        EXPECT_EQ(copier.copy(map.mmap, range, map.mmap, range, most + 1),
+                  DOCA_ERROR_INVALID_VALUE);
+        EXPECT_OK(copier.copy(map.mmap, range, map.mmap, static_cast<char*>(range) + 64, 64));
+    }
+    munmap(range, size);
+}
+
 /// Tasks that read an exporter's memory into pieces of a local one's.
 struct Reads {
     static constexpr std::size_t piece = 1 << 18;
@@ -422,6 +447,123 @@ TEST_F(DocaDmaFrozen, AStopWaitsForWhatIsUnderWay) {
         progress_until([&] { return state_of(ctx) == DOCA_CTX_STATE_IDLE; }, copier.engine));
     EXPECT_EQ(copier.done, std::vector<doca_error_t>(4, DOCA_SUCCESS));
     EXPECT_OK(doca_ctx_start(ctx)); // and once more, for the copier's own stop
+}
+
+TEST_F(DocaDmaFrozen, WhatIsGivenBackTooEarlyStaysUntilItsTaskIsDone) {
+    const auto in_use = [&] {
+        std::uint32_t all = 0;
+        std::uint32_t free = 0;
+        EXPECT_OK(doca_buf_inventory_get_num_elements(copier.inventory, &all));
+        EXPECT_OK(doca_buf_inventory_get_num_free_elements(copier.inventory, &free));
+        return all - free;
+    };
+    for (doca_buf* const buffer : reads->buffers) {
+        EXPECT_EQ(doca_buf_inventory_buf_reuse_by_addr(buffer, reads->bytes.data(), 1),
+                  DOCA_ERROR_NOT_PERMITTED);
+        EXPECT_OK(doca_buf_dec_refcount(buffer, nullptr));
+        EXPECT_EQ(doca_buf_dec_refcount(buffer, nullptr), DOCA_ERROR_BAD_STATE);
+    }
+    reads->buffers.clear();
+    EXPECT_EQ(in_use(), 8u) << "sources and rooms";
+    EXPECT_EQ(doca_buf_inventory_stop(copier.inventory), DOCA_ERROR_IN_USE);
+    EXPECT_EQ(doca_buf_inventory_destroy(copier.inventory), DOCA_ERROR_IN_USE);
+    EXPECT_EQ(doca_mmap_stop(reads->local.mmap), DOCA_ERROR_IN_USE);
+    EXPECT_EQ(doca_mmap_destroy(reads->local.mmap), DOCA_ERROR_IN_USE);
+    EXPECT_EQ(doca_mmap_destroy(reads->remote.mmap), DOCA_ERROR_IN_USE);
+    exporter.thaw();
+    EXPECT_TRUE(progress_until([&] { return copier.done.size() == 4; }, copier.engine));
+    EXPECT_EQ(copier.done, std::vector<doca_error_t>(4, DOCA_SUCCESS));
+    std::vector<char> expected(Reads::piece);
+    std::iota(expected.begin(), expected.end(), char{0});
+    for (std::size_t i = 0; i < 4; ++i) {
+        EXPECT_TRUE(
+            std::equal(expected.begin(), expected.end(),
+                       reads->bytes.begin() + static_cast<std::ptrdiff_t>(i * expected.size())));
+    }
+    EXPECT_EQ(in_use(), 0u);
+}
+
+TEST_F(DocaDmaFrozen, WhatIsCopiedIsSettledBySubmitting) {
+    // Another one than those under way, of a list, which the program takes apart meanwhile.
+    exporter.thaw();
+    EXPECT_TRUE(progress_until([&] { return copier.done.size() == 4; }, copier.engine));
+    for (doca_buf* const buffer : reads->buffers) {
+        EXPECT_OK(doca_buf_dec_refcount(buffer, nullptr));
+    }
+    reads->buffers.clear();
+    exporter.freeze();
+    auto* const there = static_cast<char*>(exporter.address);
+    doca_buf* const source =
+        copier.list(reads->remote.mmap, {{there + 1, 1000}, {there + 2, 1000}, {there + 3, 1000}});
+    doca_buf* second = nullptr;
+    ASSERT_OK(doca_buf_get_next_in_list(source, &second));
+    std::fill(reads->bytes.begin(), reads->bytes.end(), '-');
+    doca_buf* room = nullptr;
+    ASSERT_OK(doca_buf_inventory_buf_get_by_addr(copier.inventory, reads->local.mmap,
+                                                 reads->bytes.data(), 3000, &room));
+    doca_dma_task_memcpy* task = nullptr;
+    ASSERT_OK(doca_dma_task_memcpy_alloc_init(copier.dma, source, room, doca_data{}, &task));
+    ASSERT_OK(doca_task_submit(doca_dma_task_memcpy_as_task(task)));
+    doca_dma_task_memcpy_set_src(task, room);
+    doca_dma_task_memcpy_set_dst(task, source);
+    EXPECT_EQ(doca_dma_task_memcpy_get_src(task), source) << "a submitted task is the library's";
+    EXPECT_EQ(doca_dma_task_memcpy_get_dst(task), room);
+    EXPECT_OK(doca_buf_unchain_list(source, second));
+    EXPECT_OK(doca_buf_set_data(second, there + 2, 0));
+    EXPECT_OK(doca_buf_dec_refcount(second, nullptr)); // with the third
+    // So that there is no room behind what is being copied.
+    EXPECT_OK(doca_buf_set_data(room, reads->bytes.data() + 2000, 1000));
+    copier.done.clear();
+    exporter.thaw();
+    EXPECT_TRUE(progress_until([&] { return !copier.done.empty(); }, copier.engine));
+    EXPECT_EQ(copier.done, std::vector<doca_error_t>(1, DOCA_SUCCESS));
+    std::vector<char> expected;
+    for (int first = 1; first <= 3; ++first) {
+        for (int i = 0; i < 1000; ++i) {
+            expected.push_back(static_cast<char>(first + i));
+        }
+    }
+    EXPECT_TRUE(std::equal(expected.begin(), expected.end(), reads->bytes.begin()));
+    EXPECT_EQ(reads->bytes[3000], '-');
+    std::size_t length = 0;
+    EXPECT_OK(doca_buf_get_data_len(room, &length));
+    EXPECT_EQ(length, 1000u) << "there is not more data than room";
+    EXPECT_OK(doca_buf_dec_refcount(source, nullptr));
+    EXPECT_OK(doca_buf_dec_refcount(room, nullptr));
+    std::uint32_t free = 0;
+    EXPECT_OK(doca_buf_inventory_get_num_free_elements(copier.inventory, &free));
+    EXPECT_EQ(free, 8u);
+}
+
+TEST_F(DocaDmaFrozen, TasksOfBeforeAreRefused) {
+    exporter.thaw();
+    EXPECT_TRUE(progress_until([&] { return copier.done.size() == 4; }, copier.engine));
+    doca_ctx* const ctx = doca_dma_as_ctx(copier.dma);
+    doca_dma_task_memcpy* task = nullptr;
+    ASSERT_OK(doca_dma_task_memcpy_alloc_init(copier.dma, reads->buffers[0], reads->buffers[1],
+                                              doca_data{}, &task));
+    doca_task* const stale = doca_dma_task_memcpy_as_task(task);
+    doca_task_free(stale);
+    for (const std::uint32_t tasks : {1, 50, 4}) {
+        EXPECT_OK(doca_ctx_stop(ctx));
+        EXPECT_EQ(doca_task_submit(stale), DOCA_ERROR_BAD_STATE);
+        ASSERT_OK(
+            doca_dma_task_memcpy_set_conf(copier.dma, Copier::on_done, Copier::on_done, tasks));
+        ASSERT_OK(doca_ctx_start(ctx));
+        doca_task_free(stale);
+        EXPECT_EQ(doca_task_submit(stale), DOCA_ERROR_BAD_STATE);
+        std::vector<doca_dma_task_memcpy*> all(tasks);
+        for (doca_dma_task_memcpy*& one : all) {
+            ASSERT_OK(doca_dma_task_memcpy_alloc_init(copier.dma, reads->buffers[0],
+                                                      reads->buffers[1], doca_data{}, &one));
+        }
+        EXPECT_EQ(doca_dma_task_memcpy_alloc_init(copier.dma, reads->buffers[0], reads->buffers[1],
+                                                  doca_data{}, &task),
+                  DOCA_ERROR_NO_MEMORY);
+        for (doca_dma_task_memcpy* const one : all) {
+            doca_task_free(doca_dma_task_memcpy_as_task(one));
+        }
+    }
 }
 
 } // namespace

@@ -137,8 +137,8 @@ doca_error_t DpaConsumer::begin_start() {
         return not_configured();
     }
     const bool opened = end_.open(
-        receives_, [](void* user) { static_cast<doca_dpa_thread*>(user)->activate(); },
-        completion_->thread);
+        receives_, [](void* user) { static_cast<doca_comch_consumer_completion*>(user)->notify(); },
+        completion_);
     if (!opened || !completion_->add(end_, completion_data_)) {
         end_.close();
         return refuse(DOCA_ERROR_NO_MEMORY,
@@ -189,12 +189,22 @@ doca_comch_consumer_completion::Element* doca_comch_consumer_completion::get() {
 }
 
 void doca_comch_consumer_completion::request_notification() {
+    // Ask, then look whom to arm; add() does the opposite. At least one sees the other.
+    requested_.store(true, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
     for (std::uint32_t i = 0; i < max_consumers; ++i) {
         QueueEnd* const end = sources[i].end.load(std::memory_order_acquire);
         if (end != nullptr && !end->arm()) {
-            thread->activate();
+            notify();
             return;
         }
+    }
+}
+
+void doca_comch_consumer_completion::notify() {
+    // Other consumers were armed for the same request.
+    if (requested_.exchange(false, std::memory_order_acq_rel)) {
+        thread->activate();
     }
 }
 
@@ -202,8 +212,15 @@ bool doca_comch_consumer_completion::add(QueueEnd& end, std::uint32_t user_data)
     for (std::uint32_t i = 0; i < max_consumers; ++i) {
         if (sources[i].end.load(std::memory_order_relaxed) == nullptr) {
             sources[i].user_data = user_data;
+            // The thread may have asked already. The end is not its own yet, so it is armed here.
+            const bool asked = requested_.load(std::memory_order_acquire);
+            const bool armed = asked && end.arm();
             // Release: the DPA's thread then sees the end opened, and the data.
             sources[i].end.store(&end, std::memory_order_release);
+            std::atomic_thread_fence(std::memory_order_seq_cst);
+            if (!armed && requested_.load(std::memory_order_relaxed)) {
+                notify(); // it asked meanwhile, or there is something: let it look
+            }
             ++used;
             return true;
         }

@@ -72,6 +72,11 @@ struct doca_comch_consumer_completion {
     void remove(const comch::doca::QueueEnd& end);
     [[nodiscard]] Element* get();
     void request_notification();
+    /// Runs the thread, once for each request.
+    void notify();
+
+private:
+    std::atomic<bool> requested_ = false;
 };
 
 namespace comch::doca {

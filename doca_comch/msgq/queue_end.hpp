@@ -64,7 +64,7 @@ public:
         std::atomic_thread_fence(std::memory_order_seq_cst);
         if (armed_.load(std::memory_order_relaxed) &&
             armed_.exchange(false, std::memory_order_acq_rel)) {
-            wake_(wake_user_);
+            wake_(wake_user_.load(std::memory_order_relaxed));
         }
         return Put::done;
     }
@@ -81,10 +81,10 @@ public:
             slots_ = std::make_unique<Slot[]>(capacity);
             mask_ = capacity - 1;
             wake_ = wake;
-            wake_user_ = user;
         } else if (receives > mask_ + 1) {
             return false;
         }
+        wake_user_.store(user, std::memory_order_relaxed); // another one than before, perhaps
         open_.store(true, std::memory_order_release);
         return true;
     }
@@ -117,7 +117,7 @@ public:
     }
     /// Asks to be woken. False: there is a message already (and nothing was asked).
     [[nodiscard]] bool arm() noexcept {
-        armed_.store(true, std::memory_order_relaxed);
+        armed_.store(true, std::memory_order_release); // with what wake() looks at
         std::atomic_thread_fence(std::memory_order_seq_cst);
         if (!ready()) {
             return true;
@@ -136,7 +136,7 @@ private:
     std::unique_ptr<Slot[]> slots_;
     std::uint64_t mask_ = 0;
     Wake wake_ = nullptr;
-    void* wake_user_ = nullptr;
+    std::atomic<void*> wake_user_ = nullptr;
     std::atomic<bool> open_ = false;
     std::atomic<bool> armed_ = false;
     alignas(64) std::atomic<std::uint32_t> credits_ = 0;

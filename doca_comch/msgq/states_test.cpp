@@ -6,6 +6,7 @@
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -404,6 +405,131 @@ TEST(DocaMsgQ, AQueueHasSoManyProducersAtATime) {
     }
     EXPECT_OK(doca_comch_msgq_stop(queue));
     EXPECT_OK(doca_comch_msgq_destroy(queue));
+}
+
+TEST(DocaMsgQ, AQueueHasSoManyProducersOfTheDpaAtATime) {
+    Dpa lab;
+    doca_comch_msgq* queue = nullptr;
+    ASSERT_OK(doca_comch_msgq_create(lab.lab.dpu, &queue));
+    ASSERT_OK(doca_comch_msgq_set_dpa_producer(queue, lab.dpa));
+    ASSERT_OK(doca_comch_msgq_set_max_num_producers(queue, 1));
+    ASSERT_OK(doca_comch_msgq_start(queue));
+    for (int round = 0; round < 3; ++round) {
+        doca_comch_producer* producer = nullptr;
+        doca_comch_producer* more = nullptr;
+        ASSERT_OK(doca_comch_msgq_producer_create(queue, &producer));
+        EXPECT_EQ(doca_comch_msgq_producer_create(queue, &more), DOCA_ERROR_NO_MEMORY);
+        EXPECT_OK(doca_comch_producer_destroy(producer));
+    }
+    EXPECT_OK(doca_comch_msgq_stop(queue));
+    EXPECT_OK(doca_comch_msgq_destroy(queue));
+}
+
+/// A thread of the DPA's that counts its runs, and a completion that runs it.
+struct Notified {
+    doca_dpa_thread* thread = nullptr;
+    doca_comch_consumer_completion* completion = nullptr;
+
+    explicit Notified(doca_dpa* dpa, std::uint32_t consumers = 1) {
+        EXPECT_OK(doca_dpa_thread_create(dpa, &thread));
+        EXPECT_OK(doca_dpa_thread_set_func_arg(thread,
+                                               reinterpret_cast<doca_dpa_func_t*>(count_runs), 0));
+        EXPECT_OK(doca_dpa_thread_start(thread));
+        EXPECT_OK(doca_dpa_thread_run(thread));
+        EXPECT_OK(doca_comch_consumer_completion_create(&completion));
+        EXPECT_OK(doca_comch_consumer_completion_set_max_num_consumers(completion, consumers));
+        EXPECT_OK(doca_comch_consumer_completion_set_dpa_thread(completion, thread));
+        EXPECT_OK(doca_comch_consumer_completion_start(completion));
+    }
+    ~Notified() {
+        EXPECT_OK(doca_comch_consumer_completion_destroy(completion));
+        EXPECT_OK(doca_dpa_thread_destroy(thread));
+    }
+    void ask() const {
+        doca_dpa_dev_comch_consumer_completion_request_notification(
+            Ends::handle(completion, doca_comch_consumer_completion_get_dpa_handle));
+    }
+    [[nodiscard]] bool take() const {
+        doca_dpa_dev_comch_consumer_completion_element_t element = 0;
+        return doca_dpa_dev_comch_consumer_get_completion(
+                   Ends::handle(completion, doca_comch_consumer_completion_get_dpa_handle),
+                   &element) == 1;
+    }
+};
+
+TEST(DocaMsgQ, AConsumerStartsAgainWithAnotherCompletion) {
+    Ends ends;
+    doca_ctx* const ctx = doca_comch_consumer_as_ctx(ends.dpa_consumer);
+    {
+        const Notified first(ends.lab.dpa);
+        ASSERT_OK(doca_comch_consumer_set_completion(ends.dpa_consumer, first.completion, 1));
+        EXPECT_OK(doca_comch_consumer_completion_destroy(ends.completion)) << "used no more";
+        ends.completion = nullptr;
+        EXPECT_EQ(doca_comch_consumer_completion_destroy(first.completion), DOCA_ERROR_IN_USE);
+        ends.start();
+        runs = 0;
+        doca_dpa_dev_comch_consumer_ack(
+            Ends::handle(ends.dpa_consumer, doca_comch_consumer_get_dpa_handle), 8);
+        first.ask();
+        EXPECT_OK(ends.send("to the first", 1));
+        EXPECT_TRUE(progress_until([] { return runs == 1; }));
+        EXPECT_TRUE(first.take());
+        first.ask(); // and is not told any more
+        EXPECT_OK(doca_ctx_stop(ctx));
+        EXPECT_OK(doca_comch_consumer_completion_create(&ends.completion));
+        EXPECT_OK(doca_comch_consumer_completion_set_dpa_thread(ends.completion, ends.lab.thread));
+        EXPECT_OK(doca_comch_consumer_completion_start(ends.completion));
+        ASSERT_OK(doca_comch_consumer_set_completion(ends.dpa_consumer, ends.completion, 2));
+    } // the first one, and its thread, are gone
+    ASSERT_OK(doca_ctx_start(ctx));
+    doca_dpa_dev_comch_consumer_completion_request_notification(
+        Ends::handle(ends.completion, doca_comch_consumer_completion_get_dpa_handle));
+    EXPECT_OK(ends.send("to the second", 1));
+    EXPECT_TRUE(progress_until([] { return runs == 2; }));
+}
+
+TEST(DocaMsgQ, ARequestIsForAllConsumersOfACompletionAndForOneRun) {
+    Ends ends;
+    const Notified notified(ends.lab.dpa, 2);
+    ASSERT_OK(doca_comch_consumer_set_completion(ends.dpa_consumer, notified.completion, 1));
+    doca_comch_consumer* second = nullptr;
+    ASSERT_OK(doca_comch_msgq_consumer_create(ends.lab.to_dpa, &second));
+    doca_ctx* const ctx = doca_comch_consumer_as_ctx(second);
+    ASSERT_OK(doca_ctx_set_datapath_on_dpa(ctx, ends.lab.dpa));
+    ASSERT_OK(doca_comch_consumer_set_dev_max_num_recv(second, 8));
+    ASSERT_OK(doca_comch_consumer_set_completion(second, notified.completion, 2));
+    ends.start();
+    runs = 0;
+    notified.ask(); // before the second one is there
+    ASSERT_OK(doca_ctx_start(ctx));
+    for (doca_comch_consumer* const consumer : {ends.dpa_consumer, second}) {
+        doca_dpa_dev_comch_consumer_ack(Ends::handle(consumer, doca_comch_consumer_get_dpa_handle),
+                                        8);
+    }
+    constexpr int rounds = 20;
+    for (int round = 1; round <= rounds; ++round) {
+        EXPECT_OK(ends.send("to the second", 2));
+        ASSERT_TRUE(progress_until([&] { return runs >= round; }));
+        EXPECT_OK(ends.send("to the first one, armed too", 1));
+        EXPECT_TRUE(notified.take());
+        EXPECT_TRUE(notified.take());
+        doca_dpa_dev_comch_consumer_completion_ack(
+            Ends::handle(notified.completion, doca_comch_consumer_completion_get_dpa_handle), 2);
+        for (doca_comch_consumer* const consumer : {ends.dpa_consumer, second}) {
+            doca_dpa_dev_comch_consumer_ack(
+                Ends::handle(consumer, doca_comch_consumer_get_dpa_handle), 1);
+        }
+        for (int i = 0; i < 1000; ++i) { // a run too many has its chance
+            (void)doca_pe_progress(ends.lab.engine.pe);
+            std::this_thread::yield();
+        }
+        notified.ask();
+    }
+    EXPECT_OK(doca_ctx_stop(ctx));
+    EXPECT_EQ(runs, rounds);
+    EXPECT_OK(doca_ctx_stop(doca_comch_consumer_as_ctx(ends.dpa_consumer)));
+    EXPECT_OK(doca_comch_consumer_set_completion(ends.dpa_consumer, ends.completion, 1));
+    EXPECT_OK(doca_comch_consumer_destroy(second));
 }
 
 } // namespace

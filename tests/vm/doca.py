@@ -43,7 +43,8 @@ PARTS = {
     # An emulated device has not the queue pairs for as many clients as a server may have.
     "comch": (tests("comch", "*", "*.AKilledClient*", "*.AServerTakesAsManyClients*"), 1000),
     "cc": (tests("cc", "*"), 40),
-    "common": (tests("common", "DocaEngine.*:DocaDevice.*:DocaMemory.*"), 10),
+    "common": (tests("common", "DocaEngine.*:DocaDevice.*:DocaMemory.*",
+                     "*.MoreBuffers*"), 10),
     "dma": (tests("dma", "", "*"), 100),
     # A queue lies between the CPU and the DPA of one device: nothing goes over the network.
     "msgq": (tests("msgq", "*"), 0),
