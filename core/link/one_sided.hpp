@@ -156,6 +156,7 @@ private:
         std::uint64_t address = 0; ///< the peer's
         std::uint64_t end = 0;     ///< behind its record in the ring
         std::uint64_t after = 0;   ///< behind the last put or atomic before it; 0: none
+        std::uint64_t began = 0;   ///< by the CPU's counter, if it is to be timed
     };
 
     /// Something that waits for room in our ring.
@@ -240,13 +241,24 @@ private:
     [[nodiscard]] bool operations_before(std::uint64_t sequence) const;
     [[nodiscard]] bool flush_reached(Flush& flush);
 
-    // A peer that does not answer.
+    /// No put or atomic of ours is on its way: a get may read the memory itself.
+    [[nodiscard]] bool writes_done() noexcept {
+        return !hold_ && puts_waiting_ == 0 &&
+               (direct_after_ == 0 || pipe_.tx().consumed() >= direct_after_);
+    }
+
+    // The kernel's copies; a peer that does not answer.
     [[nodiscard]] Operation* oldest_get() noexcept;
     [[nodiscard]] bool peer_missing() noexcept;
     /// Fetches the oldest get if it is waited for in vain: fetched_ is its token.
     [[nodiscard]] bool fetch_missing() noexcept;
-    /// Before anything is asked of a peer that has been missing: does the kernel do it?
-    template <class Copy> [[nodiscard]] bool done_without_peer(bool by_kernel, Copy&& copy) noexcept;
+    /// Before anything is asked of a peer that has been missing, or if it is faster.
+    [[nodiscard]] bool put_by_kernel(const std::byte* from, std::size_t length,
+                                     std::uint64_t address) noexcept;
+    [[nodiscard]] bool get_by_kernel(std::byte* to, std::size_t length,
+                                     std::uint64_t address) noexcept;
+    [[nodiscard]] bool peer_absent() noexcept;
+    void note_time_of(const Operation& operation) noexcept;
     [[nodiscard]] bool caught_up();
     void release_if_out();
 
@@ -261,6 +273,7 @@ private:
     std::uint32_t puts_waiting_ = 0;
     std::uint32_t replies_waiting_ = 0;
     std::uint64_t answers_ = 0; ///< that have come, ever
+    std::uint64_t last_get_ended_ = 0; ///< by the CPU's counter
     void* fetched_ = nullptr;
     /// Behind our last put or atomic in the ring, or 0 when all have been done: direct access waits
     /// for them. (The memory may have been mapped here since, or they are about other memory.)

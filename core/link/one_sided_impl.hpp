@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "core/base/stream_copy.hpp"
+#include "core/base/ticks.hpp"
 #include "core/link/one_sided.hpp"
 
 namespace comch::link {
@@ -26,10 +27,7 @@ template <class T> bool read_head(const std::byte* payload, std::uint32_t length
 template <class Pipe>
 Errc OneSidedEngine<Pipe>::put(const std::byte* from, std::size_t length, std::uint64_t region,
                                std::uint64_t address, void* token, bool by_kernel) {
-    if (done_without_peer(by_kernel, [&](auto& memory) {
-            return memory.write(address, from, length);
-        })) {
-        pipe_.slot()->tx.process_vm_bytes.add(length);
+    if (by_kernel && put_by_kernel(from, length, address)) {
         return Errc::ok;
     }
     if (hold_ || puts_waiting_ != 0) {
@@ -62,10 +60,7 @@ Errc OneSidedEngine<Pipe>::put(const std::byte* from, std::size_t length, std::u
 template <class Pipe>
 Errc OneSidedEngine<Pipe>::get(std::byte* to, std::size_t length, std::uint64_t region,
                                std::uint64_t address, void* token, bool by_kernel) {
-    if (done_without_peer(by_kernel, [&](auto& memory) {
-            return memory.read(to, address, length);
-        })) {
-        pipe_.slot()->tx.process_vm_bytes.add(length);
+    if (by_kernel && get_by_kernel(to, length, address)) {
         return Errc::ok;
     }
     std::uint64_t name = 0;
@@ -94,6 +89,9 @@ Errc OneSidedEngine<Pipe>::get(std::byte* to, std::size_t length, std::uint64_t 
     operation->after = direct_after_;
     if constexpr (Pipe::kernel_copies) {
         pipe_.attention().asked();
+        if (by_kernel && Pipe::Ways::has_choice(length)) {
+            operation->began = ticks();
+        }
     }
     return Errc::in_progress;
 }
@@ -455,6 +453,9 @@ bool OneSidedEngine<Pipe>::accept_reply(const Reply& reply, const std::byte* dat
     operation->received += length;
     pipe_.slot()->rx.bytes.add(length);
     if (operation->received == operation->length) {
+        if (!operation->canceled) {
+            note_time_of(*operation);
+        }
         finish(*operation, Errc::ok, completion);
     }
     return true;
@@ -475,7 +476,7 @@ bool OneSidedEngine<Pipe>::accept_error(const Reply& reply, Completion& completi
     return true;
 }
 
-// ---- a peer that does not answer ---------------------------------------------------------------
+// ---- the kernel's copies; a peer that does not answer --------------------------------------------
 
 template <class Pipe> bool OneSidedEngine<Pipe>::peer_missing() noexcept {
     if constexpr (Pipe::kernel_copies) {
@@ -485,16 +486,67 @@ template <class Pipe> bool OneSidedEngine<Pipe>::peer_missing() noexcept {
     return false;
 }
 
-template <class Pipe>
-template <class Copy>
-bool OneSidedEngine<Pipe>::done_without_peer(bool by_kernel, Copy&& copy) noexcept {
+template <class Pipe> bool OneSidedEngine<Pipe>::peer_absent() noexcept {
     if constexpr (Pipe::kernel_copies) {
-        return by_kernel && pipe_.attention().distrusted() && pipe_.peer_memory().usable() &&
-               direct_allowed() &&
-               pipe_.attention().absent(pipe_.tx().consumed() + answers_) &&
-               copy(pipe_.peer_memory());
+        return pipe_.attention().distrusted() &&
+               pipe_.attention().absent(pipe_.tx().consumed() + answers_);
     }
     return false;
+}
+
+template <class Pipe>
+bool OneSidedEngine<Pipe>::put_by_kernel(const std::byte* from, std::size_t length,
+                                         std::uint64_t address) noexcept {
+    if constexpr (Pipe::kernel_copies) {
+        if (pipe_.peer_memory().usable() && peer_absent() && direct_allowed() &&
+            pipe_.peer_memory().write(address, from, length)) {
+            pipe_.slot()->tx.process_vm_bytes.add(length);
+            return true;
+        }
+    }
+    return false;
+}
+
+template <class Pipe>
+bool OneSidedEngine<Pipe>::get_by_kernel(std::byte* to, std::size_t length,
+                                         std::uint64_t address) noexcept {
+    if constexpr (Pipe::kernel_copies) {
+        if (!pipe_.peer_memory().usable() || !writes_done()) {
+            return false;
+        }
+        const bool timed = Pipe::Ways::has_choice(length);
+        if (!peer_absent() &&
+            !(timed && pipe_.ways().choose(length) == Pipe::Ways::Way::kernel)) {
+            return false;
+        }
+        const std::uint64_t began = ticks();
+        if (!pipe_.peer_memory().read(to, address, length)) {
+            return false;
+        }
+        if (timed) {
+            last_get_ended_ = ticks();
+            pipe_.ways().took(Pipe::Ways::Way::kernel, length, last_get_ended_ - began);
+        }
+        pipe_.slot()->tx.process_vm_bytes.add(length);
+        return true;
+    }
+    return false;
+}
+
+template <class Pipe>
+void OneSidedEngine<Pipe>::note_time_of(const Operation& operation) noexcept {
+    if constexpr (Pipe::kernel_copies) {
+        if (operation.began == 0) {
+            return;
+        }
+        // Of several under way, what each adds.
+        const std::uint64_t now = ticks();
+        const std::uint64_t began = std::max(operation.began, last_get_ended_);
+        last_get_ended_ = now;
+        if (now > began && pipe_.peers_ring_is_warm()) {
+            pipe_.ways().took(Pipe::Ways::Way::ring, operation.length, now - began);
+        }
+    }
 }
 
 template <class Pipe>
@@ -537,6 +589,7 @@ template <class Pipe> bool OneSidedEngine<Pipe>::fetch_missing() noexcept {
             operation->by_kernel = false; // left to the owner, who can say what is wrong with it
             return false;
         }
+        note_time_of(*operation); // this is what asking the owner comes to
         pipe_.slot()->tx.process_vm_bytes.add(missing);
         pipe_.withdraw_gets(operation->end);
         fetched_ = operation->token;

@@ -10,11 +10,17 @@
 #include <poll.h>
 #include <sys/uio.h>
 
+#include "core/link/soft/clock.hpp"
+
 namespace comch::link::soft {
 namespace {
 
 /// Below what the kernel copies in one call.
 constexpr std::size_t most_at_once = std::size_t{1} << 30;
+
+/// The kernel gives a number again after all the others, tens of thousands at least, and each takes a
+/// process's begin and end.
+constexpr std::uint64_t number_is_kept_ns = 50'000'000;
 
 struct CloseFile {
     void operator()(std::FILE* file) const noexcept { (void)std::fclose(file); }
@@ -34,9 +40,18 @@ bool PeerMemory::same_process() const noexcept {
     return false;
 }
 
-bool PeerMemory::peer_lives() const noexcept {
+bool PeerMemory::number_is_its_own() noexcept {
+    const std::uint64_t now = monotonic_ns();
+    if (now - seen_alive_ns_ < number_is_kept_ns) {
+        return true;
+    }
     pollfd death{process_, POLLIN, 0};
-    return ::poll(&death, 1, 0) == 0;
+    if (::poll(&death, 1, 0) != 0) {
+        state_ = State::closed;
+        return false;
+    }
+    seen_alive_ns_ = now;
+    return true;
 }
 
 bool PeerMemory::copy(bool write, std::byte* local, std::uint64_t remote,
@@ -64,17 +79,11 @@ bool PeerMemory::copy(bool write, std::byte* local, std::uint64_t remote,
 }
 
 bool PeerMemory::read(std::byte* to, std::uint64_t from, std::size_t length) noexcept {
-    // It lived afterwards: so its number was nobody else's before.
-    if (copy(false, to, from, length) && peer_lives()) {
-        return true;
-    }
-    return false;
+    return copy(false, to, from, length) && number_is_its_own();
 }
 
 bool PeerMemory::write(std::uint64_t to, const std::byte* from, std::size_t length) noexcept {
-    // (Between this look and the copy the peer could die, be buried, and its number be given to
-    // another process of this user. The kernel gives all other numbers away before.)
-    return peer_lives() && copy(true, const_cast<std::byte*>(from), to, length) && peer_lives();
+    return number_is_its_own() && copy(true, const_cast<std::byte*>(from), to, length);
 }
 
 } // namespace comch::link::soft

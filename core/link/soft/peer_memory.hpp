@@ -16,6 +16,7 @@ public:
         process_ = process;
         pid_ = pid;
         state_ = pid == 0 ? State::closed : State::unknown;
+        seen_alive_ns_ = 0;
     }
     void forget() noexcept { state_ = State::closed; }
 
@@ -34,11 +35,13 @@ private:
                             std::size_t length) noexcept;
     /// Do the descriptor and the number name the same process?
     [[nodiscard]] bool same_process() const noexcept;
-    [[nodiscard]] bool peer_lives() const noexcept;
+    /// Lives, or has died so lately that its number cannot be somebody else's.
+    [[nodiscard]] bool number_is_its_own() noexcept;
 
     int process_ = -1;
     State state_ = State::closed;
     std::uint64_t pid_ = 0;
+    std::uint64_t seen_alive_ns_ = 0;
 };
 
 } // namespace comch::link::soft

@@ -16,6 +16,7 @@
 #include "core/link/soft/bulk_memory.hpp"
 #include "core/link/soft/bulk_writer.hpp"
 #include "core/link/soft/clock.hpp"
+#include "core/link/soft/copy_ways.hpp"
 #include "core/link/soft/layout.hpp"
 #include "core/link/soft/peer_memory.hpp"
 #include "core/link/soft/ring_reader.hpp"
@@ -36,6 +37,7 @@ public:
     static constexpr bool bulk_ring = true;
     /// The peer's memory may be within reach without the peer.
     static constexpr bool kernel_copies = true;
+    using Ways = CopyWays;
     static constexpr std::uint32_t bulk_ref = sizeof(BulkRef);
 
     Pipe() = default;
@@ -346,6 +348,11 @@ public:
 
     [[nodiscard]] PeerMemory& peer_memory() noexcept { return peer_memory_; }
     [[nodiscard]] Attention& attention() noexcept { return attention_; }
+    [[nodiscard]] CopyWays& ways() noexcept { return ways_; }
+    /// The bulk ring of the peer has been filled before.
+    [[nodiscard]] bool peers_ring_is_warm() const noexcept {
+        return rx_.bulk_taken() > tuning::ring_is_warm;
+    }
     /// Gets in our ring before `position` need no answer any more: only a hint, so relaxed.
     void withdraw_gets(std::uint64_t position) noexcept {
         tx_.control()->producer.withdrawn.store(position, std::memory_order_relaxed);
@@ -419,6 +426,7 @@ private:
     std::uint64_t number_ = 0;
     PeerMemory peer_memory_;
     Attention attention_;
+    CopyWays ways_;
 };
 
 struct Pipe::Created {

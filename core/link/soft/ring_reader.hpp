@@ -118,6 +118,8 @@ public:
     void count_message() noexcept { ++messages_; }
 
     [[nodiscard]] std::uint64_t position() const noexcept { return position_; }
+    /// Bytes taken out of the bulk ring, ever.
+    [[nodiscard]] std::uint64_t bulk_taken() const noexcept { return bulk_taken_; }
     [[nodiscard]] Direction* control() const noexcept { return control_; }
 
 private:

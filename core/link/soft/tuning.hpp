@@ -68,6 +68,13 @@ inline constexpr unsigned looks_for_attention = 16;
 /// progresses once in a while would make every wait a long one.
 inline constexpr unsigned signs_of_attention = 16;
 
+/// Ways of copying are compared by so many each, again after so many: where one takes three times as
+/// long as the other, that is two percent of the time.
+inline constexpr std::uint32_t way_samples = 8;
+inline constexpr std::uint32_t way_period = 1024;
+/// Before so much has gone through a bulk ring its pages are new: that is not what it is like later.
+inline constexpr std::uint64_t ring_is_warm = 2 * bulk_size;
+
 /// Fetching atomics on mapped memory that are answered at once without a progress call in between.
 inline constexpr unsigned fetches_without_progress = 64;
 

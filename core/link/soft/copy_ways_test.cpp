@@ -1,0 +1,68 @@
+#include "core/link/soft/copy_ways.hpp"
+
+#include <gtest/gtest.h>
+
+namespace comch::link::soft {
+namespace {
+
+using Way = CopyWays::Way;
+
+/// So many gets of which each takes what its way costs; how many went by the kernel.
+int by_kernel(CopyWays& ways, int count, std::uint64_t length, std::uint64_t ring,
+              std::uint64_t kernel) {
+    int result = 0;
+    for (int i = 0; i < count; ++i) {
+        const Way way = ways.choose(length);
+        ways.took(way, length, way == Way::ring ? ring : kernel);
+        result += way == Way::kernel ? 1 : 0;
+    }
+    return result;
+}
+
+TEST(CopyWays, TheFasterOneIsTaken) {
+    CopyWays ways;
+    EXPECT_GT(by_kernel(ways, 10'000, 1 << 20, 300'000, 200'000), 9'500);
+    CopyWays others;
+    EXPECT_LT(by_kernel(others, 10'000, 1 << 20, 200'000, 300'000), 500);
+}
+
+TEST(CopyWays, TheRingComesFirst) {
+    CopyWays ways;
+    EXPECT_EQ(by_kernel(ways, tuning::way_samples, 1 << 20, 300'000, 1), 0);
+    EXPECT_GT(by_kernel(ways, 1, 1 << 20, 300'000, 1), 0);
+}
+
+TEST(CopyWays, WhatHasBecomeFasterIsNoticed) {
+    CopyWays ways;
+    (void)by_kernel(ways, 5'000, 1 << 20, 200'000, 300'000);
+    (void)by_kernel(ways, 4 * tuning::way_period, 1 << 20, 200'000, 100'000);
+    EXPECT_GT(by_kernel(ways, 10'000, 1 << 20, 200'000, 100'000), 9'500);
+    (void)by_kernel(ways, tuning::way_period, 1 << 20, 50'000, 100'000);
+    EXPECT_LT(by_kernel(ways, 10'000, 1 << 20, 50'000, 100'000), 500);
+}
+
+TEST(CopyWays, OneSlowCopyChangesNothing) {
+    CopyWays ways;
+    (void)by_kernel(ways, 1'000, 1 << 20, 200'000, 300'000);
+    ways.took(Way::ring, 1 << 20, 1'000'000'000);
+    EXPECT_LT(by_kernel(ways, 1'000, 1 << 20, 200'000, 500'000), 100);
+}
+
+TEST(CopyWays, EachLengthHasItsOwn) {
+    CopyWays ways;
+    (void)by_kernel(ways, 1'000, 64 << 10, 2'000, 3'000);
+    (void)by_kernel(ways, 1'000, 8 << 20, 3'000'000, 2'000'000);
+    EXPECT_LT(by_kernel(ways, 1'000, 64 << 10, 2'000, 3'000), 100);
+    EXPECT_GT(by_kernel(ways, 1'000, 8 << 20, 3'000'000, 2'000'000), 900);
+    constexpr std::uint64_t longest = std::uint64_t{1} << 40;
+    EXPECT_GT(by_kernel(ways, 1'000, longest, 3 * longest, 2 * longest), 900);
+}
+
+TEST(CopyWays, ShortOnesHaveNoChoice) {
+    EXPECT_FALSE(CopyWays::has_choice(0));
+    EXPECT_FALSE(CopyWays::has_choice(8191));
+    EXPECT_TRUE(CopyWays::has_choice(8192));
+}
+
+} // namespace
+} // namespace comch::link::soft
