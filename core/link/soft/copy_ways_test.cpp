@@ -37,7 +37,7 @@ TEST(CopyWays, WhatHasBecomeFasterIsNoticed) {
     (void)by_kernel(ways, 5'000, 1 << 20, 200'000, 300'000);
     (void)by_kernel(ways, 4 * tuning::way_period, 1 << 20, 200'000, 100'000);
     EXPECT_GT(by_kernel(ways, 10'000, 1 << 20, 200'000, 100'000), 9'500);
-    (void)by_kernel(ways, tuning::way_period, 1 << 20, 50'000, 100'000);
+    (void)by_kernel(ways, 4 * tuning::way_period, 1 << 20, 50'000, 100'000);
     EXPECT_LT(by_kernel(ways, 10'000, 1 << 20, 50'000, 100'000), 500);
 }
 
