@@ -83,8 +83,7 @@ const char* describe(fid_cq*, int provider_errno, const void*, char* to, std::si
     return error_text(provider_errno, to, length);
 }
 
-fi_ops fid_ops =
-    operations_of_fid(close_waiting<Cq, &Cq::domain>, control_waiting<Cq>);
+fi_ops fid_ops = operations_of_fid(close_waiting<Cq, &Cq::domain>, control_waiting<Cq>);
 fi_ops_cq cq_ops = {sizeof(fi_ops_cq),   read,   read_from, read_error, sleep_and_read,
                     sleep_and_read_from, signal, describe};
 

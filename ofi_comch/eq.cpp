@@ -47,8 +47,7 @@ const char* describe(fid_eq*, int provider_errno, const void*, char* to, std::si
     return error_text(provider_errno, to, length);
 }
 
-fi_ops fid_ops =
-    operations_of_fid(close_waiting<Eq, &Eq::fabric>, control_waiting<Eq>);
+fi_ops fid_ops = operations_of_fid(close_waiting<Eq, &Eq::fabric>, control_waiting<Eq>);
 fi_ops_eq eq_ops = {sizeof(fi_ops_eq), read, read_error, write, sleep_and_read, describe};
 
 } // namespace

@@ -86,6 +86,7 @@ private:
 
 /// fi_control's FI_GETWAIT and FI_GETWAITOBJ.
 [[nodiscard]] int control_wait(Waiter& waiter, fi_wait_obj kind, int command, void* argument);
+
 /// The close and control calls of what readers wait on; `owner` counts the objects on it.
 template <class Object, auto owner> int close_waiting(fid* fid) {
     Object* const object = object_of<Object>(fid);
