@@ -565,7 +565,9 @@ template <class Pipe> bool OneSidedEngine<Pipe>::may_fetch() noexcept {
     if constexpr (Pipe::kernel_copies) {
         const Operation* const operation =
             active_ != canceled_ && pipe_.peer_memory().usable() ? oldest_get() : nullptr;
-        return operation != nullptr && operation->by_kernel;
+        // (Behind a put that the owner has not executed there is nothing but waiting for it.)
+        return operation != nullptr && operation->by_kernel &&
+               pipe_.tx().consumed() >= operation->after;
     }
     return false;
 }

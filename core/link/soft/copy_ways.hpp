@@ -42,9 +42,12 @@ public:
             return;
         }
         // Together: of several under way one may seem to take all the time and the others none.
-        // Who lost the CPU meanwhile took very long; that alone must not decide.
+        // Who lost the CPU meanwhile took very long; that alone must not decide, nor for long.
         const std::uint64_t value = cost.time / cost.kib + 1;
-        cost.value = cost.value == 0 ? value : (cost.value + std::min(value, 2 * cost.value)) / 2;
+        cost.value = cost.value == 0 ? value
+                                     : (std::min(cost.value, 4 * value) +
+                                        std::min(value, 2 * cost.value)) /
+                                           2;
         cost.time = cost.kib = cost.samples = 0;
     }
 

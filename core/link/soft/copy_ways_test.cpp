@@ -48,6 +48,13 @@ TEST(CopyWays, OneSlowCopyChangesNothing) {
     EXPECT_LT(by_kernel(ways, 1'000, 1 << 20, 200'000, 500'000), 100);
 }
 
+TEST(CopyWays, ABadBeginningIsForgotten) {
+    CopyWays ways;
+    (void)by_kernel(ways, tuning::way_samples, 1 << 20, 10'000'000'000, 1); // it computed meanwhile
+    (void)by_kernel(ways, 4 * tuning::way_period, 1 << 20, 200'000, 300'000);
+    EXPECT_LT(by_kernel(ways, 1'000, 1 << 20, 200'000, 300'000), 100);
+}
+
 TEST(CopyWays, EachLengthHasItsOwn) {
     CopyWays ways;
     (void)by_kernel(ways, 1'000, 64 << 10, 2'000, 3'000);

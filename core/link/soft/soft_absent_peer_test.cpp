@@ -123,6 +123,16 @@ TEST_F(AbsentPeer, WhoSleepsForAnAnswerGetsItToo) {
     finish();
 }
 
+TEST_F(AbsentPeer, WhoWaitsForAPutToBeExecutedSleeps) {
+    ASSERT_EQ(put(1), Errc::ok);
+    ASSERT_EQ(get(8), Errc::in_progress); // behind it
+    Errc armed = Errc::again;
+    ASSERT_TRUE(until([&] { return (armed = end->port->arm()) == Errc::ok; }, *end));
+    to_child.put(Order::progress);
+    ASSERT_TRUE(sleep_until(*end, [&] { return !end->seen.completions.empty(); }));
+    finish();
+}
+
 TEST_F(AbsentPeer, AnAnswerThatBeganIsCompleted) {
     ASSERT_EQ(get(size), Errc::in_progress);
     to_child.put(Order::progress_once); // what the rings hold
