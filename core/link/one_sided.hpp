@@ -77,7 +77,8 @@ public:
                 ++count;
             }
         }
-        for (std::size_t i = 0; i < flushes_.size();) {
+        // (Until somebody is told who closes the connection: then nobody is told more.)
+        for (std::size_t i = 0; i < flushes_.size() && pipe_.broken() == Errc::ok;) {
             if (!flush_reached(flushes_[i])) {
                 ++i;
                 continue;
@@ -244,11 +245,25 @@ private:
     /// No put or atomic of ours is on its way: a get may read the memory itself.
     [[nodiscard]] bool writes_done() noexcept {
         return !hold_ && puts_waiting_ == 0 &&
-               (direct_after_ == 0 || pipe_.tx().consumed() >= direct_after_);
+               (direct_after_ == 0 || caught_up() || pipe_.tx().consumed() >= direct_after_);
     }
 
     // The kernel's copies; a peer that does not answer.
     [[nodiscard]] Operation* oldest_get() noexcept;
+    /// Not before the puts and atomics before it, and not once there are some behind it: it must see
+    /// all of those and none of these.
+    [[nodiscard]] bool may_be_fetched(const Operation& get) noexcept {
+        return get.by_kernel && direct_after_ < get.end && pipe_.tx().consumed() >= get.after;
+    }
+    /// A record that asks for nothing, to see whether the peer takes it out.
+    void probe_attention() noexcept;
+    /// A record in the ring from `begin` on that no flush need wait for.
+    void note_unflushed(std::uint64_t begin) noexcept {
+        if (gets_end_ != begin) {
+            gets_begin_ = begin;
+        }
+        gets_end_ = pipe_.tx().head();
+    }
     [[nodiscard]] bool peer_missing() noexcept;
     /// Fetches the oldest get if it is waited for in vain: fetched_ is its token.
     [[nodiscard]] bool fetch_missing() noexcept;
@@ -278,8 +293,8 @@ private:
     /// Behind our last put or atomic in the ring, or 0 when all have been done: direct access waits
     /// for them. (The memory may have been mapped here since, or they are about other memory.)
     std::uint64_t direct_after_ = 0;
-    /// Behind the last get in the ring, and before the gets that it is the last of: a flush does not
-    /// wait for the peer to look at them, for they may have been fetched.
+    /// Behind the last get (or probe) in the ring, and before those that it is the last of: a flush
+    /// does not wait for the peer to look at them, for they may have been fetched.
     std::uint64_t gets_end_ = 0;
     std::uint64_t gets_begin_ = 0;
     bool hold_ = false; ///< after a fence: nothing new until what was before it is out

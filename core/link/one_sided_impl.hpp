@@ -79,10 +79,7 @@ Errc OneSidedEngine<Pipe>::get(std::byte* to, std::size_t length, std::uint64_t 
         forget(name);
         return result;
     }
-    if (gets_end_ != begin) {
-        gets_begin_ = begin;
-    }
-    gets_end_ = pipe_.tx().head();
+    note_unflushed(begin);
     operation->by_kernel = by_kernel;
     operation->address = address;
     operation->end = gets_end_;
@@ -488,10 +485,24 @@ template <class Pipe> bool OneSidedEngine<Pipe>::peer_missing() noexcept {
 
 template <class Pipe> bool OneSidedEngine<Pipe>::peer_absent() noexcept {
     if constexpr (Pipe::kernel_copies) {
-        return pipe_.attention().distrusted() &&
-               pipe_.attention().absent(pipe_.tx().consumed() + answers_);
+        if (pipe_.attention().distrusted() &&
+            pipe_.attention().absent(pipe_.tx().consumed() + answers_)) {
+            probe_attention();
+            return true;
+        }
     }
     return false;
+}
+
+template <class Pipe> void OneSidedEngine<Pipe>::probe_attention() noexcept {
+    if constexpr (Pipe::kernel_copies) {
+        const std::uint64_t begin = pipe_.tx().head();
+        // One at a time, and only where there is room.
+        if (pipe_.tx().consumed() >= gets_end_ && pipe_.tx().reserve(0) != nullptr &&
+            pipe_.put_record(Kind::pad, 0, 0, [](std::byte*) {}) == Errc::ok) {
+            note_unflushed(begin);
+        }
+    }
 }
 
 template <class Pipe>
@@ -511,21 +522,24 @@ template <class Pipe>
 bool OneSidedEngine<Pipe>::get_by_kernel(std::byte* to, std::size_t length,
                                          std::uint64_t address) noexcept {
     if constexpr (Pipe::kernel_copies) {
-        if (!pipe_.peer_memory().usable() || !writes_done()) {
+        const bool timed = Pipe::Ways::has_choice(length);
+        if ((!timed && !pipe_.attention().distrusted()) || !pipe_.peer_memory().usable() ||
+            !writes_done()) {
             return false;
         }
-        const bool timed = Pipe::Ways::has_choice(length);
         if (!peer_absent() &&
             !(timed && pipe_.ways().choose(length) == Pipe::Ways::Way::kernel)) {
             return false;
         }
         const std::uint64_t began = ticks();
-        if (!pipe_.peer_memory().read(to, address, length)) {
-            return false;
-        }
+        const bool done = pipe_.peer_memory().read(to, address, length);
         if (timed) {
             last_get_ended_ = ticks();
-            pipe_.ways().took(Pipe::Ways::Way::kernel, length, last_get_ended_ - began);
+            pipe_.ways().took(Pipe::Ways::Way::kernel, length,
+                              done ? last_get_ended_ - began : Pipe::Ways::in_vain);
+        }
+        if (!done) {
+            return false;
         }
         pipe_.slot()->tx.process_vm_bytes.add(length);
         return true;
@@ -543,7 +557,7 @@ void OneSidedEngine<Pipe>::note_time_of(const Operation& operation) noexcept {
         const std::uint64_t now = ticks();
         const std::uint64_t began = std::max(operation.began, last_get_ended_);
         last_get_ended_ = now;
-        if (now > began && pipe_.peers_ring_is_warm()) {
+        if (pipe_.peers_ring_is_warm()) {
             pipe_.ways().took(Pipe::Ways::Way::ring, operation.length, now - began);
         }
     }
@@ -565,9 +579,7 @@ template <class Pipe> bool OneSidedEngine<Pipe>::may_fetch() noexcept {
     if constexpr (Pipe::kernel_copies) {
         const Operation* const operation =
             active_ != canceled_ && pipe_.peer_memory().usable() ? oldest_get() : nullptr;
-        // (Behind a put that the owner has not executed there is nothing but waiting for it.)
-        return operation != nullptr && operation->by_kernel &&
-               pipe_.tx().consumed() >= operation->after;
+        return operation != nullptr && may_be_fetched(*operation);
     }
     return false;
 }
@@ -579,8 +591,7 @@ template <class Pipe> bool OneSidedEngine<Pipe>::fetch_missing() noexcept {
         }
         // The oldest first: withdrawing one withdraws those before it.
         Operation* const operation = oldest_get();
-        if (operation == nullptr || !operation->by_kernel ||
-            pipe_.tx().consumed() < operation->after) {
+        if (operation == nullptr || !may_be_fetched(*operation)) {
             return false;
         }
         // What of it has come already is here. If the peer should begin to answer meanwhile, it

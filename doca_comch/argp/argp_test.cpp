@@ -260,6 +260,7 @@ TEST_F(DocaArgp, ReadsAJsonFile) {
 TEST_F(DocaArgp, RefusesJsonItCannotUse) {
     add_all();
     EXPECT_EQ(quiet_start({"-j", "/nonexistent.json"}), DOCA_ERROR_IO_FAILED);
+    EXPECT_EQ(quiet_start({"-j", "/proc"}), DOCA_ERROR_IO_FAILED); // no file
     EXPECT_EQ(quiet_start({"-j", json("{ broken")}), DOCA_ERROR_IO_FAILED);
     const auto program = [&](const std::string& flags) {
         return quiet_start({"-j", json(R"({"doca_program_flags":)" + flags + "}")});

@@ -338,8 +338,13 @@ doca_error_t Parser::apply_levels() const {
 
 doca_error_t Parser::take_json(const std::string& file, std::vector<Found>& flags) {
     std::ifstream stream(file);
-    // Neither exceptions nor a crash: what does not parse is `discarded`. Comments are skipped.
-    const auto all = nlohmann::json::parse(stream, nullptr, false, true);
+    nlohmann::json all;
+    try {
+        // No exceptions of the parser: what does not parse is `discarded`. Comments are skipped.
+        all = nlohmann::json::parse(stream, nullptr, false, true);
+    } catch (const std::ios_base::failure&) { // of a directory, say, in spite of its settings
+        stream.setstate(std::ios_base::failbit);
+    }
     if (!stream || !all.is_object()) {
         return complain(DOCA_ERROR_IO_FAILED,
                         fmt::format("'{}' cannot be read, or does not hold a JSON object", file));

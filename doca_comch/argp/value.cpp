@@ -40,7 +40,9 @@ Result<Value> parse_value(doca_argp_type type, const std::string& text) {
 Result<Value> parse_value(doca_argp_type type, const nlohmann::json& json) {
     switch (type) {
     case DOCA_ARGP_TYPE_INT:
-        if (json.is_number_integer()) {
+        if (json.is_number_integer() &&
+            !(json.is_number_unsigned() &&
+              json.get<std::uint64_t>() > std::uint64_t{std::numeric_limits<int>::max()})) {
             const auto number = json.get<std::int64_t>();
             if (number >= std::numeric_limits<int>::min() &&
                 number <= std::numeric_limits<int>::max()) {

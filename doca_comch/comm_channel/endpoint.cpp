@@ -243,7 +243,10 @@ doca_error_t Endpoint::send(Peer& peer, std::span<const std::byte> message) {
         progress();
     }
     Errc result = Errc::again;
-    for (int round = 0; round < 2; ++round) {
+    // AGAIN is what was found after the last look: who arms a channel then and sleeps must not sleep
+    // beside what an earlier one has brought.
+    constexpr int rounds = 64;
+    for (int round = 0; round < rounds; ++round) {
         if (peer.state == Peer::State::departed) {
             peer.state = Peer::State::failed; // the moment at which a client finds out
             receive_event_ = true;
@@ -258,18 +261,22 @@ doca_error_t Endpoint::send(Peer& peer, std::span<const std::byte> message) {
             }
             result = peer.connection->send(message);
             if (result == Errc::ok) {
-                if (send_channel_.armed()) {
-                    settle(); // the core wakes for what was under way when it was armed
+                // The core wakes for what was under way when it was armed; and what the other round
+                // has taken wakes nobody any more.
+                if (send_channel_.armed() || (round != 0 && any_armed())) {
+                    settle();
                 }
                 return DOCA_SUCCESS;
             }
         }
+        peer.refused_early = peer.state == Peer::State::connecting;
         if (round == 0) {
             // Full, in progress, or ended without our knowing.
             progress(slack_to_see_an_end);
+        } else if (!settle()) {
+            break;
         }
     }
-    settle();
     return result == Errc::again ? DOCA_ERROR_AGAIN : DOCA_ERROR_CONNECTION_RESET;
 }
 
@@ -281,11 +288,12 @@ doca_error_t Endpoint::receive(void* to, std::size_t* length, doca_comm_channel_
     if (look) {
         progress();
     }
-    if (requests_wait_) {
+    const bool accept = requests_wait_;
+    if (accept) {
         accept_waiting();
         progress(); // the answer goes out
     }
-    if (look) {
+    if (look || accept) {
         settle();
     }
     if (backlog_.empty()) {
@@ -328,9 +336,10 @@ doca_error_t Endpoint::update(Peer& peer) {
     // Who waits for this peer's messages to be confirmed must see its end, and may not receive.
     progress(slack_to_see_an_end);
     settle();
-    const bool confirmed_more = peer.confirmed() != peer.told_confirmed;
+    const std::uint64_t confirmed = peer.confirmed();
+    const bool confirmed_more = confirmed != peer.updated_confirmed;
     peer.snapshot = peer.statistics();
-    peer.told_confirmed = peer.confirmed();
+    peer.updated_confirmed = confirmed;
     switch (peer.state) {
     case Peer::State::connecting:
         return DOCA_ERROR_CONNECTION_INPROGRESS;
@@ -441,6 +450,7 @@ void Endpoint::on_client_state(State state) {
     if (state == State::running) {
         meet(peer, client_->connection());
         receive_event_ = true; // who slept until he was accepted
+        send_event_ = send_event_ || peer.refused_early;
     } else if (state == State::idle) {
         on_end(peer, client_->outcome() == Errc::not_connected);
     }

@@ -93,7 +93,8 @@ private:
     bool progress(std::size_t slack = 0);
     /// After anything that progressed: rings what has happened, and sees to it that the engine
     /// wakes the channels that are still armed.
-    void settle();
+    /// With an armed channel: reports events and lets the engine wake us. True if it has handled more.
+    bool settle();
     void report_events();
     [[nodiscard]] bool any_armed() const noexcept;
     [[nodiscard]] bool has_confirmations() const;

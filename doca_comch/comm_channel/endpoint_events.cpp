@@ -91,9 +91,10 @@ void Endpoint::report_events() {
     }
 }
 
-void Endpoint::settle() {
+bool Endpoint::settle() {
+    bool handled = false;
     if (!any_armed()) {
-        return;
+        return handled;
     }
     // Each round handles what kept the engine from sleeping. A few do, but for a peer that keeps it
     // awake all the time.
@@ -101,7 +102,7 @@ void Endpoint::settle() {
     for (int round = 0; round < rounds; ++round) {
         report_events();
         if (!any_armed()) {
-            return;
+            return handled;
         }
         if (server_) {
             server_->wake_on_confirmation(send_channel_.armed());
@@ -109,11 +110,12 @@ void Endpoint::settle() {
             client_->wake_on_confirmation(send_channel_.armed());
         }
         if (engine_->arm() == Errc::ok) {
-            return;
+            return handled;
         }
         if (!progress()) {
             break;
         }
+        handled = true;
     }
     // It does not come to rest, so nobody must: who sleeps is woken, and looks again.
     for (EventChannel* const channel : {&send_channel_, &receive_channel_, &service_channel_}) {
@@ -121,6 +123,7 @@ void Endpoint::settle() {
             channel->ring();
         }
     }
+    return handled;
 }
 
 // ---- a service ---------------------------------------------------------------------------------

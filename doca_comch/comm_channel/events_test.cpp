@@ -208,6 +208,58 @@ TEST_F(CommChannelEvents, AClientCanSleepUntilItIsAccepted) {
     }));
 }
 
+TEST_F(CommChannelEvents, WhoCouldNotSendYetIsWokenWhenAccepted) {
+    ASSERT_EQ(client->connect("s"), DOCA_SUCCESS);
+    ASSERT_EQ(doca_comm_channel_ep_get_event_channel(*client, &client_send, nullptr), DOCA_SUCCESS);
+    EXPECT_EQ(client->send("early"), DOCA_ERROR_AGAIN);
+    ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_send(*client), DOCA_SUCCESS);
+    ASSERT_TRUE(eventually([&] {
+        EXPECT_EQ(service->receive(), DOCA_ERROR_AGAIN);
+        if (!readable(client_send)) {
+            return false;
+        }
+        const doca_error_t result = client->send("now");
+        EXPECT_EQ(doca_comm_channel_ep_event_handle_arm_send(*client), DOCA_SUCCESS);
+        return result == DOCA_SUCCESS;
+    }));
+}
+
+TEST_F(CommChannelEvents, ASendThatTakesTheAcceptanceLeavesTheReceiveChannelArmed) {
+    ASSERT_EQ(client->connect("s"), DOCA_SUCCESS);
+    ASSERT_EQ(doca_comm_channel_ep_get_event_channel(*client, nullptr, &client_recv), DOCA_SUCCESS);
+    ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_recv(*client), DOCA_SUCCESS);
+    doca_error_t sent = DOCA_ERROR_AGAIN;
+    ASSERT_TRUE(eventually([&] {
+        (void)service->receive(); // accepts; the message may come with it
+        return (sent = client->send("hello")) != DOCA_ERROR_AGAIN;
+    }));
+    ASSERT_EQ(sent, DOCA_SUCCESS);
+    if (service->text.empty()) {
+        ASSERT_EQ(service->await(), DOCA_SUCCESS);
+    }
+    ASSERT_EQ(service->send("answer", service->from), DOCA_SUCCESS);
+    EXPECT_TRUE(wakes(client_recv));
+}
+
+TEST_F(CommChannelEvents, AnUpdateTakesNoSendEventAway) {
+    connect();
+    unsigned sent = 0;
+    while (client->send("x") == DOCA_SUCCESS) {
+        ++sent;
+    }
+    for (; sent != 0; --sent) {
+        ASSERT_EQ(service->await(), DOCA_SUCCESS);
+    }
+    EXPECT_EQ(service->receive(), DOCA_ERROR_AGAIN); // all of it is confirmed
+    // For the statistics, which say the same.
+    ASSERT_TRUE(eventually([&] {
+        EXPECT_EQ(client->update(), DOCA_SUCCESS);
+        return value_of(doca_comm_channel_peer_addr_get_send_in_flight_messages, client->peer) == 0;
+    }));
+    ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_send(*client), DOCA_SUCCESS);
+    EXPECT_TRUE(wakes(client_send));
+}
+
 TEST_F(CommChannelEvents, TheServiceChannelTellsWhoComesAndGoes) {
     int channel = -1;
     ASSERT_EQ(doca_comm_channel_ep_get_service_event_channel(*service, &channel), DOCA_SUCCESS);

@@ -29,6 +29,7 @@ struct Peer {
     State state = State::connecting;
     std::uint32_t max_message = 0; ///< that both ends take
     std::uint64_t user_data = 0;
+    bool refused_early = false;    ///< a send, since we were still connecting
     ConnectionStatistics snapshot;
 
     // The client behind it, for a service.
@@ -39,8 +40,9 @@ struct Peer {
     /// Handed to the program. The core counts what arrived, which may still wait here.
     std::uint64_t received_messages = 0;
     std::uint64_t received_bytes = 0;
-    /// How many confirmations the program has been told of.
+    /// How many confirmations the program has been told of by its send channel, and by update.
     std::uint64_t told_confirmed = 0;
+    std::uint64_t updated_confirmed = 0;
 
     [[nodiscard]] ConnectionStatistics statistics() const {
         ConnectionStatistics result = connection != nullptr ? connection->statistics() : last_;

@@ -33,9 +33,16 @@ public:
         return again ? other(these.better()) : these.better();
     }
 
-    /// What one took, in any unit as long as it is always the same.
+    /// What one took that did not succeed.
+    static constexpr std::uint64_t in_vain = std::uint64_t{1} << 40;
+
+    /// What one took, in any unit as long as it is always the same. (More than any can have taken, as
+    /// the difference of a counter that went back, is left out.)
     void took(Way way, std::uint64_t length, std::uint64_t time) noexcept {
         Cost& cost = lengths_[index_of(length)].at(way);
+        if (time > in_vain) {
+            return;
+        }
         cost.time += time;
         cost.kib += length >> 10;
         if (++cost.samples < tuning::way_samples) {
@@ -43,7 +50,7 @@ public:
         }
         // Together: of several under way one may seem to take all the time and the others none.
         // Who lost the CPU meanwhile took very long; that alone must not decide, nor for long.
-        const std::uint64_t value = cost.time / cost.kib + 1;
+        const std::uint64_t value = (cost.time << 10) / cost.kib + 1;
         cost.value = cost.value == 0 ? value
                                      : (std::min(cost.value, 4 * value) +
                                         std::min(value, 2 * cost.value)) /
@@ -56,7 +63,7 @@ private:
     static constexpr auto shortest_width = std::bit_width(shortest);
 
     struct Cost {
-        std::uint64_t value = 0; ///< time for a KiB; 0: not known
+        std::uint64_t value = 0; ///< time for a MiB; 0: not known
         std::uint64_t time = 0;  ///< of the latest, together
         std::uint64_t kib = 0;
         std::uint64_t samples = 0;

@@ -19,8 +19,8 @@ namespace {
 constexpr std::size_t most_at_once = std::size_t{1} << 30;
 
 /// The kernel gives a number again after all the others, tens of thousands at least, and each takes a
-/// process's begin and end.
-constexpr std::uint64_t number_is_kept_ns = 50'000'000;
+/// thread's begin and end.
+constexpr std::uint64_t number_is_kept_ns = 5'000'000;
 
 struct CloseFile {
     void operator()(std::FILE* file) const noexcept { (void)std::fclose(file); }
@@ -40,17 +40,13 @@ bool PeerMemory::same_process() const noexcept {
     return false;
 }
 
-bool PeerMemory::number_is_its_own() noexcept {
-    const std::uint64_t now = monotonic_ns();
-    if (now - seen_alive_ns_ < number_is_kept_ns) {
-        return true;
-    }
+bool PeerMemory::lives() noexcept {
     pollfd death{process_, POLLIN, 0};
     if (::poll(&death, 1, 0) != 0) {
         state_ = State::closed;
         return false;
     }
-    seen_alive_ns_ = now;
+    seen_alive_ns_ = monotonic_ns();
     return true;
 }
 
@@ -79,11 +75,13 @@ bool PeerMemory::copy(bool write, std::byte* local, std::uint64_t remote,
 }
 
 bool PeerMemory::read(std::byte* to, std::uint64_t from, std::size_t length) noexcept {
-    return copy(false, to, from, length) && number_is_its_own();
+    // Lives, or has died so lately that its number cannot be somebody else's.
+    return copy(false, to, from, length) &&
+           (monotonic_ns() - seen_alive_ns_ < number_is_kept_ns || lives());
 }
 
 bool PeerMemory::write(std::uint64_t to, const std::byte* from, std::size_t length) noexcept {
-    return number_is_its_own() && copy(true, const_cast<std::byte*>(from), to, length);
+    return lives() && copy(true, const_cast<std::byte*>(from), to, length);
 }
 
 } // namespace comch::link::soft

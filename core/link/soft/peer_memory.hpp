@@ -35,8 +35,7 @@ private:
                             std::size_t length) noexcept;
     /// Do the descriptor and the number name the same process?
     [[nodiscard]] bool same_process() const noexcept;
-    /// Lives, or has died so lately that its number cannot be somebody else's.
-    [[nodiscard]] bool number_is_its_own() noexcept;
+    [[nodiscard]] bool lives() noexcept;
 
     int process_ = -1;
     State state_ = State::closed;

@@ -66,7 +66,7 @@ inline constexpr std::uint64_t attention_ns = 20'000;
 inline constexpr unsigned looks_for_attention = 16;
 /// A peer that was missing is not waited for again before it has done so many things: one that
 /// progresses once in a while would make every wait a long one.
-inline constexpr unsigned signs_of_attention = 16;
+inline constexpr unsigned signs_of_attention = 64;
 
 /// Ways of copying are compared by so many each, again after so many: where one takes three times as
 /// long as the other, that is two percent of the time.
