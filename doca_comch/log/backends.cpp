@@ -225,25 +225,20 @@ void Backends::show(Speaker speaker, const Record& record) {
         return;
     }
     showing = true;
-    const std::unique_ptr<bool, void (*)(bool*)> end(&showing, [](bool* flag) { *flag = false; });
-    const spdlog::details::log_msg message({record.file, record.line, record.function},
-                                           {record.source.data(), record.source.size()},
-                                           to_spdlog(record.level),
-                                           {record.text.data(), record.text.size()});
-    std::vector<Sink> sinks;
     {
+        const spdlog::details::log_msg message({record.file, record.line, record.function},
+                                               {record.source.data(), record.source.size()},
+                                               to_spdlog(record.level),
+                                               {record.text.data(), record.text.size()});
         const std::lock_guard lock(mutex_);
         for (const auto& backend : backends_) {
             if (backend->speaker == speaker && record.level >= backend->upper &&
                 record.level <= backend->lower) {
-                sinks.push_back(backend->sink);
+                backend->sink->log(message);
             }
         }
     }
-    // Not under the lock: a program's handler may ask for levels, or make another backend.
-    for (const Sink& sink : sinks) {
-        sink->log(message);
-    }
+    showing = false;
 }
 
 } // namespace comch::doca
