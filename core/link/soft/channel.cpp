@@ -113,7 +113,7 @@ Errc Channel::arm() {
     if (peer_gone_ || failed_ || life_->state() != Errc::ok) {
         return Errc::again; // poll what is left, then check()
     }
-    if (pipe_->take_socket_refusal()) {
+    if (pipe_->take_refusal_with_room()) {
         return Errc::again;
     }
     pipe_->arm(false);

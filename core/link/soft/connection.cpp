@@ -41,9 +41,13 @@ Connection::Direct Connection::direct(RemoteRegion& region, std::uint64_t addres
     }
     std::byte* const base = region.mapped();
     if (base == nullptr) {
-        if (region.import() != nullptr &&
-            region.import()->state() == Import::State::unknown) [[unlikely]] {
-            request_mapping(region);
+        if (region.import() != nullptr) [[unlikely]] {
+            if (region.import()->state() == Import::State::unknown) {
+                request_mapping(region);
+            } else if (!asked_.empty() && (key.access & access_by_kernel) != 0 &&
+                       needs_progress_for_mapping()) {
+                return {.refused = Errc::again};
+            }
         }
         return {};
     }
@@ -181,6 +185,17 @@ bool Connection::spins_without_progress() noexcept {
         fetches_since_progress_ = 0;
     }
     return ++fetches_since_progress_ % tuning::fetches_without_progress == 0;
+}
+
+bool Connection::needs_progress_for_mapping() noexcept {
+    // Whom the kernel serves at every call has no reason to progress, and would never take the
+    // mapping that the peer has sent meanwhile.
+    if (++served_without_mapping_ % tuning::copies_without_progress != 0) {
+        return false;
+    }
+    pipe_.note_refusal_with_room();
+    port_->want_slow_poll();
+    return true;
 }
 
 Errc Connection::flush(void* token) {

@@ -150,6 +150,7 @@ private:
     /// For the counters. Any thread, once channels can be opened.
     [[nodiscard]] SlotInfo slot_info(counters::SlotState state) const;
     [[nodiscard]] bool spins_without_progress() noexcept;
+    [[nodiscard]] bool needs_progress_for_mapping() noexcept;
     void needs_work();
 
     // Touched by every poll.
@@ -169,6 +170,7 @@ private:
     Port* port_ = nullptr;
     unsigned progress_seen_ = 0;
     unsigned fetches_since_progress_ = 0;
+    unsigned served_without_mapping_ = 0; ///< while one is asked for
     PeerInfo peer_;
     std::string peer_name_; ///< for the counters
     UniqueFd socket_;

@@ -155,7 +155,7 @@ Errc Pipe::attach_bulk() noexcept {
         const int fd = made->fd.get();
         const auto sent =
             send_packet(socket_, std::as_bytes(std::span(&packet, 1)), std::span(&fd, 1));
-        socket_was_full_ = sent == SocketStatus::again;
+        refused_with_room_ = sent == SocketStatus::again;
         if (sent != SocketStatus::ok) {
             return no_room(Short::neither);
         }

@@ -319,11 +319,15 @@ public:
     /// What was short when something was refused.
     enum class Short : std::uint8_t { neither, lines, bulk };
 
-    /// Something was refused because the socket was full. There is no event for that, so it must be
-    /// tried again before a sleep.
-    [[nodiscard]] bool take_socket_refusal() noexcept {
-        encouraged_ = encouraged_ || socket_was_full_;
-        return std::exchange(socket_was_full_, false);
+    /// Something was refused for want of something else than room: the socket was full, or the
+    /// caller has to progress. There is no event for that, so it must be tried again before a sleep.
+    [[nodiscard]] bool take_refusal_with_room() noexcept {
+        encouraged_ = encouraged_ || refused_with_room_;
+        return std::exchange(refused_with_room_, false);
+    }
+    void note_refusal_with_room() noexcept {
+        refused_with_room_ = true;
+        note_refusal(Short::neither);
     }
     /// Somebody waits for the peer to take more out.
     void note_refusal(Short what) noexcept {
@@ -416,7 +420,7 @@ private:
     BulkWriter bulk_tx_;
     bool refused_ = false;
     bool encouraged_ = false;
-    bool socket_was_full_ = false;
+    bool refused_with_room_ = false;
     std::uint64_t lines_at_refusal_ = 0;
     std::uint64_t bulk_at_refusal_ = 0;
     std::uint64_t confirmed_seen_ = 0; ///< what confirmed() answered last

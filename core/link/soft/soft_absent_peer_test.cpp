@@ -31,6 +31,7 @@ protected:
     std::unique_ptr<End> end;
     Connection* connection = nullptr;
     RegionKey key;
+    RegionKey key_of_shared; ///< of memory that can be mapped
     std::vector<std::byte> content = pattern(size, 1);
     std::vector<std::byte> got = std::vector<std::byte>(size);
     int token = 0;
@@ -41,6 +42,7 @@ protected:
                                     PortOptions{.face = "test", .one_way = true});
         connection = end->port->connect(to_parent.get<PortAddress>(), {}, nullptr).value();
         key = to_parent.get<RegionKey>();
+        key_of_shared = to_parent.get<RegionKey>();
         ASSERT_TRUE(until([&] { return !end->seen.connected.empty(); }, *end));
         (void)to_parent.get<bool>(); // it does nothing from here on
     }
@@ -49,8 +51,14 @@ protected:
         End server(lab, Side::dpu);
         const auto added = RegionTable::instance().add(
             {.base = content.data(), .length = size, .access = access_remote_all});
+        const SharedMemory shared = create_shared_memory("comch-test", size).value();
+        const auto added_shared = RegionTable::instance().add({.base = shared.mapping.data(),
+                                                               .length = size,
+                                                               .access = access_remote_all,
+                                                               .memfd = shared.fd.get()});
         to_parent.put(server.port->address());
         to_parent.put(*added);
+        to_parent.put(*added_shared);
         ASSERT_TRUE(until([&] { return !server.seen.accepted.empty(); }, server));
         // The initiator has the answer, and nothing of this is left to do.
         settle(std::chrono::milliseconds(1), server);
@@ -220,6 +228,47 @@ TEST_F(AbsentPeer, OnceItIsKnownToBeAbsentPutsNeedItNoMore) {
     ASSERT_EQ(put(3), Errc::ok);
     EXPECT_EQ(connection->flush(nullptr), Errc::ok); // nothing is on its way
     EXPECT_EQ(in_memory_of_the_owner(), 3u);
+    finish();
+}
+
+TEST_F(AbsentPeer, WhoIsServedByTheKernelProgressesForTheMapping) {
+    ASSERT_EQ(get(8), Errc::in_progress);
+    ASSERT_TRUE(completes());
+    key_of_shared.access |= access_by_kernel;
+    RemoteRegion region(key_of_shared);
+    // As callers do, who progress only when they are refused something or wait for something.
+    const auto put = [&] {
+        return connection->put(content.data(), 100'000, region, region.key().base, nullptr);
+    };
+    ASSERT_EQ(put(), Errc::ok);
+    ASSERT_EQ(region.mapped(), nullptr);
+    to_child.put(Order::progress); // it hands the memory over
+    ASSERT_TRUE(until([&] {
+        const Errc result = put();
+        EXPECT_TRUE(result == Errc::ok || result == Errc::again) << to_string(result);
+        if (result == Errc::again) {
+            end->progress();
+        }
+        return region.mapped() != nullptr;
+    }));
+    finish();
+}
+
+TEST_F(AbsentPeer, WhoSleepsBetweenItsAttemptsTakesTheMapping) {
+    ASSERT_EQ(get(8), Errc::in_progress);
+    ASSERT_TRUE(completes());
+    key_of_shared.access |= access_by_kernel;
+    RemoteRegion region(key_of_shared);
+    Errc result = Errc::ok;
+    for (unsigned i = 0; result == Errc::ok; ++i) {
+        ASSERT_LT(i, 10'000u);
+        result = connection->put(content.data(), 8, region, region.key().base, nullptr);
+    }
+    ASSERT_EQ(result, Errc::again);
+    EXPECT_FALSE(connection->may_retry()); // or a queue would try again with no progress
+    // Nothing announces that it may go on: no sleep before it has been tried again.
+    EXPECT_EQ(end->port->arm(), Errc::again);
+    EXPECT_TRUE(connection->may_retry());
     finish();
 }
 

@@ -77,6 +77,8 @@ inline constexpr std::uint64_t ring_is_warm = 2 * bulk_size;
 
 /// Fetching atomics on mapped memory that are answered at once without a progress call in between.
 inline constexpr unsigned fetches_without_progress = 64;
+/// Operations on memory whose mapping is asked for that may be left to the kernel without one.
+inline constexpr unsigned copies_without_progress = 64;
 
 /// A spinning caller looks at the CPU's counter every so many calls, and at sockets and process
 /// descriptors (a system call, about 130 ns) when the interval is over: 0.3 % of its time. A caller
