@@ -67,7 +67,6 @@ bool Backends::full(Speaker speaker, std::size_t more) const {
 
 doca_log_backend& Backends::append(Speaker speaker, Sink sink) {
     const bool program = speaker == Speaker::program;
-    set_format(sink, program); // the library's sentences say where and what themselves
     backends_.push_back(std::make_unique<doca_log_backend>(
         doca_log_backend{.speaker = speaker,
                          .sink = std::move(sink),
@@ -77,6 +76,7 @@ doca_log_backend& Backends::append(Speaker speaker, Sink sink) {
 }
 
 doca_error_t Backends::add(Speaker speaker, Sink sink, doca_log_backend** backend) {
+    set_format(sink, speaker == Speaker::program); // the library says where and what itself
     const std::lock_guard lock(mutex_);
     if (full(speaker, 1)) {
         return DOCA_ERROR_NO_MEMORY;
@@ -87,6 +87,10 @@ doca_error_t Backends::add(Speaker speaker, Sink sink, doca_log_backend** backen
 }
 
 doca_error_t Backends::add_standard() {
+    Sink to_out = make_file_sink(stdout);
+    Sink to_err = make_file_sink(stderr);
+    set_format(to_out, true);
+    set_format(to_err, true);
     const std::lock_guard lock(mutex_);
     if (has_standard_) {
         return DOCA_SUCCESS;
@@ -95,10 +99,10 @@ doca_error_t Backends::add_standard() {
         return DOCA_ERROR_NO_MEMORY;
     }
     has_standard_ = true;
-    doca_log_backend& out = append(Speaker::program, make_file_sink(stdout));
+    doca_log_backend& out = append(Speaker::program, std::move(to_out));
     out.upper_at_least = DOCA_LOG_LEVEL_INFO;
     apply_upper(out, global_upper_);
-    doca_log_backend& err = append(Speaker::program, make_file_sink(stderr));
+    doca_log_backend& err = append(Speaker::program, std::move(to_err));
     err.lower_at_most = DOCA_LOG_LEVEL_WARNING;
     apply_lower(err, global_lower_);
     update_most_verbose();
@@ -225,20 +229,26 @@ void Backends::show(Speaker speaker, const Record& record) {
         return;
     }
     showing = true;
-    {
-        const spdlog::details::log_msg message({record.file, record.line, record.function},
-                                               {record.source.data(), record.source.size()},
-                                               to_spdlog(record.level),
-                                               {record.text.data(), record.text.size()});
-        const std::lock_guard lock(mutex_);
-        for (const auto& backend : backends_) {
-            if (backend->speaker == speaker && record.level >= backend->upper &&
-                record.level <= backend->lower) {
-                backend->sink->log(message);
-            }
+    const std::unique_ptr<bool, void (*)(bool*)> end(&showing, [](bool* flag) { *flag = false; });
+    const spdlog::details::log_msg message({record.file, record.line, record.function},
+                                           {record.source.data(), record.source.size()},
+                                           to_spdlog(record.level),
+                                           {record.text.data(), record.text.size()});
+    const std::lock_guard one_at_a_time(showing_mutex_);
+    for (spdlog::sinks::sink* const sink : listeners(speaker, record.level)) {
+        sink->log(message);
+    }
+}
+
+std::vector<spdlog::sinks::sink*> Backends::listeners(Speaker speaker, std::uint32_t level) const {
+    const std::lock_guard lock(mutex_);
+    std::vector<spdlog::sinks::sink*> result;
+    for (const auto& backend : backends_) {
+        if (backend->speaker == speaker && level >= backend->upper && level <= backend->lower) {
+            result.push_back(backend->sink.get()); // backends stay for good
         }
     }
-    showing = false;
+    return result;
 }
 
 } // namespace comch::doca

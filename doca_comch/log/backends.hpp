@@ -69,7 +69,13 @@ private:
     [[nodiscard]] bool full(Speaker speaker, std::size_t more) const;
     doca_log_backend& append(Speaker speaker, Sink sink);
     void update_most_verbose();
+    [[nodiscard]] std::vector<spdlog::sinks::sink*> listeners(Speaker speaker,
+                                                              std::uint32_t level) const;
 
+    /// Held while a message is shown: a program's handlers and buffers see one at a time. Never
+    /// taken inside mutex_.
+    std::mutex showing_mutex_;
+    /// Of all below. Not held while a handler runs, which may ask for levels or add a backend.
     mutable std::mutex mutex_;
     std::vector<std::unique_ptr<doca_log_backend>> backends_;
     std::uint32_t global_lower_ = DOCA_LOG_LEVEL_INFO;

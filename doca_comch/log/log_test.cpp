@@ -357,6 +357,31 @@ TEST_F(DocaLog, ThreadsMayLogAtOnce) {
     (void)doca_log_backend_set_level_lower_limit_strict(it);
 }
 
+TEST_F(DocaLog, AHandlerMayAskForLevelsAndMakeAnotherBackend) {
+    static int records;
+    static char own[512];
+    static char further[512];
+    records = 0;
+    doca_log_backend* it = nullptr;
+    ASSERT_EQ(doca_log_backend_create_with_buf(
+                  own, sizeof(own),
+                  [](char*) {
+                      (void)doca_log_level_get_global_lower_limit();
+                      doca_log_backend* other = nullptr;
+                      if (++records == 1) {
+                          EXPECT_EQ(doca_log_backend_create_with_buf(
+                                        further, sizeof(further), [](char*) {}, &other),
+                                    DOCA_SUCCESS);
+                      }
+                  },
+                  &it),
+              DOCA_SUCCESS);
+    DOCA_LOG_INFO("once");
+    EXPECT_EQ(records, 1);
+    (void)doca_log_backend_set_level_lower_limit(it, DOCA_LOG_LEVEL_DISABLE);
+    (void)doca_log_backend_set_level_lower_limit_strict(it);
+}
+
 // The last: there is no way to give a backend back.
 TEST_F(DocaLog, ZBackendsAreLimited) {
     doca_log_backend* it = nullptr;
