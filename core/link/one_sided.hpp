@@ -51,7 +51,8 @@ public:
 
     /// There is something for advance() to do, or a reply to wait for.
     [[nodiscard]] bool busy() const noexcept {
-        return !jobs_.empty() || !flushes_.empty() || !deferred_.empty() || active_ != canceled_;
+        return !jobs_.empty() || !flushes_.empty() || !deferred_.empty() || active_ != canceled_ ||
+               helps_;
     }
     /// Answers to the peer wait for room.
     [[nodiscard]] bool owes() const noexcept { return replies_waiting_ != 0; }
@@ -67,6 +68,13 @@ public:
         unsigned count = push_jobs(done);
         if ((active_ != canceled_ || puts_waiting_ != 0 || !flushes_.empty()) && fetch_missing()) {
             done(fetched_, Errc::ok);
+            ++count;
+        }
+        if (helps_) {
+            help();
+        }
+        if (joint_ != 0 && joint_arrived()) {
+            done(std::exchange(joint_token_, nullptr), joint_status_);
             ++count;
         }
         if (!deferred_.empty()) {
@@ -94,12 +102,24 @@ public:
     /// Gives up on everything of ours that is not done: `done(token, status)`. Late answers are
     /// ignored; until they are here they count among those in flight, as they do for the peer.
     template <class Done> void cancel(Errc status, Done&& done) {
+        // What the peer is writing to is given back when it has done so.
+        const bool keeps_joint = !end_joint(0);
         std::vector<std::pair<void*, Errc>> ended;
         for (Operation& operation : operations_) {
-            if (operation.active && !operation.canceled) {
+            if (!operation.active || operation.canceled) {
+                continue;
+            }
+            if (operation.joint && keeps_joint) {
+                joint_status_ = status;
+                continue;
+            }
+            ended.emplace_back(operation.token, status);
+            if (operation.joint) {
+                operation.active = false; // no answer will come
+                --active_;
+            } else {
                 operation.canceled = true;
                 ++canceled_;
-                ended.emplace_back(operation.token, status);
             }
         }
         end_waiting(status, ended);
@@ -123,8 +143,12 @@ public:
         return true;
     }
 
+    /// The connection is over: from here on neither end copies for a get that both copy.
+    void stop_copying() noexcept;
+
     /// Completes everything with `status`; the connection is over.
     template <class Done> void fail_all(Errc status, Done&& done) {
+        stop_copying();
         std::vector<std::pair<void*, Errc>> ended;
         for (Operation& operation : operations_) {
             if (operation.active && !operation.canceled) {
@@ -154,6 +178,7 @@ private:
         bool is_atomic = false;
         bool canceled = false;  ///< its answer goes nowhere
         bool by_kernel = false; ///< a get that may be fetched
+        bool joint = false;     ///< a get that both ends copy: no record answers it
         std::uint64_t address = 0; ///< the peer's
         std::uint64_t end = 0;     ///< behind its record in the ring
         std::uint64_t after = 0;   ///< behind the last put or atomic before it; 0: none
@@ -270,8 +295,22 @@ private:
     /// Before anything is asked of a peer that has been missing, or if it is faster.
     [[nodiscard]] bool put_by_kernel(const std::byte* from, std::size_t length,
                                      std::uint64_t address) noexcept;
-    [[nodiscard]] bool get_by_kernel(std::byte* to, std::size_t length,
-                                     std::uint64_t address) noexcept;
+    /// again: it is not for the kernel, or the kernel refuses.
+    [[nodiscard]] Errc get_by_kernel(std::byte* to, std::size_t length, std::uint64_t region,
+                                     std::uint64_t address, void* token);
+    /// Both ends copy. again: nothing was begun.
+    [[nodiscard]] Errc get_jointly(std::byte* to, std::size_t length, std::uint64_t region,
+                                   std::uint64_t address, void* token);
+    /// The get that both ends copy is complete (joint_token_ is its token), or has been left to the
+    /// peer's answer.
+    [[nodiscard]] bool joint_arrived() noexcept;
+    /// Leaves nothing more of our joint get to the peer; false: it is still writing.
+    [[nodiscard]] bool end_joint(std::uint64_t patience_ns) noexcept;
+    /// Asks by a record for what the kernel does not read.
+    void ask_owner(Operation& operation) noexcept;
+    [[nodiscard]] bool serve_joint_get(const OneSided& request, const Joint& joint);
+    /// Copies a part of what the peer wants to have copied by both.
+    void help() noexcept;
     [[nodiscard]] bool peer_absent() noexcept;
     void note_time_of(const Operation& operation) noexcept;
     [[nodiscard]] bool caught_up();
@@ -290,6 +329,14 @@ private:
     std::uint64_t answers_ = 0; ///< that have come, ever
     std::uint64_t last_get_ended_ = 0; ///< by the CPU's counter
     void* fetched_ = nullptr;
+    std::uint64_t joint_ = 0; ///< our get that both ends copy, as Operation says; 0: none
+    void* joint_token_ = nullptr;
+    std::uint64_t joint_region_ = 0;
+    Errc joint_status_ = Errc::ok;
+    bool joint_refused_ = false; ///< the kernel did: to be asked for by a record
+    bool helps_ = false;         ///< with the peer's, as follows
+    OneSided helped_{};
+    std::uint64_t helped_to_ = 0;
     /// Behind our last put or atomic in the ring, or 0 when all have been done: direct access waits
     /// for them. (The memory may have been mapped here since, or they are about other memory.)
     std::uint64_t direct_after_ = 0;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <type_traits>
 
 #include "core/base/stream_copy.hpp"
 #include "core/base/ticks.hpp"
@@ -30,7 +31,7 @@ Errc OneSidedEngine<Pipe>::put(const std::byte* from, std::size_t length, std::u
     if (by_kernel && put_by_kernel(from, length, address)) {
         return Errc::ok;
     }
-    if (hold_ || puts_waiting_ != 0) {
+    if (hold_ || puts_waiting_ != 0 || joint_ != 0) {
         // Behind another one that waits: the caller's queue keeps the order. Room that has come
         // since that one was refused is room for that one.
         pipe_.note_refusal(Pipe::Short::neither);
@@ -60,8 +61,11 @@ Errc OneSidedEngine<Pipe>::put(const std::byte* from, std::size_t length, std::u
 template <class Pipe>
 Errc OneSidedEngine<Pipe>::get(std::byte* to, std::size_t length, std::uint64_t region,
                                std::uint64_t address, void* token, bool by_kernel) {
-    if (by_kernel && get_by_kernel(to, length, address)) {
-        return Errc::ok;
+    if (by_kernel) {
+        const Errc result = get_by_kernel(to, length, region, address, token);
+        if (result != Errc::again) {
+            return result;
+        }
     }
     std::uint64_t name = 0;
     Operation* operation = nullptr;
@@ -98,7 +102,7 @@ Errc OneSidedEngine<Pipe>::atomic(const AtomicRequest& request, std::uint64_t re
                                   std::uint64_t address, void* token) {
     const bool fetches = request.result != nullptr;
     std::uint64_t name = 0;
-    if (hold_ || puts_waiting_ != 0 ||
+    if (hold_ || puts_waiting_ != 0 || joint_ != 0 ||
         (fetches && start(token, static_cast<std::byte*>(request.result), request.size, true,
                           name) == nullptr)) {
         pipe_.note_refusal(Pipe::Short::neither);
@@ -331,6 +335,17 @@ bool OneSidedEngine<Pipe>::handle_record(Kind kind, const std::byte* payload, st
             return data != nullptr && accept_reply(reply, data, size, completion);
         }
         return false;
+    case Kind::joint_get:
+        if constexpr (Pipe::kernel_copies) {
+            Joint joint{};
+            if (length != sizeof(request) + sizeof(joint) ||
+                !one_sided::read_head(payload, length, request)) {
+                return false;
+            }
+            std::memcpy(&joint, payload + sizeof(request), sizeof(joint));
+            return serve_joint_get(request, joint);
+        }
+        return false;
     case Kind::error_reply:
         return length == sizeof(reply) && one_sided::read_head(payload, length, reply) &&
                accept_error(reply, completion);
@@ -418,7 +433,7 @@ template <class Pipe>
 bool OneSidedEngine<Pipe>::accept_reply(const Reply& reply, const std::byte* data,
                                         std::uint32_t length, Completion& completion) {
     Operation* const operation = find(reply.op);
-    if (operation == nullptr) {
+    if (operation == nullptr || operation->joint) { // no record answers a joint one
         return false;
     }
     ++answers_;
@@ -466,7 +481,7 @@ bool OneSidedEngine<Pipe>::accept_error(const Reply& reply, Completion& completi
         return false;
     }
     Operation* const operation = find(reply.op);
-    if (operation == nullptr) {
+    if (operation == nullptr || operation->joint) { // no record answers a joint one
         return false;
     }
     finish(*operation, Errc::not_permitted, completion);
@@ -477,7 +492,8 @@ bool OneSidedEngine<Pipe>::accept_error(const Reply& reply, Completion& completi
 
 template <class Pipe> bool OneSidedEngine<Pipe>::peer_missing() noexcept {
     if constexpr (Pipe::kernel_copies) {
-        return pipe_.peer_memory().usable() &&
+        // (Who copies for a get of ours takes nothing out meanwhile.)
+        return joint_ == 0 && pipe_.peer_memory().usable() &&
                pipe_.attention().missing([this] { return pipe_.tx().consumed() + answers_; });
     }
     return false;
@@ -519,32 +535,224 @@ bool OneSidedEngine<Pipe>::put_by_kernel(const std::byte* from, std::size_t leng
 }
 
 template <class Pipe>
-bool OneSidedEngine<Pipe>::get_by_kernel(std::byte* to, std::size_t length,
-                                         std::uint64_t address) noexcept {
+Errc OneSidedEngine<Pipe>::get_by_kernel(std::byte* to, std::size_t length, std::uint64_t region,
+                                         std::uint64_t address, void* token) {
     if constexpr (Pipe::kernel_copies) {
+        using Way = typename Pipe::Ways::Way;
         const bool timed = Pipe::Ways::has_choice(length);
         if ((!timed && !pipe_.attention().distrusted()) || !pipe_.peer_memory().usable() ||
             !writes_done()) {
-            return false;
+            return Errc::again;
         }
-        if (!peer_absent() &&
-            !(timed && pipe_.ways().choose(length) == Pipe::Ways::Way::kernel)) {
-            return false;
+        if (!peer_absent()) {
+            const bool may_help = joint_ == 0 && pipe_.joint_copy().may_begin(length);
+            const Way way = timed ? pipe_.ways().choose(length, may_help) : Way::ring;
+            if (way == Way::ring) {
+                return Errc::again;
+            }
+            if (way == Way::joint) {
+                const Errc result = get_jointly(to, length, region, address, token);
+                if (result != Errc::again) {
+                    return result;
+                }
+            }
         }
         const std::uint64_t began = ticks();
         const bool done = pipe_.peer_memory().read(to, address, length);
         if (timed) {
             last_get_ended_ = ticks();
-            pipe_.ways().took(Pipe::Ways::Way::kernel, length,
+            pipe_.ways().took(Way::kernel, length,
                               done ? last_get_ended_ - began : Pipe::Ways::in_vain);
         }
         if (!done) {
-            return false;
+            return Errc::again;
         }
         pipe_.slot()->tx.process_vm_bytes.add(length);
+        return Errc::ok;
+    }
+    return Errc::again;
+}
+
+template <class Pipe>
+Errc OneSidedEngine<Pipe>::get_jointly(std::byte* to, std::size_t length, std::uint64_t region,
+                                       std::uint64_t address, void* token) {
+    if constexpr (Pipe::kernel_copies) {
+        auto& joint = pipe_.joint_copy();
+        const OneSided request{region, address, length, 0};
+        std::uint64_t name = 0;
+        const std::uint64_t begin = pipe_.tx().head(); // before what a reservation may pad
+        if (pipe_.tx().reserve(sizeof(request) + sizeof(Joint)) == nullptr) {
+            return Errc::again;
+        }
+        Operation* const operation = start(token, to, length, false, name);
+        if (operation == nullptr) {
+            return Errc::again;
+        }
+        operation->joint = true;
+        operation->address = address;
+        operation->began = ticks();
+        const Joint details{reinterpret_cast<std::uint64_t>(to), joint.begin(length)};
+        (void)pipe_.put_record(Kind::joint_get, 0, sizeof(request) + sizeof(details),
+                               [&](std::byte* at) {
+                                   std::memcpy(at, &request, sizeof(request));
+                                   std::memcpy(at + sizeof(request), &details, sizeof(details));
+                               });
+        note_unflushed(begin);
+        joint_ = name;
+        joint_token_ = token;
+        joint_region_ = region;
+        joint_refused_ = false;
+        joint_status_ = Errc::ok;
+        std::uint64_t part_began = operation->began;
+        std::uint64_t part_ended = part_began;
+        for (auto part = joint.take(); part.length != 0; part = joint.take()) {
+            part_began = part_ended;
+            if (!pipe_.peer_memory().read(to + part.offset, address + part.offset, part.length)) {
+                joint_refused_ = true; // what the owner does of it may fail as well
+                joint.give_up();
+                break;
+            }
+            part_ended = ticks();
+        }
+        // The peer's last part is about as long as ours was. (But the counter may have jumped, and the
+        // peer may be gone, which only progress finds out.)
+        const std::uint64_t patience = 2 * (part_ended - part_began);
+        for (unsigned looks = 0; looks == 0 || ticks() - part_ended < patience; ++looks) {
+            if (joint_arrived()) {
+                return Errc::ok;
+            }
+            if (joint_refused_ || looks == Pipe::joint_looks) {
+                break;
+            }
+        }
+        return Errc::in_progress;
+    }
+    return Errc::again;
+}
+
+template <class Pipe> bool OneSidedEngine<Pipe>::joint_arrived() noexcept {
+    if constexpr (Pipe::kernel_copies) {
+        auto& joint = pipe_.joint_copy();
+        using Rest = std::remove_cvref_t<decltype(joint)>::Rest;
+        Operation& operation = *find(joint_);
+        if (joint.active()) {
+            auto part = joint.take(); // nothing, unless the peer has spoilt the words
+            const Rest rest = part.length != 0 ? Rest::ours : joint.rest(part);
+            if (rest == Rest::coming) {
+                return false;
+            }
+            joint.end();
+            answers_ += joint.helped() ? 1 : 0;
+            if (rest == Rest::ours && !joint_refused_) {
+                joint_refused_ =
+                    !pipe_.peer_memory().read(operation.local + part.offset,
+                                              operation.address + part.offset, part.length);
+            }
+            last_get_ended_ = ticks();
+            pipe_.ways().took(Pipe::Ways::Way::joint, operation.length,
+                              joint_refused_ ? Pipe::Ways::in_vain
+                                             : last_get_ended_ - operation.began);
+        }
+        if (joint_refused_ && joint_status_ == Errc::ok) {
+            ask_owner(operation);
+            return false;
+        }
+        pipe_.slot()->tx.process_vm_bytes.add(operation.length);
+        joint_ = 0;
+        operation.active = false;
+        --active_;
+        pipe_.encourage();
+        release_if_out();
         return true;
     }
     return false;
+}
+
+template <class Pipe> void OneSidedEngine<Pipe>::ask_owner(Operation& operation) noexcept {
+    const OneSided request{joint_region_, operation.address, operation.length, joint_};
+    const std::uint64_t begin = pipe_.tx().head();
+    const typename Pipe::Bypass bypass(pipe_);
+    if (pipe_.put_record(Kind::get, 0, sizeof(request), [&](std::byte* at) {
+            std::memcpy(at, &request, sizeof(request));
+        }) == Errc::ok) { // else at the next progress
+        note_unflushed(begin);
+        operation.joint = false;
+        joint_ = 0;
+        if constexpr (Pipe::kernel_copies) {
+            pipe_.attention().asked();
+        }
+        pipe_.encourage();
+    }
+}
+
+template <class Pipe>
+bool OneSidedEngine<Pipe>::serve_joint_get(const OneSided& request, const Joint& joint) {
+    if constexpr (Pipe::kernel_copies) {
+        auto& job = pipe_.joint_help();
+        if (joint.generation > 0xffff) {
+            return false;
+        }
+        job.begin(static_cast<std::uint16_t>(joint.generation), request.length);
+        helped_ = request;
+        helped_to_ = joint.to;
+        helps_ = true;
+        help();
+    }
+    return true;
+}
+
+template <class Pipe> void OneSidedEngine<Pipe>::help() noexcept {
+    if constexpr (Pipe::kernel_copies) {
+        auto& job = pipe_.joint_help();
+        const std::uint64_t not_after = pipe_.now_ns() + Pipe::joint_claim_ns;
+        const auto part = job.take();
+        helps_ = part.length != 0;
+        if (!helps_) {
+            return;
+        }
+        // Looked up again for every part: the registration may have ended in between.
+        const RegionTable::Pin pin = RegionTable::instance().pin(helped_.region);
+        const std::byte* const from =
+            pin ? pin.range(helped_.address + part.offset, part.length, access_remote_read) : nullptr;
+        if (from != nullptr && pipe_.peer_memory().usable() &&
+            pipe_.peer_memory().write(helped_to_ + part.offset, from, part.length, not_after)) {
+            job.copied();
+            pipe_.slot()->rx.one_sided_served.add(1);
+        } else {
+            job.failed(); // the requester knows what to do about it
+            helps_ = false;
+        }
+    }
+}
+
+template <class Pipe> bool OneSidedEngine<Pipe>::end_joint(std::uint64_t patience_ns) noexcept {
+    if constexpr (Pipe::kernel_copies) {
+        auto& joint = pipe_.joint_copy();
+        using Rest = std::remove_cvref_t<decltype(joint)>::Rest;
+        if (joint_ != 0 && joint.active()) {
+            joint.give_up();
+            auto part = joint.take();
+            const std::uint64_t began = pipe_.now_ns();
+            while (joint.rest(part) == Rest::coming && pipe_.peer_memory().lives()) {
+                if (pipe_.now_ns() - began > patience_ns) {
+                    return false;
+                }
+            }
+            joint.end();
+        }
+        joint_ = 0;
+    }
+    return true;
+}
+
+template <class Pipe> void OneSidedEngine<Pipe>::stop_copying() noexcept {
+    if constexpr (Pipe::kernel_copies) {
+        helps_ = false;
+        if (!end_joint(Pipe::joint_patience_ns)) {
+            pipe_.joint_copy().end();
+            joint_ = 0;
+        }
+    }
 }
 
 template <class Pipe>
@@ -683,7 +891,8 @@ template <class Pipe> bool OneSidedEngine<Pipe>::push_before_sleep() {
     const unsigned pushed = push_jobs([this](void* token, Errc) { deferred_.push_back(token); });
     const bool flushed = std::any_of(flushes_.begin(), flushes_.end(),
                                      [this](Flush& flush) { return flush_reached(flush); });
-    return pushed != 0 || flushed || !deferred_.empty();
+    // (Nobody wakes who waits for the peer's part of a copy: it comes at once.)
+    return pushed != 0 || flushed || !deferred_.empty() || helps_ || joint_ != 0;
 }
 
 template <class Pipe>

@@ -21,6 +21,7 @@ enum class Kind : std::uint8_t {
     atomic      = 10, ///< OneSided, Atomic
     atomic_reply = 11, ///< Reply, old value (8 bytes)
     error_reply = 12, ///< Reply: operation `op` was refused with `offset` = Errc
+    joint_get   = 13, ///< OneSided, Joint: soft link only; needs no reply
 };
 
 /// A one-sided request.
@@ -44,6 +45,13 @@ struct Reply {
     std::uint64_t offset; ///< into the requester's buffer
 };
 
+/// Goes with a get that both ends copy.
+struct Joint {
+    std::uint64_t to;         ///< the requester's virtual address
+    std::uint64_t generation; ///< of the words that say who copies what
+};
+
+static_assert(sizeof(Joint) == 16);
 static_assert(sizeof(OneSided) == 32 && sizeof(Atomic) == 24 && sizeof(Reply) == 16);
 static_assert(std::is_trivially_copyable_v<OneSided> && std::is_trivially_copyable_v<Atomic> &&
               std::is_trivially_copyable_v<Reply>);

@@ -1,6 +1,7 @@
-// Which way a get takes: through the bulk ring, both CPUs copying at the same time, or by the kernel, our
-// CPU alone, in one copy. Which is faster depends on the CPUs' caches and where they lie, on the kernel,
-// and on what else the owner has to do. So both are timed, for each length by itself.
+// Which way a get takes: through the bulk ring, in two copies, both CPUs at the same time; by the kernel in
+// one copy, our CPU alone; or by the kernel, both CPUs a part each. Which is fastest depends on the CPUs'
+// caches and where they lie, on the kernel, and on what else the owner has to do. So all are timed, for each
+// length by itself.
 #pragma once
 
 #include <algorithm>
@@ -14,23 +15,25 @@ namespace comch::link::soft {
 
 class CopyWays {
 public:
-    enum class Way : std::uint8_t { ring, kernel };
+    enum class Way : std::uint8_t { ring, kernel, joint };
 
     /// Shorter ones go through the ring.
     [[nodiscard]] static constexpr bool has_choice(std::uint64_t length) noexcept {
         return length >= shortest;
     }
 
-    /// The way of the next get.
-    [[nodiscard]] Way choose(std::uint64_t length) noexcept {
+    /// The way of the next get. `joint`: the owner may be asked to help.
+    [[nodiscard]] Way choose(std::uint64_t length, bool joint = true) noexcept {
         Lengths& these = lengths_[index_of(length)];
-        for (const Way way : {Way::ring, Way::kernel}) {
-            if (these.at(way).value == 0) {
+        for (const Way way : all) {
+            if (these.at(way).value == 0 && these.may_take(way, joint)) {
                 return way;
             }
         }
-        const bool again = ++these.chosen % tuning::way_period < tuning::way_samples;
-        return again ? other(these.better()) : these.better();
+        // At the end of each period, each of them.
+        const std::uint64_t to_come = tuning::way_period - 1 - these.chosen++ % tuning::way_period;
+        const std::uint64_t turn = to_come / tuning::way_turn;
+        return turn < all.size() && these.may_take(all[turn], joint) ? all[turn] : these.best(joint);
     }
 
     /// What one took that did not succeed.
@@ -39,8 +42,18 @@ public:
     /// What one took, in any unit as long as it is always the same. (More than any can have taken, as
     /// the difference of a counter that went back, is left out.)
     void took(Way way, std::uint64_t length, std::uint64_t time) noexcept {
-        Cost& cost = lengths_[index_of(length)].at(way);
+        Lengths& these = lengths_[index_of(length)];
+        Cost& cost = these.at(way);
         if (time > in_vain) {
+            return;
+        }
+        // The first after another way find the buffers in the other CPU's cache.
+        if (these.latest != way) {
+            these.latest = way;
+            these.to_skip = tuning::way_skipped;
+        }
+        if (these.to_skip != 0 && time != in_vain) {
+            --these.to_skip;
             return;
         }
         cost.time += time;
@@ -68,19 +81,32 @@ private:
         std::uint64_t kib = 0;
         std::uint64_t samples = 0;
     };
+    static constexpr std::array all{Way::ring, Way::kernel, Way::joint};
+    /// More for a MiB than any that succeeded takes.
+    static constexpr std::uint64_t hopeless = in_vain >> 10;
+
     struct Lengths {
-        Cost ring;
-        Cost kernel;
+        std::array<Cost, all.size()> costs{};
         std::uint64_t chosen = 0;
-        Cost& at(Way way) noexcept { return way == Way::ring ? ring : kernel; }
-        [[nodiscard]] Way better() const noexcept {
-            return kernel.value != 0 && kernel.value < ring.value ? Way::kernel : Way::ring;
+        Way latest = Way::ring;
+        unsigned to_skip = 0;
+        Cost& at(Way way) noexcept { return costs[static_cast<std::size_t>(way)]; }
+        /// What the kernel alone could not do it cannot do together with the owner.
+        [[nodiscard]] bool may_take(Way way, bool joint) noexcept {
+            return way != Way::joint || (joint && at(Way::kernel).value < hopeless);
+        }
+        [[nodiscard]] Way best(bool joint) noexcept {
+            Way result = Way::ring;
+            for (const Way way : all) {
+                if (may_take(way, joint) && at(way).value != 0 &&
+                    at(way).value < at(result).value) {
+                    result = way;
+                }
+            }
+            return result;
         }
     };
 
-    [[nodiscard]] static constexpr Way other(Way way) noexcept {
-        return way == Way::ring ? Way::kernel : Way::ring;
-    }
     /// Lengths of the same power of two; all of the longest are one.
     [[nodiscard]] std::size_t index_of(std::uint64_t length) const noexcept {
         return std::min<std::size_t>(std::bit_width(length) - shortest_width, lengths_.size() - 1);

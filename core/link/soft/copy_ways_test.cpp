@@ -7,16 +7,62 @@ namespace {
 
 using Way = CopyWays::Way;
 
-/// So many gets of which each takes what its way costs; how many went by the kernel.
-int by_kernel(CopyWays& ways, int count, std::uint64_t length, std::uint64_t ring,
-              std::uint64_t kernel) {
+struct Costs {
+    std::uint64_t ring;
+    std::uint64_t kernel;
+    std::uint64_t joint = CopyWays::in_vain;
+    [[nodiscard]] std::uint64_t of(Way way) const {
+        return way == Way::ring ? ring : way == Way::kernel ? kernel : joint;
+    }
+};
+
+/// So many gets of which each takes what its way costs; how many went that way.
+int taken(Way which, CopyWays& ways, int count, std::uint64_t length, Costs costs) {
     int result = 0;
     for (int i = 0; i < count; ++i) {
         const Way way = ways.choose(length);
-        ways.took(way, length, way == Way::ring ? ring : kernel);
-        result += way == Way::kernel ? 1 : 0;
+        ways.took(way, length, costs.of(way));
+        result += way == which ? 1 : 0;
     }
     return result;
+}
+int by_kernel(CopyWays& ways, int count, std::uint64_t length, std::uint64_t ring,
+              std::uint64_t kernel) {
+    return taken(Way::kernel, ways, count, length, {ring, kernel});
+}
+
+TEST(CopyWays, TheFastestOneIsTaken) {
+    CopyWays ways;
+    EXPECT_GT(taken(Way::joint, ways, 10'000, 1 << 20, {300'000, 200'000, 100'000}), 9'500);
+    CopyWays others;
+    EXPECT_GT(taken(Way::kernel, others, 10'000, 1 << 20, {300'000, 200'000, 250'000}), 9'500);
+}
+
+TEST(CopyWays, TheFirstAfterAChangeDoNotCount) {
+    CopyWays ways;
+    Way last = Way::ring;
+    int joint = 0;
+    for (int i = 0, since = 0; i < 10'000; ++i) {
+        const Way way = ways.choose(1 << 20);
+        since = way == last ? since + 1 : 0;
+        last = way;
+        // Both CPUs have to fetch what the other has in its cache.
+        const bool cold = since < static_cast<int>(tuning::way_skipped);
+        ways.took(way, 1 << 20, Costs{300'000, 200'000, cold ? 900'000u : 150'000u}.of(way));
+        joint += way == Way::joint ? 1 : 0;
+    }
+    EXPECT_GT(joint, 9'500);
+}
+
+TEST(CopyWays, WhatTheKernelRefusesIsNotDoneTogetherEither) {
+    CopyWays ways;
+    EXPECT_EQ(taken(Way::joint, ways, 10'000, 1 << 20, {300'000, CopyWays::in_vain, 1}), 0);
+}
+
+TEST(CopyWays, WhatCannotBeDoneTogetherIsDoneByTheKernel) {
+    CopyWays ways;
+    EXPECT_GT(taken(Way::kernel, ways, 10'000, 1 << 20, {300'000, 200'000, CopyWays::in_vain}),
+              9'500);
 }
 
 TEST(CopyWays, TheFasterOneIsTaken) {

@@ -5,7 +5,7 @@
 // packet. It holds both directions; direction 0 is initiator -> acceptor.
 //
 //   0     SegmentHeader
-//   128   Direction[2]: three control lines each
+//   128   Direction[2]: the control lines of each
 //   4096  ring of direction 0: `lines` lines of 64 bytes
 //         ring of direction 1
 //
@@ -39,7 +39,7 @@ static_assert(std::endian::native == std::endian::little,
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
-inline constexpr std::uint32_t protocol_version = 1; ///< of everything in this file and wire.hpp
+inline constexpr std::uint32_t protocol_version = 2; ///< of everything in this file and wire.hpp
 inline constexpr std::uint32_t line_size = 64;
 inline constexpr std::uint32_t ring_offset = 4096;
 
@@ -53,7 +53,7 @@ struct SegmentHeader {
 inline constexpr std::uint64_t segment_magic = 0x3147455348434d43; // "CMCHSEG1"
 
 /// Control lines of one direction. Each field has one writer, except the two requests for a doorbell
-/// (`armed`, `wants_credit`), which whoever rings the bell takes back. 128 apart, because
+/// (`armed`, `wants_credit`), which whoever rings the bell takes back, and `claims`. 128 apart, because
 /// adjacent-line prefetchers move lines in pairs.
 struct Direction {
     /// Written by the ring's reader, read by its writer only when it runs out of credit.
@@ -68,6 +68,11 @@ struct Direction {
         std::atomic<std::uint32_t> wants_credit;  ///< 1: ring my doorbell when you return credit
         std::atomic<std::uint64_t> withdrawn; ///< gets in lines before this one need no answer
     } producer;
+    /// A long get that both ends copy (joint_copy.hpp): asked for by the ring's writer.
+    struct alignas(128) Joint {
+        std::atomic<std::uint64_t> claims;            ///< both ends'
+        alignas(64) std::atomic<std::uint64_t> done; ///< the ring's reader's
+    } joint;
     /// Set by the ring's reader before it sleeps; taken back by the writer that rings the bell.
     struct alignas(128) Doorbell {
         std::atomic<std::uint32_t> armed;
@@ -80,9 +85,10 @@ struct SegmentControl {
 };
 
 static_assert(sizeof(SegmentHeader) == 128);
-static_assert(sizeof(Direction) == 384 && offsetof(Direction, producer) == 128 &&
-              offsetof(Direction, doorbell) == 256);
-static_assert(sizeof(SegmentControl) == 128 + 2 * 384 && sizeof(SegmentControl) <= ring_offset);
+static_assert(sizeof(Direction) == 512 && offsetof(Direction, producer) == 128 &&
+              offsetof(Direction, joint) == 256 && offsetof(Direction::Joint, done) == 64 &&
+              offsetof(Direction, doorbell) == 384);
+static_assert(sizeof(SegmentControl) == 128 + 2 * 512 && sizeof(SegmentControl) <= ring_offset);
 static_assert(std::is_standard_layout_v<SegmentControl>);
 
 /// Flag in the kind byte: the payload of a data record begins with an 8-byte time stamp

@@ -42,7 +42,7 @@ bool PeerMemory::same_process() const noexcept {
 
 bool PeerMemory::lives() noexcept {
     pollfd death{process_, POLLIN, 0};
-    if (::poll(&death, 1, 0) != 0) {
+    if (::poll(&death, 1, 0) > 0) { // a signal says nothing
         state_ = State::closed;
         return false;
     }
@@ -80,8 +80,10 @@ bool PeerMemory::read(std::byte* to, std::uint64_t from, std::size_t length) noe
            (monotonic_ns() - seen_alive_ns_ < number_is_kept_ns || lives());
 }
 
-bool PeerMemory::write(std::uint64_t to, const std::byte* from, std::size_t length) noexcept {
-    return lives() && copy(true, const_cast<std::byte*>(from), to, length);
+bool PeerMemory::write(std::uint64_t to, const std::byte* from, std::size_t length,
+                       std::uint64_t not_after_ns) noexcept {
+    return lives() && seen_alive_ns_ <= not_after_ns &&
+           copy(true, const_cast<std::byte*>(from), to, length);
 }
 
 } // namespace comch::link::soft

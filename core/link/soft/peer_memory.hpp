@@ -26,7 +26,12 @@ public:
     /// All of it, or false: then any part of it may have been copied. What was read is the peer's;
     /// what was not, because the peer is gone or the kernel says no, will not be tried again.
     [[nodiscard]] bool read(std::byte* to, std::uint64_t from, std::size_t length) noexcept;
-    [[nodiscard]] bool write(std::uint64_t to, const std::byte* from, std::size_t length) noexcept;
+    /// Nothing is written if it is later than `not_after_ns` (of monotonic_ns()).
+    [[nodiscard]] bool write(std::uint64_t to, const std::byte* from, std::size_t length,
+                             std::uint64_t not_after_ns = ~std::uint64_t{0}) noexcept;
+
+    /// It has not died yet.
+    [[nodiscard]] bool lives() noexcept;
 
 private:
     enum class State : std::uint8_t { unknown, open, closed };
@@ -35,7 +40,6 @@ private:
                             std::size_t length) noexcept;
     /// Do the descriptor and the number name the same process?
     [[nodiscard]] bool same_process() const noexcept;
-    [[nodiscard]] bool lives() noexcept;
 
     int process_ = -1;
     State state_ = State::closed;

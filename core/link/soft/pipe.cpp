@@ -41,6 +41,8 @@ Result<Pipe::Created> Pipe::create() {
     Created result;
     result.pipe.tx_ = RingWriter(&control->direction[0], ring(base, lines, 0), lines);
     result.pipe.rx_ = RingReader(&control->direction[1], ring(base, lines, 1), lines);
+    result.pipe.joint_copy_.attach(&control->direction[0].joint);
+    result.pipe.joint_help_.attach(&control->direction[1].joint);
     result.pipe.segment_ = std::move(memory->mapping);
     result.pipe.number_ = number_of(memory->fd.get());
     result.memfd = std::move(memory->fd);
@@ -68,6 +70,8 @@ Result<Pipe> Pipe::accept(int memfd) {
     Pipe pipe;
     pipe.rx_ = RingReader(&control->direction[0], ring(base, header.lines, 0), header.lines);
     pipe.tx_ = RingWriter(&control->direction[1], ring(base, header.lines, 1), header.lines);
+    pipe.joint_help_.attach(&control->direction[0].joint);
+    pipe.joint_copy_.attach(&control->direction[1].joint);
     pipe.segment_ = std::move(*all);
     pipe.number_ = number_of(memfd);
     return pipe;

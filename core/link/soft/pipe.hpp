@@ -17,6 +17,7 @@
 #include "core/link/soft/bulk_writer.hpp"
 #include "core/link/soft/clock.hpp"
 #include "core/link/soft/copy_ways.hpp"
+#include "core/link/soft/joint_copy.hpp"
 #include "core/link/soft/layout.hpp"
 #include "core/link/soft/peer_memory.hpp"
 #include "core/link/soft/ring_reader.hpp"
@@ -38,6 +39,10 @@ public:
     /// The peer's memory may be within reach without the peer.
     static constexpr bool kernel_copies = true;
     using Ways = CopyWays;
+    static constexpr std::uint64_t joint_patience_ns = tuning::joint_patience_ns;
+    static constexpr std::uint64_t joint_claim_ns = tuning::joint_claim_ns;
+    static constexpr unsigned joint_looks = tuning::joint_looks;
+    [[nodiscard]] static std::uint64_t now_ns() noexcept { return monotonic_ns(); }
     static constexpr std::uint32_t bulk_ref = sizeof(BulkRef);
 
     Pipe() = default;
@@ -353,6 +358,8 @@ public:
     [[nodiscard]] PeerMemory& peer_memory() noexcept { return peer_memory_; }
     [[nodiscard]] Attention& attention() noexcept { return attention_; }
     [[nodiscard]] CopyWays& ways() noexcept { return ways_; }
+    [[nodiscard]] JointCopy& joint_copy() noexcept { return joint_copy_; }
+    [[nodiscard]] JointHelp& joint_help() noexcept { return joint_help_; }
     /// The bulk ring of the peer has been filled before.
     [[nodiscard]] bool peers_ring_is_warm() const noexcept {
         return rx_.bulk_taken() > tuning::ring_is_warm;
@@ -431,6 +438,8 @@ private:
     PeerMemory peer_memory_;
     Attention attention_;
     CopyWays ways_;
+    JointCopy joint_copy_; ///< for our gets
+    JointHelp joint_help_; ///< with the peer's
 };
 
 struct Pipe::Created {

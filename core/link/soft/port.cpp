@@ -312,6 +312,7 @@ void Port::close(Connection* connection) {
 
 void Port::shut_down(Connection& c, Errc code, Reason reason) {
     no_longer_unanswered(c);
+    c.one_sided_.stop_copying(); // while the peer can be looked at
     if (c.pipe_.rx().control() != nullptr) {
         c.pipe_.rx().confirm(); // who answers a message by closing has had it
         c.pipe_.say_goodbye();

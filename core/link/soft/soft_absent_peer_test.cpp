@@ -231,6 +231,32 @@ TEST_F(AbsentPeer, OnceItIsKnownToBeAbsentPutsNeedItNoMore) {
     finish();
 }
 
+TEST_F(AbsentPeer, WhoAttendsHelpsToCopy) {
+    to_child.put(Order::progress);
+    constexpr std::size_t length = 4 << 20;
+    // It has served more than the gets that came by the ring, which the kernel had no part in.
+    const auto helped = [&](std::uint64_t gets) {
+        std::uint64_t served = 0;
+        std::uint64_t by_kernel = 0;
+        for (const auto& process : *counters::read_counter_files(*lab.domain())) {
+            const auto& figures = process.connections.at(0).figures;
+            served += figures.one_sided_served;
+            by_kernel += figures.tx_process_vm_bytes / length;
+        }
+        return served > gets - by_kernel;
+    };
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    for (std::uint64_t gets = 0; gets < 100 || !helped(gets); ++gets) {
+        ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+        const std::size_t before = end->seen.completions.size();
+        const Errc result = get(length);
+        ASSERT_TRUE(result == Errc::ok || result == Errc::in_progress) << to_string(result);
+        ASSERT_TRUE(completes(before + (result == Errc::ok ? 0 : 1)));
+        ASSERT_TRUE(holds(length)) << gets;
+    }
+    finish();
+}
+
 TEST_F(AbsentPeer, WhoIsServedByTheKernelProgressesForTheMapping) {
     ASSERT_EQ(get(8), Errc::in_progress);
     ASSERT_TRUE(completes());

@@ -625,6 +625,9 @@ public:
             break;
         case 3:
             theirs.consumer.messages.store(random_.wide(), std::memory_order_relaxed);
+            (random_.below(2) == 0 ? ours.joint.claims : theirs.joint.done)
+                .store(random_.below(4) == 0 ? random_.wide() : random_.below(3),
+                       std::memory_order_relaxed);
             break;
         case 4:
             ours.producer.wants_credit.store(random_(), std::memory_order_relaxed);
@@ -751,6 +754,11 @@ private:
         case Kind::get:
             add(one_sided());
             break;
+        case Kind::joint_get: // the victim is to write into this very process
+            add(one_sided());
+            add(Joint{random_.below(4) == 0 ? 64 : reinterpret_cast<std::uint64_t>(written_.get()),
+                      random_.below(8) == 0 ? random_.wide() : random_.below(3)});
+            break;
         case Kind::atomic: {
             OneSided request = one_sided();
             Atomic atomic{random_.wide(), random_.wide(), static_cast<std::uint8_t>(random_.below(8)),
@@ -804,6 +812,7 @@ private:
     const Reachable& reachable_;
     OneSided last_{};
     UniqueFd bulk_fd_;
+    std::unique_ptr<std::byte[]> written_ = std::make_unique<std::byte[]>(1 << 16);
     Mapping bulk_;
 };
 

@@ -68,10 +68,25 @@ inline constexpr unsigned looks_for_attention = 16;
 /// progresses once in a while would make every wait a long one.
 inline constexpr unsigned signs_of_attention = 64;
 
-/// Ways of copying are compared by so many each, again after so many: where one takes three times as
-/// long as the other, that is two percent of the time.
+/// Ways of copying are compared by so many each, not counting the first after a change, again after so
+/// many: where one takes three times as long as another, that is two percent of the time.
 inline constexpr std::uint32_t way_samples = 8;
-inline constexpr std::uint32_t way_period = 1024;
+inline constexpr std::uint32_t way_skipped = 4;
+inline constexpr std::uint32_t way_turn = way_samples + way_skipped;
+inline constexpr std::uint32_t way_period = 2048;
+/// Parts of a get that both ends copy, in units of 4 KiB. The shortest is a few times what a system
+/// call takes; the longest is what a progress call may take to copy for the peer.
+inline constexpr std::uint32_t joint_min_units = 4;
+inline constexpr std::uint32_t joint_max_units = 64;
+/// Who must not leave the peer writing (its buffers are given back) waits for it so long at most: what
+/// was claimed is copied at once, unless the peer is stopped just then.
+inline constexpr std::uint64_t joint_patience_ns = 1'000'000'000;
+/// So old a claim is not copied any more: whoever was stopped that long finds nobody waiting.
+inline constexpr std::uint64_t joint_claim_ns = joint_patience_ns / 10;
+/// How often a get that is complete but for the peer's last part looks for it before its caller may do
+/// something else: some tens of microseconds.
+inline constexpr unsigned joint_looks = 1000;
+
 /// Before so much has gone through a bulk ring its pages are new: that is not what it is like later.
 inline constexpr std::uint64_t ring_is_warm = 2 * bulk_size;
 

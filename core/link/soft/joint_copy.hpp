@@ -1,0 +1,252 @@
+// A long get that both ends copy at the same time, each one copy by the kernel: the requester reads the
+// peer's memory from the front, the owner writes the requester's from the back, until they meet.
+//
+// Who copies what is claimed piece by piece in one word of shared memory. Either end may thus come late,
+// or not at all: the other then copies more, or everything. What was claimed is waited for, since whoever
+// claimed it may be writing.
+//
+// The requester's end is a JointCopy, the owner's a JointHelp. Their words (Direction::Joint):
+//
+//   claims  generation 16, units claimed at the front 24, at the back 24 (units of 4 KiB)
+//   done    generation 16, failed 1, units that the owner has copied 24
+//
+// A generation begins only when `done` shows that the owner has seen the one before, so an owner that
+// slept meanwhile is one behind at most, and its attempt to claim fails.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+
+#include "core/link/soft/layout.hpp"
+#include "core/link/soft/tuning.hpp"
+
+namespace comch::link::soft {
+
+namespace joint {
+
+inline constexpr unsigned unit_bits = 12;
+inline constexpr std::uint64_t unit = std::uint64_t{1} << unit_bits;
+inline constexpr std::uint64_t max_units = (std::uint64_t{1} << 24) - 1;
+inline constexpr std::uint64_t max_length = max_units << unit_bits;
+
+/// The word of claims.
+struct Claims {
+    std::uint16_t generation = 0;
+    std::uint32_t front = 0;
+    std::uint32_t back = 0;
+
+    [[nodiscard]] constexpr std::uint64_t pack() const noexcept {
+        return generation | std::uint64_t{front} << 16 | std::uint64_t{back} << 40;
+    }
+    [[nodiscard]] static constexpr Claims unpack(std::uint64_t word) noexcept {
+        return {static_cast<std::uint16_t>(word), static_cast<std::uint32_t>(word >> 16 & max_units),
+                static_cast<std::uint32_t>(word >> 40)};
+    }
+};
+
+struct Done {
+    std::uint16_t generation = 0;
+    bool failed = false;
+    std::uint32_t units = 0;
+
+    [[nodiscard]] constexpr std::uint64_t pack() const noexcept {
+        return generation | std::uint64_t{failed} << 16 | std::uint64_t{units} << 17;
+    }
+    [[nodiscard]] static constexpr Done unpack(std::uint64_t word) noexcept {
+        return {static_cast<std::uint16_t>(word), (word >> 16 & 1) != 0,
+                static_cast<std::uint32_t>(word >> 17 & max_units)};
+    }
+};
+
+/// Bytes [offset, offset + length) of the copy.
+struct Part {
+    std::uint64_t offset = 0;
+    std::uint64_t length = 0;
+};
+
+[[nodiscard]] constexpr std::uint32_t units_of(std::uint64_t length) noexcept {
+    return static_cast<std::uint32_t>((length + unit - 1) >> unit_bits);
+}
+[[nodiscard]] constexpr Part part(std::uint64_t from, std::uint64_t to, std::uint64_t length) noexcept {
+    const std::uint64_t begin = from << unit_bits;
+    const std::uint64_t end = std::min(to << unit_bits, length);
+    return {begin, end > begin ? end - begin : 0};
+}
+/// How much to claim of what is left: half, that both ends are ready at the same time; but every part
+/// costs both ends the line with the claims, so not too little of it.
+[[nodiscard]] constexpr std::uint32_t share_of(std::uint32_t left, std::uint32_t total) noexcept {
+    const std::uint32_t least =
+        std::clamp(total / 4, tuning::joint_min_units, tuning::joint_max_units / 2);
+    return std::min(left, std::clamp(left / 2, least, tuning::joint_max_units));
+}
+
+} // namespace joint
+
+/// The requester's end. One copy at a time.
+class JointCopy {
+public:
+    /// `words`: of the direction that we write.
+    void attach(Direction::Joint* words) noexcept { words_ = words; }
+
+    /// The peer has seen the last one: it is worth asking for help again.
+    [[nodiscard]] bool may_begin(std::uint64_t length) const noexcept {
+        return !active_ && !distrusted_ && length <= joint::max_length &&
+               // Relaxed: no data depends on it, only what the peer can have seen of our words.
+               joint::Done::unpack(words_->done.load(std::memory_order_relaxed)).generation ==
+                   generation_;
+    }
+    /// The next generation, for the record that tells the peer about it.
+    [[nodiscard]] std::uint16_t begin(std::uint64_t length) noexcept {
+        active_ = true;
+        length_ = length;
+        units_ = joint::units_of(length);
+        front_ = 0;
+        back_ = 0;
+        ++generation_;
+        // Relaxed: published by the record.
+        words_->claims.store(joint::Claims{generation_}.pack(), std::memory_order_relaxed);
+        return generation_;
+    }
+    [[nodiscard]] bool active() const noexcept { return active_; }
+
+    /// The next part for us to copy; of length 0 when all is claimed.
+    [[nodiscard]] joint::Part take() noexcept { return claim(false); }
+    /// Leaves no more to the peer, nor to us.
+    void give_up() noexcept { (void)claim(true); }
+
+    /// After all is claimed. Of what the peer claimed ...
+    enum class Rest : std::uint8_t {
+        coming, ///< some is not there yet
+        here,   ///< all is there, and the peer does not write any more
+        ours,   ///< `part` is left to us, and the peer does not write any more
+    };
+    [[nodiscard]] Rest rest(joint::Part& part) const noexcept {
+        if (back_ == 0) {
+            return Rest::here;
+        }
+        // Acquire: what the peer has copied is seen.
+        const auto done = joint::Done::unpack(words_->done.load(std::memory_order_acquire));
+        if (done.generation != generation_) {
+            return Rest::coming;
+        }
+        if (done.failed) {
+            const std::uint32_t copied = std::min(done.units, back_);
+            part = joint::part(units_ - back_, units_ - copied, length_);
+            return part.length == 0 ? Rest::here : Rest::ours;
+        }
+        return done.units >= back_ ? Rest::here : Rest::coming;
+    }
+    /// Did the peer help?
+    [[nodiscard]] bool helped() const noexcept { return back_ != 0; }
+    /// The copy is over; nobody writes any more.
+    void end() noexcept { active_ = false; }
+
+private:
+    [[nodiscard]] joint::Part claim(bool all) noexcept {
+        // Acquire, here and below: who sees a claim of the peer's sees what `done` said before it.
+        std::uint64_t word = words_->claims.load(std::memory_order_acquire);
+        for (;;) {
+            const auto seen = joint::Claims::unpack(word);
+            if (seen.generation != generation_ || seen.front != front_ || seen.back < back_ ||
+                seen.back > units_ - front_) {
+                // No correct peer writes this. So nothing was done by it, nor will be.
+                distrusted_ = true;
+                back_ = 0;
+                const joint::Part left = joint::part(front_, units_, length_);
+                front_ = units_;
+                return left;
+            }
+            back_ = seen.back;
+            const std::uint32_t left = units_ - front_ - back_;
+            if (left == 0) {
+                return {};
+            }
+            const std::uint32_t share = all ? left : joint::share_of(left, units_);
+            if (words_->claims.compare_exchange_weak(
+                    word, joint::Claims{generation_, front_ + share, back_}.pack(),
+                    std::memory_order_acquire, std::memory_order_acquire)) {
+                front_ += share;
+                return joint::part(front_ - share, front_, length_);
+            }
+        }
+    }
+
+    Direction::Joint* words_ = nullptr;
+    std::uint64_t length_ = 0;
+    std::uint32_t units_ = 0;
+    std::uint32_t front_ = 0; ///< claimed by us
+    std::uint32_t back_ = 0;  ///< claimed by the peer, as last seen
+    std::uint16_t generation_ = 0;
+    bool active_ = false;
+    bool distrusted_ = false;
+};
+
+/// The owner's end: what it has been asked to help with.
+class JointHelp {
+public:
+    /// `words`: of the direction that the peer writes.
+    void attach(Direction::Joint* words) noexcept { words_ = words; }
+
+    /// The peer asks. (A request before it is over: all of that is claimed.)
+    void begin(std::uint16_t generation, std::uint64_t length) noexcept {
+        generation_ = generation;
+        length_ = length;
+        units_ = joint::units_of(length);
+        claimed_ = 0;
+        done_ = 0;
+        active_ = length <= joint::max_length;
+        tell(false);
+    }
+    [[nodiscard]] bool active() const noexcept { return active_; }
+
+    /// The next part for us to copy, to be followed by copied() or failed(); of length 0 when there
+    /// is none.
+    [[nodiscard]] joint::Part take() noexcept {
+        std::uint64_t word = words_->claims.load(std::memory_order_relaxed);
+        // A correct peer spoils few attempts, for its parts are long.
+        for (unsigned attempts = 0; active_ && attempts < 100; ++attempts) {
+            const auto seen = joint::Claims::unpack(word);
+            if (seen.generation != generation_ || seen.back != claimed_ ||
+                seen.front >= units_ - claimed_) {
+                break; // all is claimed, it is over, or the peer is not a correct one
+            }
+            const std::uint32_t share = joint::share_of(units_ - claimed_ - seen.front, units_);
+            // Release: whoever sees the claim sees that `done` is of this generation.
+            if (words_->claims.compare_exchange_weak(
+                    word, joint::Claims{generation_, seen.front, claimed_ + share}.pack(),
+                    std::memory_order_release, std::memory_order_relaxed)) {
+                claimed_ += share;
+                return joint::part(units_ - claimed_, units_ - claimed_ + share, length_);
+            }
+        }
+        active_ = false;
+        return {};
+    }
+    /// All that was taken is where it belongs.
+    void copied() noexcept {
+        done_ = claimed_;
+        tell(false);
+    }
+    /// What was taken last is left to the peer, and all the rest.
+    void failed() noexcept {
+        active_ = false;
+        tell(true);
+    }
+
+private:
+    void tell(bool failed) noexcept {
+        // Release: with what was copied.
+        words_->done.store(joint::Done{generation_, failed, done_}.pack(), std::memory_order_release);
+    }
+
+    Direction::Joint* words_ = nullptr;
+    std::uint64_t length_ = 0;
+    std::uint32_t units_ = 0;
+    std::uint32_t claimed_ = 0;
+    std::uint32_t done_ = 0;
+    std::uint16_t generation_ = 0;
+    bool active_ = false;
+};
+
+} // namespace comch::link::soft

@@ -1,0 +1,284 @@
+#include "core/link/soft/joint_copy.hpp"
+
+#include <random>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace comch::link::soft {
+namespace {
+
+using joint::Claims;
+using joint::Done;
+using joint::Part;
+using Rest = JointCopy::Rest;
+
+class JointWords : public ::testing::Test {
+protected:
+    Direction::Joint words{};
+    JointCopy copy;
+    JointHelp help;
+    std::vector<unsigned> copied; ///< how often each unit was
+
+    JointWords() {
+        copy.attach(&words);
+        help.attach(&words);
+    }
+    void begin(std::uint64_t length) {
+        copied.assign(joint::units_of(length), 0);
+        help.begin(copy.begin(length), length);
+    }
+    void count(Part part, std::uint64_t length) {
+        ASSERT_EQ(part.offset % joint::unit, 0u);
+        ASSERT_LE(part.offset + part.length, length);
+        ASSERT_TRUE(part.length % joint::unit == 0 || part.offset + part.length == length);
+        for (std::uint32_t i = 0; i < joint::units_of(part.length); ++i) {
+            ++copied.at((part.offset >> joint::unit_bits) + i);
+        }
+    }
+    [[nodiscard]] bool each_once() const {
+        return std::ranges::all_of(copied, [](unsigned times) { return times == 1; });
+    }
+    void take_the_rest(std::uint64_t length) {
+        for (Part part = copy.take(); part.length != 0; part = copy.take()) {
+            count(part, length);
+        }
+    }
+};
+
+TEST(JointLayout, WordsHoldWhatTheyMust) {
+    for (const std::uint32_t units : {0u, 1u, 0x123456u, 0xffffffu}) {
+        const auto claims = Claims::unpack(Claims{0xffff, units, 0xffffff - units}.pack());
+        EXPECT_EQ(claims.generation, 0xffff);
+        EXPECT_EQ(claims.front, units);
+        EXPECT_EQ(claims.back, 0xffffff - units);
+        const auto done = Done::unpack(Done{0x8001, true, units}.pack());
+        EXPECT_EQ(done.generation, 0x8001);
+        EXPECT_TRUE(done.failed);
+        EXPECT_EQ(done.units, units);
+    }
+}
+
+TEST_F(JointWords, WhoIsNotHelpedCopiesEverything) {
+    for (const std::uint64_t length : {std::uint64_t{1}, std::uint64_t{4096}, std::uint64_t{4097},
+                                       std::uint64_t{1} << 20, (std::uint64_t{64} << 20) + 5}) {
+        ASSERT_TRUE(copy.may_begin(length));
+        begin(length);
+        take_the_rest(length);
+        EXPECT_TRUE(each_once());
+        Part part;
+        EXPECT_EQ(copy.rest(part), Rest::here);
+        EXPECT_FALSE(copy.helped());
+        copy.end();
+        EXPECT_EQ(help.take().length, 0u);
+    }
+}
+
+TEST_F(JointWords, BothCopyUntilTheyMeet) {
+    constexpr std::uint64_t length = (std::uint64_t{8} << 20) + 100;
+    begin(length);
+    Part part;
+    for (bool more = true; more;) {
+        const Part ours = copy.take();
+        const Part theirs = help.take();
+        count(ours, length);
+        count(theirs, length);
+        if (theirs.length != 0) {
+            help.copied();
+        }
+        more = ours.length + theirs.length != 0;
+    }
+    EXPECT_TRUE(each_once());
+    EXPECT_TRUE(copy.helped());
+    EXPECT_EQ(copy.rest(part), Rest::here);
+}
+
+TEST_F(JointWords, WhatIsClaimedIsWaitedFor) {
+    begin(1 << 20);
+    const Part theirs = help.take();
+    ASSERT_NE(theirs.length, 0u);
+    take_the_rest(1 << 20);
+    Part part;
+    EXPECT_EQ(copy.rest(part), Rest::coming);
+    help.copied();
+    EXPECT_EQ(copy.rest(part), Rest::here);
+}
+
+TEST_F(JointWords, WhatTheHelperFailsAtIsLeftToTheOther) {
+    constexpr std::uint64_t length = (1 << 20) + 7;
+    begin(length);
+    count(help.take(), length);
+    help.copied();
+    ASSERT_NE(help.take().length, 0u);
+    help.failed();
+    EXPECT_EQ(help.take().length, 0u);
+    take_the_rest(length);
+    Part part;
+    ASSERT_EQ(copy.rest(part), Rest::ours);
+    count(part, length);
+    EXPECT_TRUE(each_once());
+}
+
+TEST_F(JointWords, WhoHasNotSeenTheLastOneIsNotAskedAgain) {
+    const std::uint16_t first = copy.begin(1 << 20);
+    copy.give_up();
+    copy.end();
+    EXPECT_FALSE(copy.may_begin(1 << 20));
+    help.begin(first, 1 << 20); // late
+    EXPECT_EQ(help.take().length, 0u);
+    EXPECT_TRUE(copy.may_begin(1 << 20));
+    EXPECT_FALSE(copy.may_begin(joint::max_length + 1));
+}
+
+TEST_F(JointWords, WhoSleptThroughTheEndClaimsNothingOfTheNext) {
+    begin(1 << 20);
+    take_the_rest(1 << 20);
+    copy.end();
+    (void)copy.begin(1 << 20); // whose record the helper has not seen
+    EXPECT_EQ(help.take().length, 0u);
+    take_the_rest(1 << 20);
+    EXPECT_FALSE(copy.helped());
+}
+
+TEST_F(JointWords, WhoGivesUpLeavesNothing) {
+    begin(1 << 20);
+    copy.give_up();
+    EXPECT_EQ(help.take().length, 0u);
+    EXPECT_EQ(copy.take().length, 0u);
+}
+
+TEST_F(JointWords, ThreadsCopyEachByteOnce) {
+    constexpr std::uint64_t most = 3 << 20;
+    std::vector<unsigned char> from(most);
+    std::vector<unsigned char> to(most);
+    std::mt19937 random(7);
+    for (auto& byte : from) {
+        byte = static_cast<unsigned char>(random());
+    }
+    std::atomic<std::uint64_t> asked = 0; // generation and length, as the record says them
+    std::atomic<bool> over = false;
+    std::atomic<std::uint64_t> helped = 0;
+    std::thread helper([&] {
+        std::uint64_t seen = 0;
+        while (!over.load()) {
+            const std::uint64_t now = asked.load(std::memory_order_acquire);
+            if (now != seen) {
+                seen = now;
+                help.begin(static_cast<std::uint16_t>(now), now >> 16);
+            }
+            if (const Part part = help.take(); part.length != 0) {
+                std::copy_n(from.data() + part.offset, part.length, to.data() + part.offset);
+                help.copied();
+                helped.fetch_add(1, std::memory_order_relaxed);
+            } else {
+                std::this_thread::yield();
+            }
+        }
+    });
+    for (unsigned i = 0; i < 300 || helped.load() < 50; ++i) {
+        const std::uint64_t length = 8192 + random() % (most - 8192);
+        std::fill_n(to.begin(), length, static_cast<unsigned char>(0));
+        while (!copy.may_begin(length)) {
+            std::this_thread::yield();
+        }
+        asked.store(copy.begin(length) | length << 16, std::memory_order_release);
+        for (Part part = copy.take(); part.length != 0; part = copy.take()) {
+            std::copy_n(from.data() + part.offset, part.length, to.data() + part.offset);
+        }
+        Part part;
+        while (copy.rest(part) == Rest::coming) {
+            std::this_thread::yield();
+        }
+        copy.end();
+        ASSERT_TRUE(std::equal(to.begin(), to.begin() + static_cast<std::ptrdiff_t>(length),
+                               from.begin()))
+            << length;
+    }
+    over.store(true);
+    helper.join();
+}
+
+TEST_F(JointWords, SpoiltClaimsAreNotBelieved) {
+    constexpr std::uint64_t length = (1 << 20) - 5000;
+    for (const Claims lie : {Claims{1, 5, 0}, Claims{1, 64, 0xffffff}, Claims{1, 64, 193},
+                             Claims{2, 64, 0}, Claims{1, 0xffffff, 0xffffff}}) {
+        Direction::Joint spoilt{};
+        JointCopy victim;
+        victim.attach(&spoilt);
+        copied.assign(joint::units_of(length), 0);
+        (void)victim.begin(length);
+        const Part first = victim.take();
+        ASSERT_EQ(first.length, std::uint64_t{64} << joint::unit_bits);
+        count(first, length);
+        spoilt.claims.store(lie.pack());
+        spoilt.done.store(Done{1, false, 0xffffff}.pack());
+        for (Part part = victim.take(); part.length != 0; part = victim.take()) {
+            count(part, length);
+        }
+        EXPECT_TRUE(each_once()) << "all by ourselves";
+        Part part;
+        EXPECT_EQ(victim.rest(part), Rest::here);
+        victim.end();
+        EXPECT_FALSE(victim.may_begin(length)) << "once and never again";
+    }
+}
+
+TEST_F(JointWords, ClaimsThatAreSpoiltAtTheEndAddNothing) {
+    constexpr std::uint64_t length = 10'000;
+    (void)copy.begin(length);
+    while (copy.take().length != 0) {
+    }
+    words.claims.store(4711);
+    EXPECT_EQ(copy.take().length, 0u);
+    EXPECT_EQ(copy.take().length, 0u);
+}
+
+TEST_F(JointWords, HelpersStayInBoundsWhateverTheWordsSay) {
+    std::mt19937_64 random(3);
+    for (unsigned i = 0; i < 100'000; ++i) {
+        const std::uint64_t length = random() % 3 == 0 ? random() : random() % (4 << 20);
+        help.begin(1, length);
+        unsigned parts = 0;
+        std::uint32_t claimed = 0;
+        do {
+            Claims claims{1, static_cast<std::uint32_t>(random() % 1100),
+                          claimed + (random() % 8 == 0 ? 1 : 0)};
+            words.claims.store(random() % 4 == 0 ? random() : claims.pack());
+            const Part part = help.take();
+            if (part.length == 0) {
+                break;
+            }
+            ASSERT_LT(part.offset, length);
+            ASSERT_LE(part.length, length - part.offset);
+            claimed += joint::units_of(part.length);
+            help.copied();
+        } while (++parts < 5000);
+        ASSERT_LT(parts, 5000u) << length;
+    }
+}
+
+TEST_F(JointWords, LiesAboutWhatIsDoneStayInBounds) {
+    constexpr std::uint64_t length = (1 << 20) + 1;
+    std::mt19937_64 random(5);
+    for (unsigned i = 0; i < 10'000; ++i) {
+        Direction::Joint spoilt{};
+        JointCopy victim;
+        JointHelp peer;
+        victim.attach(&spoilt);
+        peer.attach(&spoilt);
+        peer.begin(victim.begin(length), length);
+        (void)peer.take();
+        while (victim.take().length != 0) {
+        }
+        spoilt.done.store(random() % 2 == 0 ? random() : Done{1, true, static_cast<std::uint32_t>(random() % 200)}.pack());
+        Part part;
+        if (victim.rest(part) == Rest::ours) {
+            ASSERT_LT(part.offset, length);
+            ASSERT_LE(part.length, length - part.offset);
+        }
+    }
+}
+
+} // namespace
+} // namespace comch::link::soft

@@ -1,0 +1,346 @@
+// Gets that both ends copy, as the one-sided engines of both ends do it: here step by step, and with a
+// peer that spoils what it can.
+#include <atomic>
+#include <random>
+#include <thread>
+
+#include "core/link/one_sided_impl.hpp"
+#include "core/link/soft/pipe.hpp"
+#include "core/link/soft/test_raw_peer.hpp"
+#include "core/memory/region_table.hpp"
+
+namespace comch::link::soft::test {
+namespace {
+
+using joint::Claims;
+using joint::Done;
+using Way = CopyWays::Way;
+
+/// One end of a pipe, with nothing around it.
+struct Bare {
+    counters::Slot slot{};
+    Pipe pipe;
+    OneSidedEngine<Pipe> engine{pipe};
+    std::vector<std::pair<void*, Errc>> done;
+
+    void attach(Pipe&& made, int process) {
+        pipe = std::move(made);
+        pipe.attach(-1, &slot, true);
+        pipe.peer_memory().open(process, static_cast<std::uint64_t>(::getpid()));
+    }
+    auto note() {
+        return [this](void* token, Errc status) { done.emplace_back(token, status); };
+    }
+    /// Takes out what has come and does it; false: the peer broke the protocol.
+    bool take_records() {
+        RingReader::Record record;
+        while (pipe.rx().peek(record) == RingReader::Peek::record) {
+            const auto kind = static_cast<Kind>(record.header.kind);
+            if (kind != Kind::pad &&
+                !engine.handle(kind, record.payload, record.header.length, note())) {
+                return false;
+            }
+            pipe.rx().pop(record);
+        }
+        (void)pipe.rx().return_rest();
+        return true;
+    }
+    void progress() {
+        EXPECT_TRUE(take_records());
+        (void)engine.advance(note());
+    }
+};
+
+class JointGet : public ::testing::Test {
+protected:
+    static constexpr std::size_t size = (16 << 20) + 100;
+
+    std::vector<std::byte> content = pattern(size, 1);
+    std::vector<std::byte> got = std::vector<std::byte>(size);
+    RegionKey key;
+    UniqueFd process = own_process();
+    Mapping segment;
+    Bare requester;
+    Bare owner;
+    int token = 0;
+
+    void SetUp() override {
+        auto created = Pipe::create().value();
+        segment = map_shared_memory(created.memfd.get(), ring_offset, true).value();
+        owner.attach(Pipe::accept(created.memfd.get()).value(), process.get());
+        requester.attach(std::move(created.pipe), process.get());
+        key = RegionTable::instance()
+                  .add({.base = content.data(), .length = size, .access = access_remote_all})
+                  .value();
+        // The others are known to be slow.
+        for (const std::size_t length : {size, size / 4}) {
+            for (unsigned i = 0; i < 2 * tuning::way_turn; ++i) {
+                requester.pipe.ways().took(Way::ring, length, 1'000'000'000);
+            }
+            for (unsigned i = 0; i < 2 * tuning::way_turn; ++i) {
+                requester.pipe.ways().took(Way::kernel, length, 900'000'000);
+            }
+        }
+    }
+    void TearDown() override { RegionTable::instance().remove(key.region); }
+
+    Direction::Joint& words() {
+        return reinterpret_cast<SegmentControl*>(segment.data())->direction[0].joint;
+    }
+    Errc get(std::size_t length = size) {
+        std::fill_n(got.begin(), length, std::byte{});
+        return requester.engine.get(got.data(), length, key.region, key.base, &token, true);
+    }
+    bool holds(std::size_t length = size) const {
+        return std::equal(got.begin(), got.begin() + static_cast<std::ptrdiff_t>(length),
+                          content.begin());
+    }
+    /// Somebody claims parts at the back and copies nothing, until a get waits for that.
+    Errc get_that_waits() {
+        for (;;) {
+            std::atomic<bool> over = false;
+            const auto before = Claims::unpack(words().claims.load()).generation;
+            std::thread thief([&] {
+                while (!over.load()) {
+                    std::uint64_t word = words().claims.load();
+                    const auto claims = Claims::unpack(word);
+                    if (claims.generation == before || claims.back != 0 ||
+                        claims.front + 100 > joint::units_of(size)) {
+                        std::this_thread::yield();
+                    } else if (words().claims.compare_exchange_strong(
+                                   word, Claims{claims.generation, claims.front, 100}.pack())) {
+                        return;
+                    }
+                }
+            });
+            const Errc result = get();
+            over.store(true);
+            thief.join();
+            if (result != Errc::ok) {
+                return result;
+            }
+            words().done.store(Done{Claims::unpack(words().claims.load()).generation}.pack());
+        }
+    }
+    [[nodiscard]] std::uint16_t generation() {
+        return Claims::unpack(words().claims.load()).generation;
+    }
+};
+
+TEST_F(JointGet, IsDoneWithoutTheOwner) {
+    ASSERT_EQ(get(), Errc::ok);
+    EXPECT_TRUE(holds());
+    const std::uint64_t asked = requester.pipe.tx().head();
+    EXPECT_NE(asked, 0u);
+    // It has not looked yet: no use in asking it more.
+    ASSERT_EQ(get(), Errc::ok);
+    EXPECT_TRUE(holds());
+    EXPECT_EQ(requester.pipe.tx().head(), asked);
+    EXPECT_EQ(requester.engine.flush(nullptr), Errc::ok) << "nothing is on its way";
+    owner.progress();
+    EXPECT_FALSE(owner.engine.busy());
+    EXPECT_EQ(owner.slot.rx.one_sided_served.get(), 0u);
+    ASSERT_EQ(get(), Errc::ok);
+    EXPECT_GT(requester.pipe.tx().head(), asked);
+}
+
+TEST_F(JointGet, IsHelpedWithByAnOwnerThatAttends) {
+    std::atomic<bool> over = false;
+    std::thread attending([&] {
+        while (!over.load()) {
+            owner.progress();
+        }
+    });
+    for (unsigned i = 0; i < 100 || owner.slot.rx.one_sided_served.get() < 20; ++i) {
+        const std::size_t length = i % 2 == 0 ? size : size / 4;
+        const std::size_t before = requester.done.size();
+        const Errc result = get(length);
+        ASSERT_TRUE(result == Errc::ok || result == Errc::in_progress) << to_string(result);
+        while (result == Errc::in_progress && requester.done.size() == before) {
+            requester.progress();
+        }
+        ASSERT_TRUE(holds(length)) << i;
+    }
+    over.store(true);
+    attending.join();
+    EXPECT_FALSE(requester.engine.busy());
+    EXPECT_EQ(requester.slot.tx.process_vm_bytes.get() % (size / 4), 0u);
+}
+
+TEST_F(JointGet, WaitsForWhatTheOwnerHasClaimed) {
+    ASSERT_EQ(get_that_waits(), Errc::in_progress);
+    EXPECT_TRUE(requester.engine.busy());
+    EXPECT_TRUE(requester.engine.push_before_sleep()) << "nobody would wake us";
+    EXPECT_EQ(requester.engine.flush(nullptr), Errc::in_progress);
+    requester.progress();
+    EXPECT_TRUE(requester.done.empty());
+    std::copy(content.end() - 100 * joint::unit, content.end(), got.end() - 100 * joint::unit);
+    words().done.store(Done{generation(), false, 100}.pack());
+    requester.progress();
+    ASSERT_EQ(requester.done.size(), 1u);
+    EXPECT_EQ(requester.done[0], std::make_pair(static_cast<void*>(&token), Errc::ok));
+    EXPECT_TRUE(holds());
+    EXPECT_EQ(requester.engine.flush(nullptr), Errc::ok);
+    EXPECT_FALSE(requester.engine.busy());
+}
+
+TEST_F(JointGet, CopiesWhatTheOwnerFailedAt) {
+    ASSERT_EQ(get_that_waits(), Errc::in_progress);
+    words().done.store(Done{generation(), true, 0}.pack());
+    requester.progress();
+    ASSERT_EQ(requester.done.size(), 1u);
+    EXPECT_EQ(requester.done[0].second, Errc::ok);
+    EXPECT_TRUE(holds());
+}
+
+TEST_F(JointGet, CopiesAllWhenTheOwnerSpoilsTheClaims) {
+    ASSERT_EQ(get_that_waits(), Errc::in_progress);
+    words().claims.store(~std::uint64_t{0});
+    requester.progress();
+    ASSERT_EQ(requester.done.size(), 1u);
+    EXPECT_EQ(requester.done[0].second, Errc::ok);
+    EXPECT_TRUE(holds());
+    const std::uint64_t asked = requester.pipe.tx().head();
+    ASSERT_EQ(get(), Errc::ok); // by ourselves from now on
+    EXPECT_EQ(requester.pipe.tx().head(), asked);
+    EXPECT_TRUE(holds());
+}
+
+TEST_F(JointGet, ThatIsCancelledIsReportedWhenNobodyWritesAnyMore) {
+    ASSERT_EQ(get_that_waits(), Errc::in_progress);
+    requester.engine.cancel(Errc::canceled, requester.note());
+    requester.progress();
+    EXPECT_TRUE(requester.done.empty());
+    words().done.store(Done{generation(), true, 0}.pack());
+    requester.progress();
+    ASSERT_EQ(requester.done.size(), 1u);
+    EXPECT_EQ(requester.done[0], std::make_pair(static_cast<void*>(&token), Errc::canceled));
+    EXPECT_FALSE(requester.engine.busy());
+    owner.progress();
+    ASSERT_EQ(get(), Errc::ok);
+    EXPECT_TRUE(holds());
+}
+
+TEST_F(JointGet, IsNotFollowedByPutsBeforeItIsComplete) {
+    ASSERT_EQ(get_that_waits(), Errc::in_progress);
+    const std::uint64_t value = 4711;
+    const auto put = [&] {
+        return requester.engine.put(reinterpret_cast<const std::byte*>(&value), 8, key.region,
+                                    key.base, nullptr, true);
+    };
+    EXPECT_EQ(put(), Errc::again);
+    EXPECT_EQ(requester.engine.atomic({AtomicOp::add, 8, 1}, key.region, key.base, nullptr),
+              Errc::again);
+    EXPECT_FALSE(requester.pipe.may_retry());
+    words().done.store(Done{generation(), true, 0}.pack());
+    requester.progress();
+    EXPECT_TRUE(holds());
+    EXPECT_TRUE(requester.pipe.may_retry());
+    EXPECT_EQ(put(), Errc::ok);
+}
+
+TEST_F(JointGet, IsAnsweredByNoRecord) {
+    ASSERT_EQ(get_that_waits(), Errc::in_progress);
+    const Reply lie{1 | std::uint64_t{generation()} << 32, 1}; // its name: the only one, so far
+    (void)owner.pipe.put_record(Kind::error_reply, 0, sizeof(lie), [&](std::byte* at) {
+        std::memcpy(at, &lie, sizeof(lie));
+    });
+    EXPECT_FALSE(requester.take_records());
+    EXPECT_TRUE(requester.done.empty());
+}
+
+TEST_F(JointGet, IsNotWaitedForForEver) {
+    ASSERT_EQ(get_that_waits(), Errc::in_progress);
+    requester.engine.fail_all(Errc::connection_reset, requester.note());
+    ASSERT_EQ(requester.done.size(), 1u);
+    EXPECT_EQ(requester.done[0].second, Errc::connection_reset);
+}
+
+TEST_F(JointGet, OfWhatTheKernelDoesNotReadIsLeftToTheOwner) {
+    key.base = 64; // nothing is there
+    ASSERT_EQ(get(), Errc::in_progress);
+    owner.progress();
+    requester.progress();
+    ASSERT_EQ(requester.done.size(), 1u);
+    EXPECT_EQ(requester.done[0].second, Errc::not_permitted);
+    EXPECT_FALSE(requester.engine.busy());
+}
+
+TEST_F(JointGet, ComesBehindPuts) {
+    const std::uint64_t value = 4711;
+    ASSERT_EQ(requester.engine.put(reinterpret_cast<const std::byte*>(&value), 8, key.region,
+                                   key.base, nullptr),
+              Errc::ok);
+    ASSERT_EQ(get(), Errc::in_progress) << "by the ring, behind the put";
+    std::uint64_t seen = 0;
+    for (unsigned i = 0; i < 100 && requester.done.empty(); ++i) {
+        owner.progress();
+        requester.progress();
+        if (i == 0) {
+            std::memcpy(&seen, content.data(), 8);
+        }
+    }
+    EXPECT_EQ(seen, value);
+}
+
+/// The owner's end, when the requester is not a correct one.
+class JointHelper : public JointGet {
+protected:
+    bool ask(const OneSided& request, const Joint& joint) {
+        (void)requester.pipe.put_record(Kind::joint_get, 0, sizeof(request) + sizeof(joint),
+                                        [&](std::byte* at) {
+                                            std::memcpy(at, &request, sizeof(request));
+                                            std::memcpy(at + sizeof(request), &joint, sizeof(joint));
+                                        });
+        return owner.take_records();
+    }
+    std::uint64_t here() { return reinterpret_cast<std::uint64_t>(got.data()); }
+    void allow(std::uint16_t generation) { words().claims.store(Claims{generation}.pack()); }
+    Done done() { return Done::unpack(words().done.load()); }
+};
+
+TEST_F(JointHelper, CopiesAll) {
+    allow(7);
+    ASSERT_TRUE(ask({key.region, key.base, size, 0}, {here(), 7}));
+    while (owner.engine.busy()) {
+        owner.progress();
+    }
+    EXPECT_TRUE(holds());
+    EXPECT_EQ(done().units, joint::units_of(size));
+    EXPECT_FALSE(done().failed);
+}
+
+TEST_F(JointHelper, CopiesNothingThatIsNotGranted) {
+    for (const OneSided& request :
+         {OneSided{key.region, key.base - 1, 8192, 0}, OneSided{key.region, key.base + 1, size, 0},
+          OneSided{key.region + 1, key.base, size, 0}, OneSided{0, 0, size, 0},
+          OneSided{key.region, key.base, ~std::uint64_t{0}, 0},
+          OneSided{key.region, ~std::uint64_t{0} - 100, size, 0}}) {
+        allow(9);
+        EXPECT_TRUE(ask(request, {here(), 9}));
+        for (unsigned i = 0; owner.engine.busy(); ++i) {
+            ASSERT_LT(i, 1000u);
+            owner.progress();
+        }
+        EXPECT_TRUE(std::ranges::all_of(got, [](std::byte b) { return b == std::byte{}; }));
+        EXPECT_TRUE(done().failed || done().units == 0);
+    }
+}
+
+TEST_F(JointHelper, SaysThatItCannotWrite) {
+    allow(9);
+    EXPECT_TRUE(ask({key.region, key.base, size, 0}, {64, 9}));
+    EXPECT_TRUE(done().failed);
+    EXPECT_EQ(done().units, 0u);
+    EXPECT_FALSE(owner.engine.busy());
+}
+
+TEST_F(JointHelper, RefusesWhatNoCorrectPeerSends) {
+    EXPECT_FALSE(ask({key.region, key.base, size, 0}, {here(), 0x10000}));
+    (void)requester.pipe.put_record(Kind::joint_get, 0, sizeof(OneSided),
+                                    [](std::byte* at) { std::memset(at, 0, sizeof(OneSided)); });
+    EXPECT_FALSE(owner.take_records());
+}
+
+} // namespace
+} // namespace comch::link::soft::test
