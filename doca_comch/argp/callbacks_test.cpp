@@ -72,6 +72,39 @@ TEST_F(DocaArgp, HandsOverAfterAllElse) {
     EXPECT_THAT(config_.order, ElementsAre("count")); // -p is missing: the rest does not come
 }
 
+TEST_F(DocaArgp, HandsOverWhatTheJsonFileSays) {
+    add_all();
+    handed_over = {};
+    const auto with = [&](const std::string& section) {
+        return json(R"({"doca_dpdk_flags": )" + section + "}");
+    };
+    const std::string file = with(R"({"devices": [{"device": "pf", "id": "03:00.0", "hws": true},
+        {"device": "sf", "id": "4", "sft": false}], "core-list": "0-3", "core-mask": 15,
+        "flags": " --file-prefix  x "})");
+    // To a program without such a part, it says nothing.
+    EXPECT_EQ(quiet_start({"-p", "x", "-j", file}), DOCA_ERROR_INVALID_VALUE);
+    doca_argp_set_dpdk_program([](int argc, char** argv) {
+        handed_over = {.argc = argc, .argv = argv};
+        return DOCA_SUCCESS;
+    });
+    ASSERT_EQ(start({"-p", "x", "-j", file}), DOCA_SUCCESS);
+    std::vector<std::string> all = theirs();
+    EXPECT_THAT(all, testing::UnorderedElementsAre("doca_test", "-a", "03:00.0,dv_flow_en=2", "-a",
+                                                   "auxiliary:mlx5_core.sf.4,sft_en=0", "-l", "0-3",
+                                                   "-c", "0xf", "--file-prefix", "x"));
+    EXPECT_EQ(all.front(), "doca_test");
+    ASSERT_EQ(start({"-l", "7", "--", "-p", "x", "-j", file}), DOCA_SUCCESS);
+    EXPECT_THAT(theirs(), ElementsAre("doca_test", "-l", "7")); // the command line decides
+    for (const char* const section :
+         {R"({"flags": 3})", R"({"core-mask": -1})", R"({"devices": [{"device": "pf"}]})",
+          R"({"devices": ["03:00.0"]})", R"({"devices": [{"device": "pf", "id": "x", "hws": 1}]})",
+          "3"}) {
+        EXPECT_EQ(quiet_start({"-p", "x", "-j", with(section)}), DOCA_ERROR_INVALID_VALUE)
+            << section;
+    }
+    EXPECT_EQ(quiet_start({"-p", "x", "-j", with(R"({"cores": 3})")}), DOCA_ERROR_NOT_SUPPORTED);
+}
+
 /// What a callback does, and what it was answered.
 struct Inside {
     std::vector<doca_error_t> answers;

@@ -38,7 +38,7 @@ protected:
         }
     }
     void TearDown() override {
-        (void)doca_argp_destroy();
+        DocaArgp::TearDown();
         close_all();
     }
     /// As programs do: what they were given, but not the representors' devices.

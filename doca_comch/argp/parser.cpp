@@ -84,11 +84,11 @@ doca_error_t Parser::start(int argc, char** argv) {
 }
 
 doca_error_t Parser::run(std::vector<std::string> words) {
-    std::vector<std::string> theirs;
+    theirs_.clear();
     if (dpdk != nullptr) {
         const auto middle = std::find(words.begin(), words.end(), "--");
         if (middle != words.end()) {
-            theirs.assign(words.begin(), middle);
+            theirs_.assign(words.begin(), middle);
             words.erase(words.begin(), middle + 1);
         }
     }
@@ -145,12 +145,12 @@ doca_error_t Parser::run(std::vector<std::string> words) {
     if (result == DOCA_SUCCESS && validation != nullptr) {
         result = after_callback(validation(config_));
     }
-    return result == DOCA_SUCCESS && dpdk != nullptr ? hand_over(std::move(theirs)) : result;
+    return result == DOCA_SUCCESS && dpdk != nullptr ? hand_over() : result;
 }
 
-doca_error_t Parser::hand_over(std::vector<std::string> theirs) {
+doca_error_t Parser::hand_over() {
     Arguments& arguments = handed_over_.emplace_back();
-    arguments.words = std::move(theirs);
+    arguments.words = std::move(theirs_);
     arguments.words.insert(arguments.words.begin(), program_name_);
     for (std::string& word : arguments.words) {
         arguments.pointers.push_back(word.data());

@@ -65,7 +65,7 @@ private:
     doca_error_t take_json_level(const std::string& key, const nlohmann::json& json);
     doca_error_t apply_levels() const;
     doca_error_t call(const doca_argp_param& param, Value value);
-    doca_error_t hand_over(std::vector<std::string> theirs);
+    doca_error_t hand_over();
     [[noreturn]] void show_version();
 
     /// What a callback answered, unless it was its last word.
@@ -81,6 +81,7 @@ private:
     bool abandoned_ = false;
     std::unique_ptr<CommandLine> line_;                   ///< of the last start
     std::map<const doca_argp_param*, std::size_t> taken_; ///< how often its callback was called
+    std::vector<std::string> theirs_;                     ///< of this start
     std::list<Arguments> handed_over_;
 };
 

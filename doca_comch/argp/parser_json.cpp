@@ -1,12 +1,95 @@
 // Flags from a JSON file.
 #include <fstream>
+#include <iterator>
+#include <sstream>
+#include <tuple>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "doca_comch/argp/parser.hpp"
+#include "doca_comch/common/status.hpp"
 
 namespace comch::doca {
+namespace {
+
+/// The text of a member; empty if there is none. A number is one if `numbers` are expected.
+Result<std::string> text_of(const nlohmann::json& object, const char* key, bool numbers = false) {
+    const auto found = object.find(key);
+    if (found == object.end()) {
+        return std::string();
+    }
+    if (numbers && found->is_number_unsigned()) {
+        return fmt::format("{:#x}", found->get<std::uint64_t>());
+    }
+    if (!found->is_string()) {
+        return fail(Errc::invalid_argument,
+                    fmt::format("doca_dpdk_flags: {}: {} is not a string", key, found->dump()));
+    }
+    return found->get<std::string>();
+}
+
+/// What a device of the section is to DPDK: { "device": "sf", "id": "4", "hws": true }.
+Result<std::string> dpdk_device(const nlohmann::json& device) {
+    if (!device.is_object()) {
+        return fail(Errc::invalid_argument,
+                    fmt::format("doca_dpdk_flags: {} is not a device", device.dump()));
+    }
+    const auto kind = text_of(device, "device");
+    const auto id = text_of(device, "id");
+    if (!kind || !id || kind->empty() || id->empty()) {
+        return fail(
+            Errc::invalid_argument,
+            fmt::format("doca_dpdk_flags: {} needs the texts 'device' and 'id'", device.dump()));
+    }
+    std::string text = (*kind == "sf" ? "auxiliary:mlx5_core.sf." : "") + *id +
+                       (*kind == "regex" ? ",class=regex" : "");
+    for (const auto& [key, on, off] :
+         {std::tuple{"sft", ",sft_en=1", ",sft_en=0"}, std::tuple{"hws", ",dv_flow_en=2", ""}}) {
+        const auto found = device.find(key);
+        if (found != device.end()) {
+            if (!found->is_boolean()) {
+                return fail(Errc::invalid_argument,
+                            fmt::format("doca_dpdk_flags: {}: {} is not true or false", key,
+                                        found->dump()));
+            }
+            text += found->get<bool>() ? on : off;
+        }
+    }
+    return text;
+}
+
+/// The arguments of DPDK's environment that the section stands for.
+Result<std::vector<std::string>> dpdk_arguments(const nlohmann::json& section) {
+    std::vector<std::string> words;
+    for (const auto& [key, value] : section.items()) {
+        if (key == "devices" && value.is_array()) {
+            for (const nlohmann::json& each : value) {
+                auto device = dpdk_device(each);
+                if (!device) {
+                    return tl::unexpected(device.error());
+                }
+                words.insert(words.end(), {"-a", std::move(*device)});
+            }
+        } else if (key == "core-mask" || key == "core-list" || key == "flags") {
+            auto text = text_of(section, key.c_str(), key == "core-mask");
+            if (!text) {
+                return tl::unexpected(text.error());
+            }
+            std::istringstream flags(*text);
+            if (key == "flags") {
+                words.insert(words.end(), std::istream_iterator<std::string>(flags), {});
+            } else {
+                words.insert(words.end(), {key == "core-mask" ? "-c" : "-l", std::move(*text)});
+            }
+        } else {
+            return fail(Errc::unsupported, fmt::format("doca_dpdk_flags: there is no '{}'", key));
+        }
+    }
+    return words;
+}
+
+} // namespace
 
 Result<nlohmann::json> Parser::read_json(const std::string& file) const {
     std::ifstream stream(file);
@@ -40,6 +123,16 @@ const doca_argp_param* Parser::find_json_flag(const std::string& key) const {
 doca_error_t Parser::take_json(const nlohmann::json& all, const std::string& file) {
     for (const auto& [section, keys] : all.items()) {
         const bool general = section == "doca_general_flags";
+        if (section == "doca_dpdk_flags" && dpdk != nullptr && keys.is_object()) {
+            auto arguments = dpdk_arguments(keys);
+            if (!arguments) {
+                return complain(to_doca(arguments.error().code), arguments.error().message);
+            }
+            if (theirs_.empty()) { // else the command line decides
+                theirs_ = std::move(*arguments);
+            }
+            continue;
+        }
         if ((!general && section != "doca_program_flags") || !keys.is_object()) {
             if (pedantic) {
                 return complain(DOCA_ERROR_INVALID_VALUE,

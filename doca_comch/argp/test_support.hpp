@@ -70,8 +70,8 @@ protected:
     }
     void TearDown() override {
         (void)doca_argp_destroy();
-        if (!file_.empty()) {
-            ::unlink(file_.c_str());
+        for (const std::string& file : files_) {
+            ::unlink(file.c_str());
         }
     }
 
@@ -116,9 +116,9 @@ protected:
     std::string json(const std::string& text) {
         char name[] = "/tmp/doca_argp_test.XXXXXX";
         ::close(::mkstemp(name));
-        file_ = name;
-        std::ofstream(file_) << text;
-        return file_;
+        files_.emplace_back(name);
+        std::ofstream(name) << text;
+        return name;
     }
     /// As start(), but only the code counts; what it prints is kept.
     doca_error_t quiet_start(std::vector<std::string> arguments) {
@@ -129,7 +129,7 @@ protected:
     }
 
     Config config_;
-    std::string file_;
+    std::vector<std::string> files_;
     std::string said_;
 };
 

@@ -24,6 +24,11 @@
  *
  *     { "doca_general_flags": { "log-level": 60, "sdk-log-level": 40 },
  *       "doca_program_flags": { "pci-addr": "03:00.0", "count": 7, "many": [1, 2], "yes": true } }
+ *
+ * and for programs that hand arguments to DPDK, unless the command line has such:
+ *
+ *       "doca_dpdk_flags": { "devices": [{ "device": "pf", "id": "03:00.0", "hws": true }],
+ *                            "core-list": "0-3", "core-mask": 15, "flags": "--file-prefix x" }
  */
 #ifndef DOCA_ARGP_H_
 #define DOCA_ARGP_H_
