@@ -86,7 +86,11 @@ TEST_F(DocaArgp, RefusesValuesOfTheWrongType) {
     EXPECT_THAT(said_, HasSubstr("'many' is not an integer"));
     EXPECT_EQ(quiet_start({"-p", "x", "-n", "99999999999"}), DOCA_ERROR_INVALID_VALUE);
     EXPECT_EQ(quiet_start({"-p", "x", "--ratio", "half"}), DOCA_ERROR_INVALID_VALUE);
-    EXPECT_EQ(quiet_start({"-p"}), DOCA_ERROR_INVALID_VALUE); // no value at all
+    EXPECT_EQ(quiet_start({"-p"}), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_THAT(said_, HasSubstr("-p needs a value"));
+    EXPECT_EQ(quiet_start({"-fp"}), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(quiet_start({"-p", "x", "--log-level"}), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_THAT(said_, HasSubstr("--log-level needs a value"));
     EXPECT_EQ(config_.count, 0);
 }
 
@@ -164,6 +168,10 @@ TEST_F(DocaArgp, HelpNamesEveryFlagAndEndsTheProcess) {
     // Of a death test only stderr is seen; usage() prints the same text.
     EXPECT_EXIT(start({"-h"}), testing::ExitedWithCode(EXIT_SUCCESS), "");
     EXPECT_EXIT(start({"--help", "-p", "x"}), testing::ExitedWithCode(EXIT_SUCCESS), "");
+    EXPECT_EXIT(start({"-fh", "--unknown"}), testing::ExitedWithCode(EXIT_SUCCESS), "");
+    EXPECT_EQ(quiet_start({"--unknown", "-h"}), DOCA_ERROR_NOT_SUPPORTED); // too late for help
+    EXPECT_EQ(quiet_start({"--help=all"}), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(quiet_start({"--=x"}), DOCA_ERROR_NOT_SUPPORTED);
     testing::internal::CaptureStdout();
     doca_argp_usage();
     const std::string text = testing::internal::GetCapturedStdout();

@@ -16,15 +16,23 @@ constexpr const char* program_flags = "Program Flags";
 
 constexpr std::size_t width = 34; ///< of the column of flags and commands
 
+enum class Kind : std::uint8_t {
+    unknown,
+    bare,
+    valued,
+    last, ///< bare, and what follows does not matter
+};
+
 /// What every program has.
 struct GeneralFlag {
     std::string_view short_name;
     std::string_view long_name;
-    bool takes_value;
+    Kind kind;
 };
 constexpr GeneralFlag general_flags[] = {
-    {"h", "help", false},        {"v", "version", false}, {"l", "log-level", true},
-    {"", "sdk-log-level", true}, {"j", "json", true},
+    {"h", "help", Kind::last},        {"v", "version", Kind::last},
+    {"l", "log-level", Kind::valued}, {"", "sdk-log-level", Kind::valued},
+    {"j", "json", Kind::valued},
 };
 
 } // namespace
@@ -212,18 +220,17 @@ const CommandLine::Level& CommandLine::level_of(const doca_argp_cmd& command) co
 /// CLI11 has no short names of several letters ("-rt"), gives "--name=" the next word as its value,
 /// and takes "--flag=no" for a flag that has none.
 Result<std::vector<std::string>> CommandLine::spell(std::vector<std::string> words) {
-    enum class Kind : std::uint8_t { unknown, bare, valued };
     const doca_argp_cmd* command = &program_;
     std::vector<const doca_argp_param*> inherited;
     std::vector<const doca_argp_param*> known = flags_of(*command, inherited);
     const auto kind_of = [&](const std::string& name, bool is_long) {
         for (const GeneralFlag& flag : general_flags) {
             if (name == (is_long ? flag.long_name : flag.short_name)) {
-                return flag.takes_value ? Kind::valued : Kind::bare;
+                return flag.kind;
             }
         }
         for (const doca_argp_param* const param : known) {
-            if (name == (is_long ? param->long_name : param->short_name)) {
+            if (!name.empty() && name == (is_long ? param->long_name : param->short_name)) {
                 return param->takes_value() ? Kind::valued : Kind::bare;
             }
         }
@@ -233,10 +240,12 @@ Result<std::vector<std::string>> CommandLine::spell(std::vector<std::string> wor
     std::vector<std::string> spelt;
     for (std::size_t i = 0; i < words.size(); ++i) {
         std::string& word = words[i];
-        const auto value_follows = [&] {
-            if (i + 1 < words.size()) {
-                spelt.push_back(std::move(words[++i]));
+        const auto take_next = [&]() -> Result<void> {
+            if (i + 1 == words.size()) {
+                return fail(Errc::invalid_argument, fmt::format("{} needs a value", word));
             }
+            spelt.push_back(std::move(words[++i]));
+            return {};
         };
         if (word == "--") {
             spelt.insert(spelt.end(), words.begin() + static_cast<std::ptrdiff_t>(i), words.end());
@@ -260,16 +269,21 @@ Result<std::vector<std::string>> CommandLine::spell(std::vector<std::string> wor
         const std::string name = word.substr(is_long ? 2 : 1, equals - (is_long ? 2 : 1));
         if (is_long || name.size() > 1) {
             const Kind kind = kind_of(name, is_long);
-            if (kind == Kind::bare && equals != std::string::npos) {
+            if ((kind == Kind::bare || kind == Kind::last) && equals != std::string::npos) {
                 return fail(Errc::invalid_argument,
                             fmt::format("{} takes no value", word.substr(0, equals)));
             }
             if (kind != Kind::unknown) {
                 spelt.push_back("--" + name);
+                if (kind == Kind::last) {
+                    return spelt;
+                }
                 if (equals != std::string::npos) {
                     spelt.push_back(word.substr(equals + 1));
                 } else if (kind == Kind::valued) {
-                    value_follows();
+                    if (const auto taken = take_next(); !taken) {
+                        return tl::unexpected(taken.error());
+                    }
                 }
                 continue;
             }
@@ -285,15 +299,20 @@ Result<std::vector<std::string>> CommandLine::spell(std::vector<std::string> wor
                             fmt::format("{} takes no value", word.substr(0, at)));
             }
             if (kind == Kind::unknown) {
-                return fail(Errc::unsupported,
-                            fmt::format("there is no flag -{}, of '{}'", word.substr(at, 1), word));
+                return fail(Errc::unsupported, word.size() == 2
+                                                   ? fmt::format("there is no flag {}", word)
+                                                   : fmt::format("there is no flag {}, nor -{}",
+                                                                 word, word.substr(at, 1)));
             }
             spelt.push_back("-" + word.substr(at, 1));
+            if (kind == Kind::last) {
+                return spelt;
+            }
             if (kind == Kind::valued) {
                 if (at + 1 < word.size()) {
                     spelt.push_back(word.substr(at + 1));
-                } else {
-                    value_follows();
+                } else if (const auto taken = take_next(); !taken) {
+                    return tl::unexpected(taken.error());
                 }
                 break;
             }
