@@ -311,6 +311,9 @@ TEST_F(DocaArgp, MisuseIsRefused) {
     EXPECT_EQ(doca_argp_get_log_level(nullptr), DOCA_ERROR_INVALID_VALUE);
     EXPECT_EQ(doca_argp_get_sdk_log_level(nullptr), DOCA_ERROR_INVALID_VALUE);
     EXPECT_EQ(doca_argp_start(1, nullptr), DOCA_ERROR_INVALID_VALUE);
+    char name[] = "doca_test";
+    char* holes[] = {name, nullptr, name};
+    EXPECT_EQ(doca_argp_start(3, holes), DOCA_ERROR_INVALID_VALUE);
     EXPECT_EQ(doca_argp_destroy(), DOCA_SUCCESS);
     EXPECT_EQ(doca_argp_destroy(), DOCA_ERROR_BAD_STATE);
     doca_argp_param* late = nullptr;

@@ -1,4 +1,5 @@
 // doca_argp.h, on the process's one parser.
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <new>
@@ -94,7 +95,8 @@ doca_error_t doca_argp_destroy() {
 }
 
 doca_error_t doca_argp_start(int argc, char** argv) {
-    if (argc < 0 || (argc > 0 && argv == nullptr)) {
+    if (argc < 0 ||
+        (argc > 0 && (argv == nullptr || std::count(argv, argv + argc, nullptr) != 0))) {
         return DOCA_ERROR_INVALID_VALUE;
     }
     return with_parser([&](Parser& it) { return it.start(argc, argv); });
