@@ -1,138 +1,13 @@
-#include <cstdlib>
-#include <fstream>
-#include <string>
-#include <vector>
-
-#include <unistd.h>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <doca_argp.h>
 #include <doca_version.h>
+
+#include "doca_comch/argp/test_support.hpp"
 
 namespace {
 
+using namespace comch::doca::test;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
-
-struct Config {
-    std::string pci;
-    int count = 0;
-    bool fast = false;
-    double ratio = 0;
-    std::vector<std::string> names;
-    std::vector<std::string> order;
-    bool validated = false;
-};
-
-Config& config_of(void* config) {
-    return *static_cast<Config*>(config);
-}
-
-doca_error_t take_pci(void* value, void* config) {
-    config_of(config).pci = static_cast<char*>(value);
-    config_of(config).order.push_back("pci");
-    return DOCA_SUCCESS;
-}
-doca_error_t take_count(void* value, void* config) {
-    config_of(config).count = *static_cast<int*>(value);
-    config_of(config).order.push_back("count");
-    return *static_cast<int*>(value) < 0 ? DOCA_ERROR_TOO_BIG : DOCA_SUCCESS;
-}
-doca_error_t take_fast(void* value, void* config) {
-    config_of(config).fast = *static_cast<bool*>(value);
-    return DOCA_SUCCESS;
-}
-doca_error_t take_ratio(void* value, void* config) {
-    config_of(config).ratio = *static_cast<double*>(value);
-    return DOCA_SUCCESS;
-}
-doca_error_t take_name(void* value, void* config) {
-    config_of(config).names.emplace_back(static_cast<char*>(value));
-    return DOCA_SUCCESS;
-}
-
-struct Flag {
-    const char* short_name;
-    const char* long_name;
-    const char* description;
-    doca_argp_param_cb_t callback;
-    doca_argp_type type;
-};
-
-class DocaArgp : public testing::Test {
-protected:
-    void SetUp() override {
-        ASSERT_EQ(doca_argp_init("doca_test", &config_), DOCA_SUCCESS);
-        (void)doca_log_level_set_global_lower_limit(DOCA_LOG_LEVEL_INFO);
-        (void)doca_log_level_set_global_sdk_limit(DOCA_LOG_LEVEL_INFO);
-    }
-    void TearDown() override {
-        (void)doca_argp_destroy();
-        if (!file_.empty()) {
-            ::unlink(file_.c_str());
-        }
-    }
-
-    static doca_argp_param* make(const Flag& flag) {
-        doca_argp_param* param = nullptr;
-        EXPECT_EQ(doca_argp_param_create(&param), DOCA_SUCCESS);
-        doca_argp_param_set_short_name(param, flag.short_name);
-        doca_argp_param_set_long_name(param, flag.long_name);
-        doca_argp_param_set_description(param, flag.description);
-        doca_argp_param_set_callback(param, flag.callback);
-        doca_argp_param_set_type(param, flag.type);
-        return param;
-    }
-    static void add(doca_argp_param* param) {
-        ASSERT_EQ(doca_argp_register_param(param), DOCA_SUCCESS);
-    }
-    static void add_all() {
-        doca_argp_param* const pci =
-            make({"p", "pci-addr", "PCI address", take_pci, DOCA_ARGP_TYPE_STRING});
-        doca_argp_param_set_mandatory(pci);
-        add(pci);
-        doca_argp_param* const count =
-            make({"n", "count", "How many", take_count, DOCA_ARGP_TYPE_INT});
-        doca_argp_param_set_arguments(count, "<number>");
-        add(count);
-        add(make({"f", "fast", "Hurry", take_fast, DOCA_ARGP_TYPE_BOOLEAN}));
-        add(make({"rt", "ratio", "A ratio", take_ratio, DOCA_ARGP_TYPE_DOUBLE}));
-        doca_argp_param* const names =
-            make({nullptr, "name", "A name", take_name, DOCA_ARGP_TYPE_STRING});
-        doca_argp_param_set_multiplicity(names);
-        add(names);
-    }
-    static doca_error_t start(std::vector<std::string> arguments) {
-        arguments.insert(arguments.begin(), "/usr/bin/doca_test");
-        std::vector<char*> pointers;
-        for (std::string& each : arguments) {
-            pointers.push_back(each.data());
-        }
-        pointers.push_back(nullptr);
-        return doca_argp_start(static_cast<int>(arguments.size()), pointers.data());
-    }
-    std::string json(const std::string& text) {
-        char name[] = "/tmp/doca_argp_test.XXXXXX";
-        ::close(::mkstemp(name));
-        file_ = name;
-        std::ofstream(file_) << text;
-        return file_;
-    }
-    /// As start(), but only the code counts; what it prints is kept.
-    doca_error_t quiet_start(std::vector<std::string> arguments) {
-        testing::internal::CaptureStderr();
-        const doca_error_t result = start(std::move(arguments));
-        said_ = testing::internal::GetCapturedStderr();
-        return result;
-    }
-
-    Config config_;
-    std::string file_;
-    std::string said_;
-};
 
 TEST_F(DocaArgp, TakesShortAndLongFlagsOfEachType) {
     add_all();
@@ -145,6 +20,50 @@ TEST_F(DocaArgp, TakesShortAndLongFlagsOfEachType) {
     EXPECT_TRUE(config_.fast);
     EXPECT_EQ(config_.ratio, 0.5);
     EXPECT_THAT(config_.names, ElementsAre("a", "b"));
+}
+
+TEST_F(DocaArgp, BooleanFlagsTakeNoValue) {
+    add_all();
+    add(make({"q", "quiet", "Say less",
+              [](void* value, void* config) {
+                  config_of(config).order.push_back(*static_cast<bool*>(value) ? "quiet" : "loud");
+                  return DOCA_SUCCESS;
+              },
+              DOCA_ARGP_TYPE_BOOLEAN}));
+    // What follows is a word of its own, and nobody's.
+    EXPECT_EQ(quiet_start({"-p", "x", "-f", "false"}), DOCA_ERROR_NOT_SUPPORTED);
+    EXPECT_EQ(quiet_start({"-p", "x", "--fast", "true"}), DOCA_ERROR_NOT_SUPPORTED);
+    for (const char* const word : {"--fast=true", "--fast=", "-f=1"}) {
+        EXPECT_EQ(quiet_start({"-p", "x", word}), DOCA_ERROR_INVALID_VALUE) << word;
+        EXPECT_THAT(said_, HasSubstr("takes no value"));
+    }
+    EXPECT_EQ(quiet_start({"-p", "x", "-f", "-f"}), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(quiet_start({"-p", "x", "-ff"}), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(quiet_start({"-p", "x", "-fz"}), DOCA_ERROR_NOT_SUPPORTED);
+    EXPECT_FALSE(config_.fast);
+    ASSERT_EQ(start({"-fqn12", "-p", "x"}), DOCA_SUCCESS); // together, and the last with its value
+    EXPECT_TRUE(config_.fast);
+    EXPECT_EQ(config_.count, 12);
+    EXPECT_THAT(config_.order, ElementsAre("quiet", "count", "pci"));
+}
+
+TEST_F(DocaArgp, TakesEveryWordBehindAFlagAsItsValue) {
+    add_all();
+    ASSERT_EQ(start({"--name", "", "--name=", "--name", "-rt", "--name=-f", "--name", "--fast",
+                     "--name", "--", "--name", "[a,b]", "--name", "{}", "--name=a=b", "-px"}),
+              DOCA_SUCCESS);
+    EXPECT_THAT(config_.names,
+                ElementsAre("", "", "-rt", "-f", "--fast", "--", "[a,b]", "{}", "a=b"));
+    EXPECT_EQ(config_.pci, "x");
+    EXPECT_FALSE(config_.fast);
+    ASSERT_EQ(start({"-rt=0.25", "-p", "x"}), DOCA_SUCCESS);
+    EXPECT_EQ(config_.ratio, 0.25);
+    // One dash for short names, two for long ones.
+    EXPECT_EQ(quiet_start({"-p", "x", "--rt", "0.5"}), DOCA_ERROR_NOT_SUPPORTED);
+    EXPECT_EQ(quiet_start({"--p", "x"}), DOCA_ERROR_NOT_SUPPORTED);
+    EXPECT_EQ(quiet_start({"-p", "x", "-"}), DOCA_ERROR_NOT_SUPPORTED);
+    EXPECT_EQ(quiet_start({"-p", "x", "--", "y"}), DOCA_ERROR_NOT_SUPPORTED);
+    EXPECT_EQ(start({"-p", "x", "--"}), DOCA_SUCCESS); // the end of the flags, and of all
 }
 
 TEST_F(DocaArgp, CallsBackInTheOrderOfTheCommandLine) {
@@ -167,8 +86,54 @@ TEST_F(DocaArgp, RefusesValuesOfTheWrongType) {
     EXPECT_THAT(said_, HasSubstr("'many' is not an integer"));
     EXPECT_EQ(quiet_start({"-p", "x", "-n", "99999999999"}), DOCA_ERROR_INVALID_VALUE);
     EXPECT_EQ(quiet_start({"-p", "x", "--ratio", "half"}), DOCA_ERROR_INVALID_VALUE);
-    EXPECT_EQ(quiet_start({"-p"}), DOCA_ERROR_INVALID_VALUE); // no value at all
+    EXPECT_EQ(quiet_start({"-p"}), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_THAT(said_, HasSubstr("-p needs a value"));
+    EXPECT_EQ(quiet_start({"-fp"}), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(quiet_start({"-p", "x", "--log-level"}), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_THAT(said_, HasSubstr("--log-level needs a value"));
     EXPECT_EQ(config_.count, 0);
+}
+
+TEST_F(DocaArgp, NumbersAreDecimalWholeAndInRange) {
+    add_all();
+    const auto count_of = [&](const std::string& text) {
+        config_.count = -1;
+        EXPECT_EQ(start({"-p", "x", "-n", text}), DOCA_SUCCESS) << text;
+        return config_.count;
+    };
+    EXPECT_EQ(count_of("010"), 10); // not octal
+    EXPECT_EQ(count_of("08"), 8);
+    EXPECT_EQ(count_of("+5"), 5);
+    EXPECT_EQ(count_of("2147483647"), 2147483647);
+    for (const char* const text : {"", "0x10", "1e3", "5 ", " 5", "5x", "+", "-", "+-5", "1.0"}) {
+        EXPECT_EQ(quiet_start({"-p", "x", "-n", text}), DOCA_ERROR_INVALID_VALUE) << text;
+        EXPECT_THAT(said_, HasSubstr("--count: '" + std::string(text) + "' is not an integer"));
+    }
+    for (const char* const text : {"2147483648", "-2147483649", "99999999999999999999"}) {
+        const std::string range = std::string("--count: ") + text +
+                                  " is out of range: integers are from -2147483648 to 2147483647";
+        EXPECT_EQ(quiet_start({"-p", "x", "-n", text}), DOCA_ERROR_INVALID_VALUE);
+        EXPECT_THAT(said_, HasSubstr(range));
+    }
+    const auto in_json = [&](const std::string& flags) {
+        return quiet_start({"-p", "x", "-j", json(R"({"doca_program_flags":{)" + flags + "}}")});
+    };
+    for (const char* const text : {"2147483648", "-2147483649", "99999999999999999999"}) {
+        EXPECT_EQ(in_json(R"("count": )" + std::string(text)), DOCA_ERROR_INVALID_VALUE);
+        EXPECT_THAT(said_, HasSubstr("--count: "));
+        EXPECT_THAT(said_, HasSubstr("integers are from -2147483648 to 2147483647"));
+    }
+    EXPECT_EQ(in_json(R"("count": "010")"), DOCA_ERROR_INVALID_VALUE); // a string is no number
+    EXPECT_EQ(in_json(R"("count": 1.5)"), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(in_json(R"("count": -2147483648)"), DOCA_ERROR_TOO_BIG); // the callback's
+    EXPECT_EQ(config_.count, -2147483648);
+
+    for (const char* const text : {"", "half", "0.5x", "0x1p3", "nan", "inf", "1e999", "0,5"}) {
+        EXPECT_EQ(quiet_start({"-p", "x", "--ratio", text}), DOCA_ERROR_INVALID_VALUE) << text;
+        EXPECT_THAT(said_, HasSubstr("--ratio: '" + std::string(text) + "' is not a number"));
+    }
+    ASSERT_EQ(start({"-p", "x", "--ratio", "-25e-1"}), DOCA_SUCCESS);
+    EXPECT_EQ(config_.ratio, -2.5);
 }
 
 TEST_F(DocaArgp, MandatoryFlagsMustComeAndSingleOnesOnce) {
@@ -203,6 +168,10 @@ TEST_F(DocaArgp, HelpNamesEveryFlagAndEndsTheProcess) {
     // Of a death test only stderr is seen; usage() prints the same text.
     EXPECT_EXIT(start({"-h"}), testing::ExitedWithCode(EXIT_SUCCESS), "");
     EXPECT_EXIT(start({"--help", "-p", "x"}), testing::ExitedWithCode(EXIT_SUCCESS), "");
+    EXPECT_EXIT(start({"-fh", "--unknown"}), testing::ExitedWithCode(EXIT_SUCCESS), "");
+    EXPECT_EQ(quiet_start({"--unknown", "-h"}), DOCA_ERROR_NOT_SUPPORTED); // too late for help
+    EXPECT_EQ(quiet_start({"--help=all"}), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(quiet_start({"--=x"}), DOCA_ERROR_NOT_SUPPORTED);
     testing::internal::CaptureStdout();
     doca_argp_usage();
     const std::string text = testing::internal::GetCapturedStdout();
@@ -255,6 +224,12 @@ TEST_F(DocaArgp, ReadsAJsonFile) {
     EXPECT_THAT(config_.names, ElementsAre("x", "y"));
     EXPECT_EQ(doca_log_level_get_global_lower_limit(), DOCA_LOG_LEVEL_WARNING);
     EXPECT_EQ(doca_log_level_get_global_sdk_limit(), DOCA_LOG_LEVEL_ERROR);
+    const std::string no = json(R"({"doca_program_flags": {"pci-addr": "x", "fast": false}})");
+    ASSERT_EQ(start({"--json", no}), DOCA_SUCCESS);
+    EXPECT_FALSE(config_.fast);
+    config_.fast = false;
+    ASSERT_EQ(start({"-f", "--json", no}), DOCA_SUCCESS);
+    EXPECT_TRUE(config_.fast);
 }
 
 TEST_F(DocaArgp, RefusesJsonItCannotUse) {
@@ -271,7 +246,7 @@ TEST_F(DocaArgp, RefusesJsonItCannotUse) {
     EXPECT_EQ(program(R"({"pci-addr": "x", "count": [3]})"), DOCA_ERROR_INVALID_VALUE);
     EXPECT_EQ(program(R"({"pci-addr": "x", "fast": 1})"), DOCA_ERROR_INVALID_VALUE);
     EXPECT_EQ(program(R"({"count": 1})"), DOCA_ERROR_INVALID_VALUE); // mandatory one missing
-    EXPECT_EQ(program(R"({"pci-addr": "x", "unknown": 1})"), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(program(R"({"pci-addr": "x", "unknown": 1})"), DOCA_ERROR_NOT_SUPPORTED);
     EXPECT_EQ(quiet_start({"-j", json(R"({"other": {}})"), "-p", "x"}), DOCA_ERROR_INVALID_VALUE);
     EXPECT_EQ(quiet_start({"-j", json(R"({"doca_general_flags": {"log-level": 7}})"), "-p", "x"}),
               DOCA_ERROR_INVALID_VALUE);
@@ -285,22 +260,8 @@ TEST_F(DocaArgp, CliOnlyFlagsAreNotTakenFromJson) {
     doca_argp_param_set_cli_only(param);
     add(param);
     EXPECT_EQ(quiet_start({"-j", json(R"({"doca_program_flags": {"name": "x"}})")}),
-              DOCA_ERROR_INVALID_VALUE);
+              DOCA_ERROR_NOT_SUPPORTED);
     EXPECT_EQ(start({"--name", "x"}), DOCA_SUCCESS);
-}
-
-TEST_F(DocaArgp, HandsOverWhatStandsInFrontOfTheDashes) {
-    add_all();
-    static std::vector<std::string> theirs;
-    theirs.clear();
-    doca_argp_set_dpdk_program([](int argc, char** argv) {
-        theirs.assign(argv, argv + argc);
-        return argc == 3 ? DOCA_SUCCESS : DOCA_ERROR_INVALID_VALUE;
-    });
-    EXPECT_EQ(start({"-l", "0-3", "--", "-p", "x"}), DOCA_SUCCESS);
-    EXPECT_THAT(theirs, ElementsAre("doca_test", "-l", "0-3"));
-    EXPECT_EQ(config_.pci, "x");
-    EXPECT_EQ(quiet_start({"--", "-p", "x"}), DOCA_ERROR_INVALID_VALUE);
 }
 
 TEST_F(DocaArgp, RegistrationChecksTheFlag) {
@@ -314,8 +275,10 @@ TEST_F(DocaArgp, RegistrationChecksTheFlag) {
     EXPECT_EQ(
         doca_argp_register_param(make({"a", nullptr, "d", take_name, DOCA_ARGP_TYPE_UNKNOWN})),
         DOCA_ERROR_INITIALIZATION);
-    EXPECT_EQ(doca_argp_register_param(make({"a", nullptr, "d", take_name, DOCA_ARGP_TYPE_DEVICE})),
-              DOCA_ERROR_NOT_SUPPORTED);
+    EXPECT_EQ(
+        doca_argp_register_param(make({"a", nullptr, "d", take_name,
+                                       static_cast<doca_argp_type>(DOCA_ARGP_TYPE_DOUBLE + 1)})),
+        DOCA_ERROR_INITIALIZATION);
     for (const char* const name : {"json", "help", "with space", "-dash"}) {
         EXPECT_EQ(
             doca_argp_register_param(make({nullptr, name, "d", take_name, DOCA_ARGP_TYPE_STRING})),
@@ -348,6 +311,9 @@ TEST_F(DocaArgp, MisuseIsRefused) {
     EXPECT_EQ(doca_argp_get_log_level(nullptr), DOCA_ERROR_INVALID_VALUE);
     EXPECT_EQ(doca_argp_get_sdk_log_level(nullptr), DOCA_ERROR_INVALID_VALUE);
     EXPECT_EQ(doca_argp_start(1, nullptr), DOCA_ERROR_INVALID_VALUE);
+    char name[] = "doca_test";
+    char* holes[] = {name, nullptr, name};
+    EXPECT_EQ(doca_argp_start(3, holes), DOCA_ERROR_INVALID_VALUE);
     EXPECT_EQ(doca_argp_destroy(), DOCA_SUCCESS);
     EXPECT_EQ(doca_argp_destroy(), DOCA_ERROR_BAD_STATE);
     doca_argp_param* late = nullptr;
