@@ -31,8 +31,9 @@ public:
             }
         }
         // At the end of each period, each of them.
-        const std::uint64_t to_come = tuning::way_period - 1 - these.chosen++ % tuning::way_period;
-        const std::uint64_t turn = to_come / tuning::way_turn;
+        const tuning::WayPace& pace = tuning::way_pace(length);
+        const std::uint64_t to_come = pace.period - 1 - these.chosen++ % pace.period;
+        const std::uint64_t turn = to_come / pace.turn();
         return turn < all.size() && these.may_take(all[turn], joint) ? all[turn] : these.best(joint);
     }
 
@@ -50,7 +51,7 @@ public:
         // The first after another way find the buffers in the other CPU's cache.
         if (these.latest != way) {
             these.latest = way;
-            these.to_skip = tuning::way_skipped;
+            these.to_skip = tuning::way_pace(length).skipped;
         }
         if (these.to_skip != 0 && time != in_vain) {
             --these.to_skip;
@@ -58,7 +59,7 @@ public:
         }
         cost.time += time;
         cost.kib += length >> 10;
-        if (++cost.samples < tuning::way_samples) {
+        if (++cost.samples < tuning::way_pace(length).samples) {
             return;
         }
         // Together: of several under way one may seem to take all the time and the others none.

@@ -47,7 +47,7 @@ TEST(CopyWays, TheFirstAfterAChangeDoNotCount) {
         since = way == last ? since + 1 : 0;
         last = way;
         // Both CPUs have to fetch what the other has in its cache.
-        const bool cold = since < static_cast<int>(tuning::way_skipped);
+        const bool cold = since < static_cast<int>(tuning::pace_of_short.skipped);
         ways.took(way, 1 << 20, Costs{300'000, 200'000, cold ? 900'000u : 150'000u}.of(way));
         joint += way == Way::joint ? 1 : 0;
     }
@@ -74,16 +74,16 @@ TEST(CopyWays, TheFasterOneIsTaken) {
 
 TEST(CopyWays, TheRingComesFirst) {
     CopyWays ways;
-    EXPECT_EQ(by_kernel(ways, tuning::way_samples, 1 << 20, 300'000, 1), 0);
+    EXPECT_EQ(by_kernel(ways, tuning::pace_of_short.samples, 1 << 20, 300'000, 1), 0);
     EXPECT_GT(by_kernel(ways, 1, 1 << 20, 300'000, 1), 0);
 }
 
 TEST(CopyWays, WhatHasBecomeFasterIsNoticed) {
     CopyWays ways;
     (void)by_kernel(ways, 5'000, 1 << 20, 200'000, 300'000);
-    (void)by_kernel(ways, 4 * tuning::way_period, 1 << 20, 200'000, 100'000);
+    (void)by_kernel(ways, 4 * tuning::pace_of_short.period, 1 << 20, 200'000, 100'000);
     EXPECT_GT(by_kernel(ways, 10'000, 1 << 20, 200'000, 100'000), 9'500);
-    (void)by_kernel(ways, 4 * tuning::way_period, 1 << 20, 50'000, 100'000);
+    (void)by_kernel(ways, 4 * tuning::pace_of_short.period, 1 << 20, 50'000, 100'000);
     EXPECT_LT(by_kernel(ways, 10'000, 1 << 20, 50'000, 100'000), 500);
 }
 
@@ -112,8 +112,8 @@ TEST(CopyWays, ACounterThatWentBackChangesNothing) {
 
 TEST(CopyWays, ABadBeginningIsForgotten) {
     CopyWays ways;
-    (void)by_kernel(ways, tuning::way_samples, 1 << 20, 10'000'000'000, 1); // it computed meanwhile
-    (void)by_kernel(ways, 4 * tuning::way_period, 1 << 20, 200'000, 300'000);
+    (void)by_kernel(ways, tuning::pace_of_short.samples, 1 << 20, 10'000'000'000, 1); // it computed meanwhile
+    (void)by_kernel(ways, 4 * tuning::pace_of_short.period, 1 << 20, 200'000, 300'000);
     EXPECT_LT(by_kernel(ways, 1'000, 1 << 20, 200'000, 300'000), 100);
 }
 

@@ -74,10 +74,10 @@ protected:
                   .value();
         // The others are known to be slow.
         for (const std::size_t length : {size, size / 4}) {
-            for (unsigned i = 0; i < 2 * tuning::way_turn; ++i) {
+            for (unsigned i = 0; i < 2 * tuning::pace_of_short.turn(); ++i) {
                 requester.pipe.ways().took(Way::ring, length, 1'000'000'000);
             }
-            for (unsigned i = 0; i < 2 * tuning::way_turn; ++i) {
+            for (unsigned i = 0; i < 2 * tuning::pace_of_short.turn(); ++i) {
                 requester.pipe.ways().took(Way::kernel, length, 900'000'000);
             }
         }
@@ -88,12 +88,11 @@ protected:
         return reinterpret_cast<SegmentControl*>(segment.data())->direction[0].joint;
     }
     Errc get(std::size_t length = size) {
-        std::fill_n(got.begin(), length, std::byte{});
+        std::memset(got.data(), 0, length);
         return requester.engine.get(got.data(), length, key.region, key.base, &token, true);
     }
     bool holds(std::size_t length = size) const {
-        return std::equal(got.begin(), got.begin() + static_cast<std::ptrdiff_t>(length),
-                          content.begin());
+        return std::memcmp(got.data(), content.data(), length) == 0;
     }
     /// Somebody claims parts at the back and copies nothing, until a get waits for that.
     Errc get_that_waits() {

@@ -81,7 +81,7 @@ protected:
         RegionKey with = key;
         with.access |= static_cast<std::uint32_t>(access);
         RemoteRegion region(with);
-        std::fill_n(got.begin(), length, std::byte{});
+        std::memset(got.data(), 0, length);
         return connection->get(got.data(), length, region, key.base, &token);
     }
     Errc put(std::uint64_t value) {
@@ -96,8 +96,7 @@ protected:
     /// Longer than any peer is waited for, many times over.
     void wait_in_vain() { settle(std::chrono::milliseconds(5), *end); }
     bool holds(std::size_t length) const {
-        return std::equal(got.begin(), got.begin() + static_cast<std::ptrdiff_t>(length),
-                          content.begin());
+        return std::memcmp(got.data(), content.data(), length) == 0;
     }
     std::uint64_t in_memory_of_the_owner() {
         to_child.put(Order::check_first_bytes);
@@ -233,12 +232,13 @@ TEST_F(AbsentPeer, OnceItIsKnownToBeAbsentPutsNeedItNoMore) {
 
 TEST_F(AbsentPeer, WhoAttendsHelpsToCopy) {
     to_child.put(Order::progress);
-    constexpr std::size_t length = 4 << 20;
+    constexpr std::size_t length = 512 << 10;
     // It has served more than the gets that came by the ring, which the kernel had no part in.
     const auto helped = [&](std::uint64_t gets) {
         std::uint64_t served = 0;
         std::uint64_t by_kernel = 0;
-        for (const auto& process : *counters::read_counter_files(*lab.domain())) {
+        const auto processes = counters::read_counter_files(*lab.domain()).value();
+        for (const auto& process : processes) {
             const auto& figures = process.connections.at(0).figures;
             served += figures.one_sided_served;
             by_kernel += figures.tx_process_vm_bytes / length;
@@ -246,7 +246,7 @@ TEST_F(AbsentPeer, WhoAttendsHelpsToCopy) {
         return served > gets - by_kernel;
     };
     const auto deadline = std::chrono::steady_clock::now() + patience;
-    for (std::uint64_t gets = 0; gets < 100 || !helped(gets); ++gets) {
+    for (std::uint64_t gets = 0; gets < 60 || !helped(gets); ++gets) {
         ASSERT_LT(std::chrono::steady_clock::now(), deadline);
         const std::size_t before = end->seen.completions.size();
         const Errc result = get(length);

@@ -109,7 +109,7 @@ TEST_F(Hostile, AHelloOfAnotherLengthOrVersionIsAnotherVersion) {
         ASSERT_TRUE(send_raw(peer.socket.get(), raw(peer.hello).first(length), {}));
         EXPECT_EQ(refusal(peer), Errc::version_mismatch) << length;
     }
-    for (const std::uint32_t version : {0u, 2u, 0xffffffffu}) {
+    for (const std::uint32_t version : {0u, protocol_version - 1, protocol_version + 1, 0xffffffffu}) {
         for (const std::size_t length : {16ul, sizeof(wire::Hello), sizeof(wire::Hello) + 1000}) {
             RawPeer peer(domain);
             peer.hello.version = version;

@@ -68,12 +68,22 @@ inline constexpr unsigned looks_for_attention = 16;
 /// progresses once in a while would make every wait a long one.
 inline constexpr unsigned signs_of_attention = 64;
 
-/// Ways of copying are compared by so many each, not counting the first after a change, again after so
-/// many: where one takes three times as long as another, that is two percent of the time.
-inline constexpr std::uint32_t way_samples = 8;
-inline constexpr std::uint32_t way_skipped = 4;
-inline constexpr std::uint32_t way_turn = way_samples + way_skipped;
-inline constexpr std::uint32_t way_period = 2048;
+/// Ways of copying are compared by so many gets each, not counting the first after a change, again after
+/// so many: where one takes three times as long as another, that is two to four percent of the time.
+struct WayPace {
+    std::uint32_t samples;
+    std::uint32_t skipped;
+    std::uint32_t period;
+    [[nodiscard]] constexpr std::uint32_t turn() const noexcept { return samples + skipped; }
+};
+inline constexpr WayPace pace_of_short{8, 4, 2048};
+/// A long one is a sample of many parts, and more than the other CPU's cache holds.
+inline constexpr WayPace pace_of_long{2, 1, 512};
+inline constexpr std::uint64_t long_get = 4 * 1024 * 1024;
+[[nodiscard]] constexpr const WayPace& way_pace(std::uint64_t length) noexcept {
+    return length < long_get ? pace_of_short : pace_of_long;
+}
+
 /// Parts of a get that both ends copy, in units of 4 KiB. The shortest is a few times what a system
 /// call takes; the longest is what a progress call may take to copy for the peer.
 inline constexpr std::uint32_t joint_min_units = 4;
