@@ -324,7 +324,9 @@ bool Endpoint::start(Transfer& transfer) {
     key.region = arrival.source.region;
     key.base = arrival.source.address;
     key.length = transfer.length;
-    key.access = access_remote_all;
+    // What we read is exposed until we say that it is done, or the connection ends.
+    key.access = access_remote_all |
+                 (transfer.kind == Transfer::Kind::read ? 0u : std::uint32_t{access_by_kernel});
     key.link_data = arrival.source.link_data;
     RemoteRegion region(key);
     const Errc result =

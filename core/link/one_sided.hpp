@@ -289,6 +289,8 @@ private:
         }
         gets_end_ = pipe_.tx().head();
     }
+    /// By the kernel. False: it refuses, or the memory is no longer what was asked for.
+    [[nodiscard]] bool read_peer(std::byte* to, std::uint64_t address, std::size_t length) noexcept;
     [[nodiscard]] bool peer_missing() noexcept;
     /// Fetches the oldest get if it is waited for in vain: fetched_ is its token.
     [[nodiscard]] bool fetch_missing() noexcept;

@@ -490,6 +490,20 @@ bool OneSidedEngine<Pipe>::accept_error(const Reply& reply, Completion& completi
 
 // ---- the kernel's copies; a peer that does not answer --------------------------------------------
 
+template <class Pipe>
+bool OneSidedEngine<Pipe>::read_peer(std::byte* to, std::uint64_t address,
+                                     std::size_t length) noexcept {
+    if constexpr (Pipe::kernel_copies) {
+        // An owner that closes the connection may use its memory for something else from then on. It
+        // says goodbye before: whoever has read something else will see that. (Pairs with the fence
+        // in Pipe::say_goodbye().)
+        const bool done = pipe_.peer_memory().read(to, address, length);
+        std::atomic_thread_fence(std::memory_order_acquire);
+        return done && !pipe_.peer_said_goodbye();
+    }
+    return false;
+}
+
 template <class Pipe> bool OneSidedEngine<Pipe>::peer_missing() noexcept {
     if constexpr (Pipe::kernel_copies) {
         // (Who copies for a get of ours takes nothing out meanwhile.)
@@ -558,7 +572,7 @@ Errc OneSidedEngine<Pipe>::get_by_kernel(std::byte* to, std::size_t length, std:
             }
         }
         const std::uint64_t began = ticks();
-        const bool done = pipe_.peer_memory().read(to, address, length);
+        const bool done = read_peer(to, address, length);
         if (timed) {
             last_get_ended_ = ticks();
             pipe_.ways().took(Way::kernel, length,
@@ -607,7 +621,7 @@ Errc OneSidedEngine<Pipe>::get_jointly(std::byte* to, std::size_t length, std::u
         std::uint64_t part_ended = part_began;
         for (auto part = joint.take(); part.length != 0; part = joint.take()) {
             part_began = part_ended;
-            if (!pipe_.peer_memory().read(to + part.offset, address + part.offset, part.length)) {
+            if (!read_peer(to + part.offset, address + part.offset, part.length)) {
                 joint_refused_ = true; // what the owner does of it may fail as well
                 joint.give_up();
                 break;
@@ -644,9 +658,8 @@ template <class Pipe> bool OneSidedEngine<Pipe>::joint_arrived() noexcept {
             joint.end();
             answers_ += joint.helped() ? 1 : 0;
             if (rest == Rest::ours && !joint_refused_) {
-                joint_refused_ =
-                    !pipe_.peer_memory().read(operation.local + part.offset,
-                                              operation.address + part.offset, part.length);
+                joint_refused_ = !read_peer(operation.local + part.offset,
+                                            operation.address + part.offset, part.length);
             }
             last_get_ended_ = ticks();
             pipe_.ways().took(Pipe::Ways::Way::joint, operation.length,
@@ -805,8 +818,8 @@ template <class Pipe> bool OneSidedEngine<Pipe>::fetch_missing() noexcept {
         // What of it has come already is here. If the peer should begin to answer meanwhile, it
         // writes what we write.
         const std::uint64_t missing = operation->length - operation->received;
-        if (!pipe_.peer_memory().read(operation->local + operation->received,
-                                      operation->address + operation->received, missing)) {
+        if (!read_peer(operation->local + operation->received,
+                       operation->address + operation->received, missing)) {
             operation->by_kernel = false; // left to the owner, who can say what is wrong with it
             return false;
         }

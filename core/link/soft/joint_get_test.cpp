@@ -265,6 +265,15 @@ TEST_F(JointGet, OfWhatTheKernelDoesNotReadIsLeftToTheOwner) {
     EXPECT_FALSE(requester.engine.busy());
 }
 
+TEST_F(JointGet, FromAnOwnerThatHasSaidGoodbyeIsNotBelieved) {
+    ASSERT_EQ(get(), Errc::ok);
+    owner.pipe.say_goodbye(); // it may have given the memory back
+    EXPECT_EQ(get(), Errc::in_progress);
+    EXPECT_EQ(get(size / 4), Errc::in_progress);
+    requester.engine.fail_all(Errc::not_connected, requester.note());
+    EXPECT_EQ(requester.done.size(), 2u);
+}
+
 TEST_F(JointGet, ComesBehindPuts) {
     const std::uint64_t value = 4711;
     ASSERT_EQ(requester.engine.put(reinterpret_cast<const std::byte*>(&value), 8, key.region,

@@ -227,6 +227,8 @@ public:
     void say_goodbye() noexcept {
         if (tx_.control() != nullptr) {
             tx_.control()->producer.closed.store(1, std::memory_order_release);
+            // Before our memory is used for something else: the peer may be reading it.
+            std::atomic_thread_fence(std::memory_order_seq_cst);
         }
     }
     [[nodiscard]] bool peer_said_goodbye() const noexcept {
