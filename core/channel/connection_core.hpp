@@ -243,7 +243,6 @@ public:
         }
         remote->posted = note.posted;
         remote->room = note.room;
-        notify_producers();
         return true;
     }
     [[nodiscard]] bool remove_remote(const wire::ConsumerNote& note) {

@@ -584,10 +584,8 @@ private:
         if (!remote) {
             return Errc::not_found;
         }
-        if (remote->posted == 0) {
-            ++early_stalls_;
-            return Errc::again;
-        }
+        // Even if it has posted nothing yet, as far as this side's control connection knows: from here
+        // on the consumer itself says what it has, and no other engine is needed for that.
         auto channel = connection_->open_channel(id_, consumer);
         if (!channel) {
             return channel.error().code;
@@ -598,10 +596,9 @@ private:
         auto made = std::make_unique<Route>();
         made->channel = std::move(*channel);
         made->consumer = consumer;
-        // Until the consumer itself says more.
+        // Until it does.
         made->credit.free = remote->posted;
         made->credit.room = remote->room;
-        made->channel.buffer_stalls().add(std::exchange(early_stalls_, 0));
         route = made.get();
         routes_.push_back(std::move(made));
         by_consumer_.emplace(consumer, route);
@@ -626,9 +623,9 @@ private:
             end_status_ = news.status;
             report();
         }
-        // Something even if nothing has to be done: a consumer has posted its first buffer, or is
-        // gone, so a send that was told `again` gets another answer now. Were it nothing, the
-        // program would go to sleep on news that nobody will bring a second time.
+        // Something even if nothing has to be done: a consumer is gone, so a send that was told `again`
+        // gets another answer now. Were it nothing, the program would go to sleep on news that nobody
+        // will bring a second time.
         return 1;
     }
 
@@ -740,8 +737,6 @@ private:
     std::uint32_t in_flight_ = 0;
     std::vector<std::unique_ptr<Route>> routes_;
     std::unordered_map<std::uint32_t, Route*> by_consumer_;
-    /// Sends to consumers that had posted nothing at all: counted on the next route.
-    std::uint64_t early_stalls_ = 0;
     Route* last_route_ = nullptr; ///< where the last send went: usually where the next goes
     IdleCheck idle_check_;
     State state_ = State::idle;

@@ -87,6 +87,31 @@ TEST(DocaFastPath, ASendCompletesWithoutProgressOfTheConnection) {
     }
 }
 
+TEST(DocaFastPath, TheFirstSendCompletesOnTheProducersEngineAlone) {
+    TwoSides sides;
+    Engine consuming;
+    Engine producing;
+    Memory memory(sides.lab.dpu, 4096, DOCA_ACCESS_FLAG_PCI_READ_WRITE);
+    ConsumerParty consumer(sides.at_server, consuming, memory.mmap);
+    ProducerParty producer(sides.client.connection(), producing);
+    ASSERT_EQ(doca_ctx_start(consumer.ctx), DOCA_ERROR_IN_PROGRESS);
+    ASSERT_OK(doca_ctx_start(producer.ctx));
+    ASSERT_TRUE(progress_until(
+        [&] { return state_of(consumer.ctx) == running && !sides.client.consumers.empty(); },
+        consuming, producing, sides.server_engine, sides.client_engine));
+    // From here on the client's own engine rests: what its connection hears is not heard.
+    ASSERT_OK(producer.send(consumer.id(), nullptr, "before there is a buffer"));
+    ASSERT_OK(consumer.post(nullptr));
+    ASSERT_TRUE(progress_until([&] { return producer.done.size() == 1; }, consuming, producing,
+                               sides.server_engine));
+    EXPECT_THAT(producer.done, ElementsAre(DOCA_SUCCESS));
+    for (doca_ctx* const ctx : {producer.ctx, consumer.ctx}) {
+        EXPECT_EQ(doca_ctx_stop(ctx), DOCA_ERROR_IN_PROGRESS);
+        ASSERT_TRUE(progress_until([&] { return state_of(ctx) == idle; }, consuming, producing,
+                                   sides.server_engine, sides.client_engine));
+    }
+}
+
 TEST(DocaFastPath, AClientThatLeavesEndsTheServersProducersAndConsumers) {
     TwoSides sides;
     Memory memory(sides.lab.dpu, 4096, DOCA_ACCESS_FLAG_PCI_READ_WRITE);
