@@ -4,6 +4,7 @@
 
 #include <sys/mman.h>
 
+#include "core/memory/region_key.hpp"
 #include "test_target.hpp"
 
 namespace comch::uct::test {
@@ -214,11 +215,16 @@ TEST(Keys, ThatClaimMoreThanThereIsReachNothingBeyondIt) {
         // The length is a 64-bit word of the key.
         const std::uint64_t claimed = std::uint64_t{1} << 40;
         bool found = false;
-        for (std::size_t i = 0; i + 8 <= host.md_attr.rkey_packed_size; i += 8) {
+        for (std::size_t i = 0; i + 12 <= host.md_attr.rkey_packed_size; i += 8) {
             std::uint64_t word = 0;
             std::memcpy(&word, packed.bytes + i, 8);
             if (word == 4096) {
                 std::memcpy(packed.bytes + i, &claimed, 8);
+                // What the kernel lets a process read of another is not for the key to say.
+                std::uint32_t access = 0;
+                std::memcpy(&access, packed.bytes + i + 8, 4);
+                access &= ~std::uint32_t{comch::access_by_kernel};
+                std::memcpy(packed.bytes + i + 8, &access, 4);
                 found = true;
             }
         }
