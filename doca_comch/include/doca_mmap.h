@@ -35,7 +35,7 @@ DOCA_STABLE doca_error_t doca_mmap_destroy(struct doca_mmap *mmap);
 
 /* The setters below: BAD_STATE once the map is started; NOT_PERMITTED on an imported one. */
 DOCA_STABLE doca_error_t doca_mmap_set_memrange(struct doca_mmap *mmap, void *addr, size_t len);
-/* A combination of doca_access_flag. */
+/* A combination of doca_access_flag. Without it: local reads and writes. */
 DOCA_STABLE doca_error_t doca_mmap_set_permissions(struct doca_mmap *mmap, uint32_t access_mask);
 DOCA_STABLE doca_error_t doca_mmap_set_max_num_devices(struct doca_mmap *mmap,
                                                        uint32_t max_num_devices);
