@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <doca_common_defines.h>
 #include <doca_error.h>
 #include <doca_version.h>
 
@@ -30,6 +31,13 @@ TEST(DocaError, PropagateKeepsTheFirst) {
     DOCA_ERROR_PROPAGATE(result, DOCA_ERROR_AGAIN);
     DOCA_ERROR_PROPAGATE(result, DOCA_ERROR_IN_USE);
     EXPECT_EQ(result, DOCA_ERROR_AGAIN);
+}
+
+TEST(DocaError, HintsForTheCompilerKeepTheCondition) {
+    EXPECT_TRUE(doca_likely(2));
+    EXPECT_FALSE(doca_likely(0));
+    EXPECT_TRUE(doca_unlikely(2));
+    EXPECT_FALSE(doca_unlikely(0));
 }
 
 TEST(DocaError, TheCoresCodesAreTold) {

@@ -193,6 +193,9 @@ TEST_F(DocaMemory, TheLastReferenceReturnsTheBuffer) {
     std::uint16_t before = 0;
     EXPECT_OK(doca_buf_inc_refcount(buf, &before));
     EXPECT_EQ(before, 1);
+    const doca_buf* const looked_at = buf; // without changing it
+    EXPECT_OK(doca_buf_get_refcount(looked_at, &before));
+    EXPECT_EQ(before, 2);
     EXPECT_EQ(doca_buf_inventory_buf_reuse_by_addr(buf, bytes.data(), 8),
               DOCA_ERROR_NOT_PERMITTED); // somebody else has it, too
     EXPECT_OK(doca_buf_dec_refcount(buf, &before));
