@@ -66,7 +66,7 @@ TEST(DocaMsgQ, ADpaApplicationEchoesInBothDirections) {
     doca_ctx* const dpa_consumer_ctx = doca_comch_consumer_as_ctx(dpa_consumer);
     EXPECT_EQ(doca_ctx_start(dpa_consumer_ctx), DOCA_ERROR_INVALID_VALUE);
     ASSERT_OK(doca_ctx_set_datapath_on_dpa(dpa_consumer_ctx, lab.dpa));
-    ASSERT_OK(doca_comch_consumer_set_dev_max_num_recv(dpa_consumer, 8));
+    ASSERT_OK(doca_comch_consumer_set_dev_num_recv(dpa_consumer, 8));
     ASSERT_OK(doca_comch_consumer_set_completion(dpa_consumer, completion, 7));
     ASSERT_OK(doca_ctx_start(dpa_consumer_ctx));
     std::uint32_t dpa_consumer_id = 0;
@@ -101,7 +101,7 @@ TEST(DocaMsgQ, ADpaApplicationEchoesInBothDirections) {
     ASSERT_OK(doca_comch_msgq_producer_create(lab.from_dpa, &dpa_producer));
     doca_ctx* const dpa_producer_ctx = doca_comch_producer_as_ctx(dpa_producer);
     ASSERT_OK(doca_ctx_set_datapath_on_dpa(dpa_producer_ctx, lab.dpa));
-    ASSERT_OK(doca_comch_producer_set_dev_max_num_send(dpa_producer, 16));
+    ASSERT_OK(doca_comch_producer_set_dev_num_send(dpa_producer, 16));
     ASSERT_OK(doca_comch_producer_dpa_completion_attach(dpa_producer, dpa_completion));
     ASSERT_OK(doca_ctx_start(dpa_producer_ctx));
 
