@@ -114,7 +114,7 @@ TEST(DocaControl, StartNeedsEverythingMandatory) {
     doca_ctx* const ctx = doca_comch_client_as_ctx(client);
     EXPECT_EQ(doca_ctx_start(ctx), DOCA_ERROR_NOT_CONNECTED); // to an engine
     ASSERT_OK(doca_pe_connect_ctx(engine.pe, ctx));
-    EXPECT_EQ(doca_pe_connect_ctx(engine.pe, ctx), DOCA_ERROR_BAD_STATE);
+    EXPECT_EQ(doca_pe_connect_ctx(engine.pe, ctx), DOCA_ERROR_NOT_PERMITTED);
     EXPECT_EQ(doca_ctx_start(ctx), DOCA_ERROR_INVALID_VALUE);
     ASSERT_OK(doca_comch_client_task_send_set_conf(client, Party::sent, Party::sent, 1));
     EXPECT_EQ(doca_ctx_start(ctx), DOCA_ERROR_INVALID_VALUE);

@@ -250,8 +250,8 @@ TEST(DocaFastPath, TeardownOrderIsEnforced) {
     EXPECT_EQ(doca_comch_consumer_destroy(path.consumer.consumer), DOCA_ERROR_BAD_STATE);
     EXPECT_EQ(doca_comch_producer_destroy(path.producer.producer), DOCA_ERROR_BAD_STATE);
     doca_buf* const buffer = path.there.room(0, 64);
-    EXPECT_EQ(doca_mmap_destroy(path.there.mmap), DOCA_ERROR_IN_USE);
-    EXPECT_EQ(doca_mmap_stop(path.there.mmap), DOCA_ERROR_IN_USE);
+    EXPECT_EQ(doca_mmap_destroy(path.there.mmap), DOCA_ERROR_NOT_PERMITTED);
+    EXPECT_EQ(doca_mmap_stop(path.there.mmap), DOCA_ERROR_NOT_PERMITTED);
     EXPECT_EQ(doca_buf_inventory_destroy(path.there.inventory), DOCA_ERROR_IN_USE);
     give_back(buffer);
     path.stop();

@@ -408,6 +408,10 @@ doca_error_t doca_devinfo_rep_create_list(doca_dev* dev, int filter,
         return refuse(DOCA_ERROR_NOT_SUPPORTED, "there are no emulated functions: list "
                                                 "representors with DOCA_DEVINFO_REP_FILTER_NET");
     }
+    if (dev->info.device.side() == Side::host) {
+        return refuse(DOCA_ERROR_NOT_SUPPORTED, "the host has no representors: list them with a "
+                                                "device of the DPU");
+    }
     const auto found = dev->info.device.representors();
     if (!found) {
         return refuse(found.error());

@@ -94,7 +94,7 @@ TEST(DocaDevice, ADpuListsRepresentorsOfTheHostsFunctions) {
         doca_devinfo_rep_create_list(lab.dpu, DOCA_DEVINFO_REP_FILTER_EMULATED, &list, &count),
         DOCA_ERROR_NOT_SUPPORTED);
     EXPECT_EQ(doca_devinfo_rep_create_list(lab.host, DOCA_DEVINFO_REP_FILTER_NET, &list, &count),
-              DOCA_ERROR_NOT_PERMITTED);
+              DOCA_ERROR_NOT_SUPPORTED);
 }
 
 /// A domain with every kind of function on two PFs.

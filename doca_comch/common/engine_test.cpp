@@ -14,7 +14,7 @@ TEST(DocaEngine, OneEngineForAContextAndOneAtATime) {
     Engine engine;
     Engine other;
     ServerParty server(lab, engine, "engine");
-    EXPECT_EQ(doca_pe_connect_ctx(other.pe, server.ctx), DOCA_ERROR_BAD_STATE);
+    EXPECT_EQ(doca_pe_connect_ctx(other.pe, server.ctx), DOCA_ERROR_NOT_PERMITTED);
     EXPECT_EQ(doca_pe_destroy(engine.pe), DOCA_ERROR_IN_USE);
     EXPECT_EQ(doca_pe_progress(engine.pe), 0);
 }

@@ -485,9 +485,9 @@ TEST_F(DocaDmaFrozen, WhatIsGivenBackTooEarlyStaysUntilItsTaskIsDone) {
     EXPECT_EQ(in_use(), 8u) << "sources and rooms";
     EXPECT_EQ(doca_buf_inventory_stop(copier.inventory), DOCA_ERROR_IN_USE);
     EXPECT_EQ(doca_buf_inventory_destroy(copier.inventory), DOCA_ERROR_IN_USE);
-    EXPECT_EQ(doca_mmap_stop(reads->local.mmap), DOCA_ERROR_IN_USE);
-    EXPECT_EQ(doca_mmap_destroy(reads->local.mmap), DOCA_ERROR_IN_USE);
-    EXPECT_EQ(doca_mmap_destroy(reads->remote.mmap), DOCA_ERROR_IN_USE);
+    EXPECT_EQ(doca_mmap_stop(reads->local.mmap), DOCA_ERROR_NOT_PERMITTED);
+    EXPECT_EQ(doca_mmap_destroy(reads->local.mmap), DOCA_ERROR_NOT_PERMITTED);
+    EXPECT_EQ(doca_mmap_destroy(reads->remote.mmap), DOCA_ERROR_NOT_PERMITTED);
     exporter.thaw();
     EXPECT_TRUE(progress_until([&] { return copier.done.size() == 4; }, copier.engine));
     EXPECT_EQ(copier.done, std::vector<doca_error_t>(4, DOCA_SUCCESS));

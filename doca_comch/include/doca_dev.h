@@ -109,7 +109,7 @@ DOCA_STABLE doca_error_t doca_devinfo_rep_cap_is_filter_net_supported(
 DOCA_STABLE doca_error_t doca_devinfo_rep_cap_is_filter_emulated_supported(
     const struct doca_devinfo *devinfo, uint8_t *filter_emulated_supported);
 
-/* Lists a device's representors. On the host: NOT_PERMITTED. */
+/* Lists a device's representors. On the host: NOT_SUPPORTED. */
 DOCA_STABLE doca_error_t doca_devinfo_rep_create_list(struct doca_dev *dev, int filter,
                                                       struct doca_devinfo_rep ***dev_list_rep,
                                                       uint32_t *nb_devs_rep);
