@@ -54,7 +54,7 @@ doca_error_t doca_ctx::stop() {
     if (const doca_error_t result = begin_stop(); result != DOCA_SUCCESS) {
         return result;
     }
-    if ((lenient || !needs_engine()) && allocated_ == 0) {
+    if ((lenient || stops_at_once()) && allocated_ == 0) {
         drain_now(); // its callbacks may allocate
         if (allocated_ == 0 && drained()) {
             closed();

@@ -95,6 +95,7 @@ private:
     doca_error_t begin_start() override;
     doca_error_t begin_stop() override { return DOCA_SUCCESS; }
     bool drained() const noexcept override { return done_ == nullptr; }
+    bool stops_at_once() const noexcept override { return true; }
     unsigned drain() override { return report_done(); }
     void closed() override { pe()->engine().remove(*this); }
 
@@ -118,6 +119,7 @@ private:
     doca_error_t begin_start() override;
     doca_error_t begin_stop() override;
     bool drained() const noexcept override { return posted_ == nullptr; }
+    bool stops_at_once() const noexcept override { return true; }
     unsigned drain() override;
     void closed() override { pe()->engine().remove(*this); }
 

@@ -156,14 +156,11 @@ TEST(DocaMsgQ, ADpaApplicationEchoesInBothDirections) {
     ASSERT_OK(doca_dpa_thread_stop(lab.thread));
     ASSERT_OK(doca_ctx_stop(dpa_consumer_ctx));
     ASSERT_OK(doca_ctx_stop(dpa_producer_ctx));
-    EXPECT_EQ(doca_ctx_stop(producer_ctx), DOCA_ERROR_IN_PROGRESS);
+    EXPECT_OK(doca_ctx_stop(producer_ctx)); // it has nothing under way
     EXPECT_EQ(doca_ctx_stop(consumer_ctx), DOCA_ERROR_IN_PROGRESS);
-    ASSERT_TRUE(progress_until(
-        [&] {
-            return state_of(producer_ctx) == DOCA_CTX_STATE_IDLE &&
-                   state_of(consumer_ctx) == DOCA_CTX_STATE_IDLE;
-        },
-        lab.engine));
+    EXPECT_EQ(state_of(producer_ctx), DOCA_CTX_STATE_IDLE);
+    ASSERT_TRUE(
+        progress_until([&] { return state_of(consumer_ctx) == DOCA_CTX_STATE_IDLE; }, lab.engine));
     EXPECT_EQ(received.failures, std::vector<doca_error_t>(4, DOCA_ERROR_SHUTDOWN));
     EXPECT_EQ(doca_dpa_completion_destroy(dpa_completion), DOCA_ERROR_IN_USE);
     EXPECT_OK(doca_comch_producer_destroy(dpa_producer));
@@ -221,8 +218,7 @@ TEST(DocaMsgQ, OnlyImmediateDataThatFitsIsSent) {
     EXPECT_EQ(doca_task_submit(base), DOCA_ERROR_NOT_FOUND); // there is no such consumer
     doca_task_free(base);
     EXPECT_EQ(doca_ctx_set_datapath_on_dpa(ctx, lab.dpa), DOCA_ERROR_BAD_STATE);
-    EXPECT_EQ(doca_ctx_stop(ctx), DOCA_ERROR_IN_PROGRESS);
-    EXPECT_TRUE(progress_until([&] { return state_of(ctx) == DOCA_CTX_STATE_IDLE; }, lab.engine));
+    EXPECT_OK(doca_ctx_stop(ctx));
     EXPECT_OK(doca_comch_producer_destroy(producer));
 }
 

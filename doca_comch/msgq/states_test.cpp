@@ -161,8 +161,12 @@ TEST(DocaMsgQStates, EveryEndStartsStopsAndStartsAgain) {
         EXPECT_EQ(doca_comch_producer_dpa_completion_attach(ends.dpa_producer, ends.dpa_completion),
                   DOCA_ERROR_BAD_STATE);
 
-        // The CPU's stop by progress, and fail what was posted; the DPA's are idle at once.
+        // The CPU's stop by progress, which reports what was sent and fails what was posted; the
+        // DPA's are idle at once.
         EXPECT_OK(ends.post());
+        doca_dpa_dev_comch_consumer_ack(
+            Ends::handle(ends.dpa_consumer, doca_comch_consumer_get_dpa_handle), 1);
+        EXPECT_OK(ends.send("in time", 1));
         const auto contexts = ends.contexts();
         for (doca_ctx* const ctx : {contexts[1], contexts[2]}) {
             EXPECT_EQ(doca_ctx_stop(ctx), DOCA_ERROR_IN_PROGRESS);
@@ -180,8 +184,65 @@ TEST(DocaMsgQStates, EveryEndStartsStopsAndStartsAgain) {
             [&] { return state_of(contexts[1]) == idle && state_of(contexts[2]) == idle; },
             ends.lab.engine));
         EXPECT_THAT(ends.received.failures, ElementsAre(DOCA_ERROR_SHUTDOWN));
+        EXPECT_THAT(ends.received.sends, ElementsAre(DOCA_SUCCESS));
         ends.received.failures.clear();
+        ends.received.sends.clear();
     }
+}
+
+TEST(DocaMsgQStates, TheCpusEndsWithNothingUnderWayAreIdleAtOnce) {
+    Ends ends;
+    for (int round = 0; round < 2; ++round) {
+        ends.start();
+        for (doca_ctx* const ctx : ends.contexts()) {
+            EXPECT_OK(doca_ctx_stop(ctx));
+            EXPECT_EQ(state_of(ctx), idle);
+        }
+    }
+    // A task that the program keeps is none to forget: it stops when that is given back.
+    ends.start();
+    doca_comch_producer_task_send* task = nullptr;
+    std::uint8_t byte = 0;
+    ASSERT_OK(
+        doca_comch_producer_task_send_alloc_init(ends.producer, nullptr, &byte, 1, 1, &task));
+    doca_ctx* const ctx = doca_comch_producer_as_ctx(ends.producer);
+    EXPECT_EQ(doca_ctx_stop(ctx), DOCA_ERROR_IN_PROGRESS);
+    doca_task_free(doca_comch_producer_task_send_as_task(task));
+    EXPECT_TRUE(progress_until([&] { return state_of(ctx) == idle; }, ends.lab.engine));
+}
+
+/// Stops and destroys the consumer that it was called for.
+void on_last(doca_comch_consumer_task_post_recv* task, doca_data, doca_data user) {
+    doca_task* const base = doca_comch_consumer_task_post_recv_as_task(task);
+    doca_ctx* const ctx = doca_task_get_ctx(base);
+    doca_task_free(base);
+    EXPECT_OK(doca_ctx_stop(ctx));
+    auto*& consumer = *static_cast<doca_comch_consumer**>(user.ptr);
+    EXPECT_OK(doca_comch_consumer_destroy(consumer));
+    consumer = nullptr;
+}
+
+TEST(DocaMsgQStates, AConsumerStopsAndEndsInsideItsCallback) {
+    Ends ends;
+    ends.start();
+    doca_comch_consumer* last = nullptr;
+    ASSERT_OK(doca_comch_msgq_consumer_create(ends.lab.from_dpa, &last));
+    doca_ctx* const ctx = doca_comch_consumer_as_ctx(last);
+    doca_data user{};
+    user.ptr = &last;
+    ASSERT_OK(doca_ctx_set_user_data(ctx, user));
+    ASSERT_OK(doca_comch_consumer_task_post_recv_set_conf(last, on_last, on_receive_failed, 1));
+    ASSERT_OK(doca_pe_connect_ctx(ends.lab.engine.pe, ctx));
+    ASSERT_OK(doca_ctx_start(ctx));
+    std::uint32_t id = 0;
+    ASSERT_OK(doca_comch_consumer_get_id(last, &id));
+    doca_comch_consumer_task_post_recv* task = nullptr;
+    ASSERT_OK(doca_comch_consumer_task_post_recv_alloc_init(last, nullptr, &task));
+    ASSERT_OK(doca_task_submit(doca_comch_consumer_task_post_recv_as_task(task)));
+    const std::uint8_t byte = 1;
+    doca_dpa_dev_comch_producer_post_send_imm_only(
+        Ends::handle(ends.dpa_producer, doca_comch_producer_get_dpa_handle), id, &byte, 1, 0);
+    EXPECT_TRUE(progress_until([&] { return last == nullptr; }, ends.lab.engine));
 }
 
 TEST(DocaMsgQStates, EachEndHasTheCallsOfItsProcessorOnly) {
