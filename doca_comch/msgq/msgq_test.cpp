@@ -1,5 +1,7 @@
 // Message queues: the CPU and a DPA application, in both directions.
+#include <atomic>
 #include <cstring>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -243,6 +245,90 @@ TEST(DocaDpa, RunsFunctionsAndHasMemory) {
     EXPECT_OK(doca_dpa_d2h_memcpy(lab.dpa, back, memory, sizeof(text)));
     EXPECT_STREQ(back, "xxxxe and back");
     EXPECT_OK(doca_dpa_mem_free(lab.dpa, memory));
+}
+
+std::atomic<int> wakes = 0;
+void wake(std::uint64_t) {
+    ++wakes;
+}
+std::uint64_t notify(std::uint64_t handle) {
+    doca_dpa_dev_thread_notify(handle);
+    return 0;
+}
+
+TEST(DocaDpa, AThreadRunsWhenItIsNotified) {
+    Dpa lab;
+    ASSERT_OK(
+        doca_dpa_thread_set_func_arg(lab.thread, reinterpret_cast<doca_dpa_func_t*>(wake), 0));
+    ASSERT_OK(doca_dpa_thread_start(lab.thread));
+    doca_dpa_notification_completion* notification = nullptr;
+    EXPECT_EQ(doca_dpa_notification_completion_create(lab.dpa, nullptr, &notification),
+              DOCA_ERROR_INVALID_VALUE);
+    ASSERT_OK(doca_dpa_notification_completion_create(lab.dpa, lab.thread, &notification));
+    doca_dpa_dev_notification_completion_t handle = 0;
+    EXPECT_EQ(doca_dpa_notification_completion_get_dpa_handle(notification, &handle),
+              DOCA_ERROR_BAD_STATE);
+    EXPECT_EQ(doca_dpa_notification_completion_stop(notification), DOCA_ERROR_BAD_STATE);
+    ASSERT_OK(doca_dpa_notification_completion_start(notification));
+    EXPECT_EQ(doca_dpa_notification_completion_start(notification), DOCA_ERROR_BAD_STATE);
+    ASSERT_OK(doca_dpa_notification_completion_get_dpa_handle(notification, &handle));
+    ASSERT_OK(doca_dpa_thread_run(lab.thread));
+    wakes = 0;
+    for (int round = 1; round <= 3; ++round) {
+        std::uint64_t returned = 1;
+        ASSERT_OK(doca_dpa_rpc(lab.dpa, reinterpret_cast<doca_dpa_func_t*>(notify), &returned,
+                               std::uint64_t{handle}));
+        EXPECT_TRUE(progress_until([&] { return wakes == round; }));
+    }
+    EXPECT_EQ(doca_dpa_thread_destroy(lab.thread), DOCA_ERROR_IN_USE);
+    EXPECT_OK(doca_dpa_notification_completion_stop(notification));
+    doca_dpa_dev_thread_notify(handle);
+    doca_dpa_dev_thread_notify(0);
+    EXPECT_OK(doca_dpa_thread_stop(lab.thread));
+    EXPECT_EQ(wakes, 3) << "stopped, it runs nothing";
+    EXPECT_OK(doca_dpa_notification_completion_destroy(notification));
+    EXPECT_EQ(doca_dpa_notification_completion_destroy(nullptr), DOCA_ERROR_INVALID_VALUE);
+}
+
+std::uint64_t talk(std::uint64_t number) {
+    DOCA_DPA_DEV_LOG_CRIT("critical %d\n", static_cast<int>(number));
+    DOCA_DPA_DEV_LOG_ERR("error %d", static_cast<int>(number));
+    DOCA_DPA_DEV_LOG_WARN("warning");
+    DOCA_DPA_DEV_LOG_INFO("info");
+    DOCA_DPA_DEV_LOG_DBG("debug");
+    return 0;
+}
+
+TEST(DocaDpa, ItsProgramsLogUpToALevelIntoAFile) {
+    const Lab lab;
+    doca_dpa* dpa = nullptr;
+    ASSERT_OK(doca_dpa_create(lab.dpu, &dpa));
+    const std::string path = lab.directory / "dpa.log";
+    EXPECT_EQ(doca_dpa_log_file_set_path(dpa, (lab.directory / "no/such").c_str()),
+              DOCA_ERROR_OPERATING_SYSTEM);
+    ASSERT_OK(doca_dpa_log_file_set_path(dpa, path.c_str()));
+    ASSERT_OK(doca_dpa_start(dpa));
+    EXPECT_EQ(doca_dpa_log_file_set_path(dpa, path.c_str()), DOCA_ERROR_BAD_STATE);
+    EXPECT_EQ(doca_dpa_set_log_level(dpa, static_cast<doca_dpa_dev_log_level_t>(35)),
+              DOCA_ERROR_INVALID_VALUE);
+    const auto say = [&](std::uint64_t number) {
+        std::uint64_t returned = 0;
+        EXPECT_OK(doca_dpa_rpc(dpa, reinterpret_cast<doca_dpa_func_t*>(talk), &returned, number));
+    };
+    say(1);
+    EXPECT_OK(doca_dpa_set_log_level(dpa, DOCA_DPA_DEV_LOG_LEVEL_ERROR));
+    say(2);
+    EXPECT_OK(doca_dpa_set_log_level(dpa, DOCA_DPA_DEV_LOG_LEVEL_DISABLE));
+    say(3);
+    EXPECT_OK(doca_dpa_stop(dpa));
+    EXPECT_OK(doca_dpa_destroy(dpa));
+    std::ifstream file(path);
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(file, line);) {
+        lines.push_back(line);
+    }
+    EXPECT_THAT(lines,
+                ElementsAre("critical 1", "error 1", "warning", "info", "critical 2", "error 2"));
 }
 
 TEST(DocaDpa, MisuseIsRefused) {
