@@ -106,6 +106,24 @@ doca_error_t doca_cc_consumer_cap_get_max_buf_size(const doca_devinfo* devinfo,
     return doca_comch_consumer_cap_get_max_buf_size(devinfo, max_buf_size);
 }
 
+doca_error_t doca_cc_producer_cap_is_supported(const doca_devinfo* devinfo) {
+    return doca_cc_cap_is_producer_supported(devinfo);
+}
+
+doca_error_t doca_cc_consumer_cap_is_supported(const doca_devinfo* devinfo) {
+    return doca_cc_cap_is_consumer_supported(devinfo);
+}
+
+doca_error_t doca_cc_producer_cap_get_max_producers(const doca_devinfo* devinfo,
+                                                    uint32_t* max_producers) {
+    return doca_comch_producer_cap_get_max_producers(devinfo, max_producers);
+}
+
+doca_error_t doca_cc_consumer_cap_get_max_consumers(const doca_devinfo* devinfo,
+                                                    uint32_t* max_consumers) {
+    return doca_comch_consumer_cap_get_max_consumers(devinfo, max_consumers);
+}
+
 doca_error_t doca_cc_server_destroy(doca_cc_server* cc_server) {
     return doca_comch_server_destroy(as_comch(cc_server));
 }
@@ -188,6 +206,10 @@ doca_error_t doca_cc_consumer_get_id(const doca_cc_consumer* consumer, uint32_t*
 
 doca_error_t doca_cc_server_get_device_rep(const doca_cc_server* cc_server, doca_dev_rep** rep) {
     return doca_comch_server_get_device_rep(as_comch(cc_server), rep);
+}
+
+doca_error_t doca_cc_server_get_device_repr(const doca_cc_server* cc_server, doca_dev_rep** repr) {
+    return doca_cc_server_get_device_rep(cc_server, repr);
 }
 
 doca_error_t doca_cc_server_disconnect(doca_cc_server* cc_server, doca_cc_connection* connection) {

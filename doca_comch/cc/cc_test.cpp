@@ -137,6 +137,8 @@ TEST(DocaCc, DevicesTellTheirLimits) {
     for (const doca_devinfo* const info : {dpu, host}) {
         EXPECT_OK(doca_cc_cap_is_producer_supported(info));
         EXPECT_OK(doca_cc_cap_is_consumer_supported(info));
+        EXPECT_OK(doca_cc_producer_cap_is_supported(info)); // a later name
+        EXPECT_OK(doca_cc_consumer_cap_is_supported(info));
         using Limit = doca_error_t (*)(const doca_devinfo*, std::uint32_t*);
         const std::pair<Limit, std::uint32_t> limits[] = {
             {doca_cc_cap_get_max_name_len, 120},
@@ -144,6 +146,8 @@ TEST(DocaCc, DevicesTellTheirLimits) {
             {doca_cc_cap_get_max_recv_queue_size, 8192},
             {doca_cc_cap_get_max_send_tasks, 8192},
             {doca_cc_cap_get_max_clients, 512},
+            {doca_cc_producer_cap_get_max_producers, 1024},
+            {doca_cc_consumer_cap_get_max_consumers, 1024},
             {doca_cc_producer_cap_get_max_log_num_tasks, 13},
             {doca_cc_producer_cap_get_max_buf_size, std::uint32_t{1} << 31},
             {doca_cc_consumer_cap_get_max_log_num_tasks, 13},
@@ -204,6 +208,9 @@ TEST(DocaCc, SettingsAreCheckedAndMaximumSizesMustMatch) {
     EXPECT_OK(doca_cc_server_get_device(cc.server, &device));
     EXPECT_EQ(device, cc.lab.dpu);
     EXPECT_OK(doca_cc_server_get_device_rep(cc.server, &representor));
+    doca_dev_rep* published = nullptr;
+    EXPECT_OK(doca_cc_server_get_device_repr(cc.server, &published));
+    EXPECT_EQ(published, representor);
     EXPECT_EQ(representor, cc.lab.representor);
     EXPECT_OK(doca_cc_client_get_device(cc.client, &device));
     EXPECT_EQ(device, cc.lab.host);

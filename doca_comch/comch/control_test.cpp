@@ -114,7 +114,7 @@ TEST(DocaControl, StartNeedsEverythingMandatory) {
     doca_ctx* const ctx = doca_comch_client_as_ctx(client);
     EXPECT_EQ(doca_ctx_start(ctx), DOCA_ERROR_NOT_CONNECTED); // to an engine
     ASSERT_OK(doca_pe_connect_ctx(engine.pe, ctx));
-    EXPECT_EQ(doca_pe_connect_ctx(engine.pe, ctx), DOCA_ERROR_BAD_STATE);
+    EXPECT_EQ(doca_pe_connect_ctx(engine.pe, ctx), DOCA_ERROR_NOT_PERMITTED);
     EXPECT_EQ(doca_ctx_start(ctx), DOCA_ERROR_INVALID_VALUE);
     ASSERT_OK(doca_comch_client_task_send_set_conf(client, Party::sent, Party::sent, 1));
     EXPECT_EQ(doca_ctx_start(ctx), DOCA_ERROR_INVALID_VALUE);
@@ -485,6 +485,39 @@ TEST(DocaControl, ConnectionsCarryUserDataAndCounters) {
     EXPECT_EQ(counter(sides.at_server, DOCA_COMCH_COUNTER_RECV_BYTES), 5u);
     EXPECT_EQ(counter(sides.client.connection(), DOCA_COMCH_COUNTER_SENT_MESSAGES), 1u);
     EXPECT_EQ(counter(sides.client.connection(), DOCA_COMCH_COUNTER_SENT_BYTES), 5u);
+}
+
+TEST(DocaControl, TheFirstReleasesNamesDoTheSame) {
+    Lab lab;
+    Engine engine;
+    ServerParty server(lab, engine, "older");
+    // Another callback instead of the party's.
+    static int connected;
+    connected = 0;
+    EXPECT_OK(doca_comch_server_event_connection_register(
+        server.server,
+        [](auto*, doca_comch_connection* connection, std::uint8_t ok) {
+            connected += ok;
+            Party::connect(nullptr, connection, ok);
+        },
+        Party::disconnect));
+    EXPECT_EQ(doca_comch_server_event_connection_register(server.server, nullptr, nullptr),
+              DOCA_ERROR_INVALID_VALUE);
+    doca_dev_rep* representor = nullptr;
+    EXPECT_OK(doca_comch_server_get_device_repr(server.server, &representor));
+    EXPECT_EQ(representor, lab.representor);
+    EXPECT_OK(doca_ctx_start(server.ctx));
+    ClientParty client(lab, engine, "older");
+    EXPECT_EQ(doca_ctx_start(client.ctx), DOCA_ERROR_IN_PROGRESS);
+    EXPECT_TRUE(
+        progress_until([&] { return connected == 1 && state_of(client.ctx) == running; }, engine));
+    EXPECT_EQ(doca_ctx_stop(client.ctx), DOCA_ERROR_IN_PROGRESS);
+    EXPECT_TRUE(progress_until([&] { return state_of(client.ctx) == idle; }, engine));
+    EXPECT_EQ(doca_ctx_stop(server.ctx), DOCA_ERROR_IN_PROGRESS);
+    EXPECT_TRUE(progress_until([&] { return state_of(server.ctx) == idle; }, engine));
+    // (Of the DPA's producers and consumers: see the message queues' tests.)
+    EXPECT_EQ(doca_comch_producer_set_dev_num_send(nullptr, 1), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(doca_comch_consumer_set_dev_num_recv(nullptr, 1), DOCA_ERROR_INVALID_VALUE);
 }
 
 TEST(DocaControl, DevicesStayOpenForTheirContexts) {

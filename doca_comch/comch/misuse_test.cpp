@@ -21,8 +21,8 @@ constexpr doca_ctx_states running = DOCA_CTX_STATE_RUNNING;
 
 TEST(DocaMisuse, AConsumersMemoryMapStaysWhileItReceives) {
     FastPath path;
-    EXPECT_EQ(doca_mmap_stop(path.there.mmap), DOCA_ERROR_IN_USE);
-    EXPECT_EQ(doca_mmap_destroy(path.there.mmap), DOCA_ERROR_IN_USE);
+    EXPECT_EQ(doca_mmap_stop(path.there.mmap), DOCA_ERROR_NOT_PERMITTED);
+    EXPECT_EQ(doca_mmap_destroy(path.there.mmap), DOCA_ERROR_NOT_PERMITTED);
     path.stop();
     // Idle, it uses nothing; but it does not start on what is gone, or may not be written any more.
     doca_mmap* const map = path.there.mmap;
@@ -175,7 +175,7 @@ TEST(DocaMisuse, ABufferThatIsGivenBackTooEarlyIsSent) {
         give_back(from);
         EXPECT_EQ(in_use(), 1u) << "until the task is done";
         EXPECT_EQ(doca_buf_inventory_destroy(path.here.inventory), DOCA_ERROR_IN_USE);
-        EXPECT_EQ(doca_mmap_destroy(path.here.mmap), DOCA_ERROR_IN_USE);
+        EXPECT_EQ(doca_mmap_destroy(path.here.mmap), DOCA_ERROR_NOT_PERMITTED);
     };
     // The first ones wait until a place for them is known.
     doca_buf* const place = path.there.room(0, 1 << 20);

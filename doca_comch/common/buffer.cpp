@@ -55,7 +55,7 @@ doca_error_t doca_buf_dec_refcount(doca_buf* buf, uint16_t* refcount) {
     return DOCA_SUCCESS;
 }
 
-doca_error_t doca_buf_get_refcount(doca_buf* buf, uint16_t* refcount) {
+doca_error_t doca_buf_get_refcount(const doca_buf* buf, uint16_t* refcount) {
     if (buf == nullptr || refcount == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }

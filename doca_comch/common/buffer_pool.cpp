@@ -78,7 +78,7 @@ doca_error_t doca_buf_pool_start(doca_buf_pool* buf_pool) {
                                             "memory map is not, or was destroyed");
     }
     if (!place_all(*buf_pool)) {
-        return refuse(DOCA_ERROR_INVALID_VALUE,
+        return refuse(DOCA_ERROR_INITIALIZATION,
                       "cannot start the pool: its memory map is too small for its elements");
     }
     buf_pool->started = true;
@@ -108,7 +108,7 @@ doca_error_t doca_buf_pool_buf_alloc(doca_buf_pool* buf_pool, doca_buf** buf) {
     }
     doca_buf* const taken = buf_pool->store.take(*buf_pool->mmap);
     if (taken == nullptr) {
-        return DOCA_ERROR_NO_MEMORY;
+        return DOCA_ERROR_EMPTY;
     }
     taken->data = taken->head;
     taken->data_length = 0;

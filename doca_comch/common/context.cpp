@@ -14,8 +14,12 @@ doca_ctx::~doca_ctx() {
 }
 
 doca_error_t doca_ctx::connect(doca_pe& pe) {
-    if (pe_ != nullptr || !idle()) {
+    if (!idle()) {
         return refuse(DOCA_ERROR_BAD_STATE,
+                      "cannot connect the context to a progress engine: it is not idle");
+    }
+    if (pe_ != nullptr) {
+        return refuse(DOCA_ERROR_NOT_PERMITTED,
                       "cannot connect the context to a progress engine: it has one already");
     }
     pe_ = &pe;
@@ -50,7 +54,7 @@ doca_error_t doca_ctx::stop() {
     if (const doca_error_t result = begin_stop(); result != DOCA_SUCCESS) {
         return result;
     }
-    if ((lenient || !needs_engine()) && allocated_ == 0) {
+    if ((lenient || stops_at_once()) && allocated_ == 0) {
         drain_now(); // its callbacks may allocate
         if (allocated_ == 0 && drained()) {
             closed();

@@ -117,6 +117,8 @@ protected:
     [[nodiscard]] virtual unsigned drain() { return 0; }
     /// False: it is not progressed by an engine, since another processor does its data path.
     [[nodiscard]] virtual bool needs_engine() const noexcept { return true; }
+    /// Stopping answers SUCCESS when no task is the program's or under way.
+    [[nodiscard]] virtual bool stops_at_once() const noexcept { return !needs_engine(); }
     /// Tries to be drained without progress.
     virtual void drain_now() {}
     /// It is idle from here on.

@@ -90,6 +90,52 @@ doca_pci_func_type type_of(FunctionKind kind) {
     }
 }
 
+/// The number of a VF, say, if it is one.
+doca_error_t copy_index(const comch::Function& function, FunctionKind kind, std::uint32_t* index) {
+    if (index == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    if (function.kind != kind) {
+        return DOCA_ERROR_NOT_SUPPORTED;
+    }
+    *index = function.index;
+    return DOCA_SUCCESS;
+}
+
+/// The PF that a function is or belongs to; null if its address does not tell: an SF has its PF's,
+/// a VF is on the bus of its PF, of which there may be several.
+const comch::Function* physical_function(const comch::Domain& domain,
+                                         const comch::Function& function) {
+    if (function.kind == FunctionKind::pf) {
+        return &function;
+    }
+    const std::size_t shared =
+        function.kind == FunctionKind::sf ? function.pci_address.size() : std::size("0000:3b:") - 1;
+    const comch::Function* found = nullptr;
+    for (const comch::Function& other : domain.description().host) {
+        if (other.kind == FunctionKind::pf &&
+            other.pci_address.compare(0, shared, function.pci_address, 0, shared) == 0) {
+            if (found != nullptr) {
+                return nullptr;
+            }
+            found = &other;
+        }
+    }
+    return found;
+}
+
+/// The DPU is 0, the functions of the host follow.
+std::uint16_t vhca_id_of(const comch::Domain& domain, const comch::Function& function) {
+    if (function.side == Side::dpu) {
+        return 0;
+    }
+    const auto& host = domain.description().host;
+    const auto found = std::find_if(host.begin(), host.end(), [&](const comch::Function& other) {
+        return other.id == function.id;
+    });
+    return static_cast<std::uint16_t>(found - host.begin() + 1);
+}
+
 /// Lists are arrays of pointers that end with a null; what they point to is the list's.
 template <class Info, class Value> Info** make_list(const std::vector<Value>& values) {
     auto list = std::make_unique<Info*[]>(values.size() + 1);
@@ -272,14 +318,8 @@ doca_error_t doca_devinfo_get_ibdev_name(const doca_devinfo* devinfo, char* ibde
 }
 
 doca_error_t doca_devinfo_get_sf_index(const doca_devinfo* devinfo, std::uint32_t* sf_index) {
-    if (devinfo == nullptr || sf_index == nullptr) {
-        return DOCA_ERROR_INVALID_VALUE;
-    }
-    if (devinfo->device.function().kind != FunctionKind::sf) {
-        return DOCA_ERROR_NOT_SUPPORTED;
-    }
-    *sf_index = devinfo->device.function().index;
-    return DOCA_SUCCESS;
+    return devinfo == nullptr ? DOCA_ERROR_INVALID_VALUE
+                              : copy_index(devinfo->device.function(), FunctionKind::sf, sf_index);
 }
 
 doca_error_t doca_devinfo_get_lid(const doca_devinfo* devinfo, std::uint16_t* lid) {
@@ -287,9 +327,17 @@ doca_error_t doca_devinfo_get_lid(const doca_devinfo* devinfo, std::uint16_t* li
                                                 : DOCA_ERROR_NOT_SUPPORTED;
 }
 
-doca_error_t doca_devinfo_get_active_rate(const doca_devinfo* devinfo, double* active_rate) {
+doca_error_t doca_devinfo_get_active_rate(const doca_devinfo* devinfo, std::uint64_t* active_rate) {
     return devinfo == nullptr || active_rate == nullptr ? DOCA_ERROR_INVALID_VALUE
                                                         : DOCA_ERROR_NOT_SUPPORTED;
+}
+
+doca_error_t doca_devinfo_get_vhca_id(const doca_devinfo* devinfo, std::uint16_t* vhca_id) {
+    if (devinfo == nullptr || vhca_id == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    *vhca_id = vhca_id_of(*devinfo->device.domain(), devinfo->device.function());
+    return DOCA_SUCCESS;
 }
 
 doca_error_t doca_devinfo_cap_is_hotplug_manager_supported(const doca_devinfo* devinfo,
@@ -359,6 +407,10 @@ doca_error_t doca_devinfo_rep_create_list(doca_dev* dev, int filter,
     if (filter == DOCA_DEVINFO_REP_FILTER_EMULATED) {
         return refuse(DOCA_ERROR_NOT_SUPPORTED, "there are no emulated functions: list "
                                                 "representors with DOCA_DEVINFO_REP_FILTER_NET");
+    }
+    if (dev->info.device.side() == Side::host) {
+        return refuse(DOCA_ERROR_NOT_SUPPORTED, "the host has no representors: list them with a "
+                                                "device of the DPU");
     }
     const auto found = dev->info.device.representors();
     if (!found) {
@@ -446,4 +498,56 @@ doca_error_t doca_devinfo_rep_get_iface_name(const doca_devinfo_rep* devinfo_rep
     return devinfo_rep == nullptr ? DOCA_ERROR_INVALID_VALUE
                                   : copy_text(devinfo_rep->representor.function().representor_iface,
                                               iface_name, size, DOCA_DEVINFO_REP_IFACE_NAME_SIZE);
+}
+
+doca_error_t doca_devinfo_rep_get_host_index(const doca_devinfo_rep* devinfo_rep,
+                                             std::uint32_t* host_index) {
+    if (devinfo_rep == nullptr || host_index == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    *host_index = 1;
+    return DOCA_SUCCESS;
+}
+
+doca_error_t doca_devinfo_rep_get_pf_index(const doca_devinfo_rep* devinfo_rep,
+                                           std::uint32_t* pf_index) {
+    if (devinfo_rep == nullptr || pf_index == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    const Representor& representor = devinfo_rep->representor;
+    const auto* const pf = physical_function(*representor.domain(), representor.function());
+    return pf == nullptr ? DOCA_ERROR_NOT_SUPPORTED : copy_index(*pf, FunctionKind::pf, pf_index);
+}
+
+doca_error_t doca_devinfo_rep_get_vf_index(const doca_devinfo_rep* devinfo_rep,
+                                           std::uint32_t* vf_index) {
+    return devinfo_rep == nullptr
+               ? DOCA_ERROR_INVALID_VALUE
+               : copy_index(devinfo_rep->representor.function(), FunctionKind::vf, vf_index);
+}
+
+doca_error_t doca_devinfo_rep_get_sf_index(const doca_devinfo_rep* devinfo_rep,
+                                           std::uint32_t* sf_index) {
+    return devinfo_rep == nullptr
+               ? DOCA_ERROR_INVALID_VALUE
+               : copy_index(devinfo_rep->representor.function(), FunctionKind::sf, sf_index);
+}
+
+doca_error_t doca_devinfo_rep_get_is_hotplug(const doca_devinfo_rep* devinfo_rep,
+                                             std::uint8_t* is_hotplug) {
+    if (devinfo_rep == nullptr || is_hotplug == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    *is_hotplug = 0;
+    return DOCA_SUCCESS;
+}
+
+doca_error_t doca_devinfo_rep_get_vhca_id(const doca_devinfo_rep* devinfo_rep,
+                                          std::uint16_t* vhca_id) {
+    if (devinfo_rep == nullptr || vhca_id == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    const Representor& representor = devinfo_rep->representor;
+    *vhca_id = vhca_id_of(*representor.domain(), representor.function());
+    return DOCA_SUCCESS;
 }

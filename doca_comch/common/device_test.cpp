@@ -1,5 +1,6 @@
 // Devices and representors, as programs look for them.
 #include <algorithm>
+#include <fstream>
 #include <set>
 #include <string>
 
@@ -93,7 +94,86 @@ TEST(DocaDevice, ADpuListsRepresentorsOfTheHostsFunctions) {
         doca_devinfo_rep_create_list(lab.dpu, DOCA_DEVINFO_REP_FILTER_EMULATED, &list, &count),
         DOCA_ERROR_NOT_SUPPORTED);
     EXPECT_EQ(doca_devinfo_rep_create_list(lab.host, DOCA_DEVINFO_REP_FILTER_NET, &list, &count),
-              DOCA_ERROR_NOT_PERMITTED);
+              DOCA_ERROR_NOT_SUPPORTED);
+}
+
+/// A domain with every kind of function on two PFs.
+constexpr const char* two_pfs = R"(
+[dpu]
+name = "dpu0"
+pci  = "03:00.0"
+[[host]]
+name = "pf0"
+kind = "PF"
+pci  = "3b:00.0"
+[[host]]
+name  = "pf1"
+kind  = "PF"
+index = 1
+pci   = "5e:00.0"
+[[host]]
+name  = "vf"
+kind  = "VF"
+index = 4
+pci   = "5e:00.6"
+[[host]]
+name  = "sf"
+kind  = "SF"
+index = 88
+pci   = "3b:00.0"
+)";
+
+TEST(DocaDevice, RepresentorsTellWhichFunctionTheyStandFor) {
+    const comch::test::TempDir directory;
+    std::ofstream(directory / "two.toml") << two_pfs;
+    const comch::test::ScopedEnvironment environment{{"COMCH_DOMAIN", directory / "domain"},
+                                                     {"COMCH_SIDE", std::nullopt},
+                                                     {"COMCH_DOMAIN_FILE", directory / "two.toml"}};
+    doca_devinfo** devices = nullptr;
+    std::uint32_t count = 0;
+    ASSERT_OK(doca_devinfo_create_list(&devices, &count));
+    ASSERT_EQ(count, 5u); // the DPU's first
+    doca_dev* dpu = nullptr;
+    ASSERT_OK(doca_dev_open(devices[0], &dpu));
+    doca_devinfo_rep** list = nullptr;
+    std::uint32_t found = 0;
+    ASSERT_OK(doca_devinfo_rep_create_list(dpu, DOCA_DEVINFO_REP_FILTER_NET, &list, &found));
+    ASSERT_EQ(found, 4u);
+    constexpr std::uint32_t none = UINT32_MAX;
+    struct Expected {
+        std::uint32_t pf, vf, sf;
+    };
+    const Expected expected[] = {{0, none, none}, {1, none, none}, {1, 4, none}, {0, none, 88}};
+    const auto index = [&](auto get, const doca_devinfo_rep* info) {
+        std::uint32_t value = none;
+        const doca_error_t result = get(info, &value);
+        EXPECT_EQ(result, value == none ? DOCA_ERROR_NOT_SUPPORTED : DOCA_SUCCESS);
+        return value;
+    };
+    std::set<std::uint16_t> ids;
+    for (std::uint32_t i = 0; i < found; ++i) {
+        EXPECT_EQ(index(doca_devinfo_rep_get_host_index, list[i]), 1u);
+        EXPECT_EQ(index(doca_devinfo_rep_get_pf_index, list[i]), expected[i].pf) << i;
+        EXPECT_EQ(index(doca_devinfo_rep_get_vf_index, list[i]), expected[i].vf) << i;
+        EXPECT_EQ(index(doca_devinfo_rep_get_sf_index, list[i]), expected[i].sf) << i;
+        std::uint8_t plugged = 1;
+        EXPECT_OK(doca_devinfo_rep_get_is_hotplug(list[i], &plugged));
+        EXPECT_EQ(plugged, 0);
+        // Both sides find each other's objects by it.
+        std::uint16_t of_representor = 0;
+        std::uint16_t of_function = 0;
+        EXPECT_OK(doca_devinfo_rep_get_vhca_id(list[i], &of_representor));
+        EXPECT_OK(doca_devinfo_get_vhca_id(devices[i + 1], &of_function));
+        EXPECT_EQ(of_representor, of_function) << i;
+        EXPECT_TRUE(ids.insert(of_function).second) << i;
+        EXPECT_EQ(doca_devinfo_rep_get_pf_index(list[i], nullptr), DOCA_ERROR_INVALID_VALUE);
+    }
+    std::uint16_t of_dpu = 0;
+    EXPECT_OK(doca_devinfo_get_vhca_id(devices[0], &of_dpu));
+    EXPECT_TRUE(ids.insert(of_dpu).second);
+    EXPECT_OK(doca_devinfo_rep_destroy_list(list));
+    EXPECT_OK(doca_dev_close(dpu));
+    EXPECT_OK(doca_devinfo_destroy_list(devices));
 }
 
 TEST(DocaDevice, NullsAreRefused) {
@@ -108,6 +188,16 @@ TEST(DocaDevice, NullsAreRefused) {
     EXPECT_EQ(doca_devinfo_rep_create_list(nullptr, 0, nullptr, &count), DOCA_ERROR_INVALID_VALUE);
     EXPECT_EQ(doca_dev_rep_open(nullptr, nullptr), DOCA_ERROR_INVALID_VALUE);
     EXPECT_EQ(doca_dev_rep_close(nullptr), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(doca_devinfo_get_vhca_id(nullptr, nullptr), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(doca_devinfo_rep_get_host_index(nullptr, nullptr), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(doca_devinfo_rep_get_pf_index(nullptr, nullptr), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(doca_devinfo_rep_get_vf_index(nullptr, nullptr), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(doca_devinfo_rep_get_sf_index(nullptr, nullptr), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(doca_devinfo_rep_get_is_hotplug(nullptr, nullptr), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(doca_devinfo_rep_get_vhca_id(nullptr, nullptr), DOCA_ERROR_INVALID_VALUE);
+    std::uint64_t rate = 0; // a whole number of bits per second
+    EXPECT_EQ(doca_devinfo_get_active_rate(doca_dev_as_devinfo(lab.host), &rate),
+              DOCA_ERROR_NOT_SUPPORTED);
 }
 
 } // namespace

@@ -125,9 +125,10 @@ doca_error_t doca_pe_request_notification(doca_pe* pe) {
     return DOCA_SUCCESS;
 }
 
-doca_error_t doca_pe_clear_notification(doca_pe* pe, doca_notification_handle_t handle) {
-    // The next request makes the handle quiet again, if there is nothing to do.
-    return pe == nullptr || handle != pe->event_fd() ? DOCA_ERROR_INVALID_VALUE : DOCA_SUCCESS;
+doca_error_t doca_pe_clear_notification(doca_pe* pe, doca_notification_handle_t) {
+    // The next request makes the handle quiet again, if there is nothing to do. Which handle it was
+    // is of use on other systems only: programs pass 0.
+    return pe == nullptr ? DOCA_ERROR_INVALID_VALUE : DOCA_SUCCESS;
 }
 
 doca_error_t doca_pe_get_num_inflight_tasks(const doca_pe* pe, size_t* num_inflight_tasks) {

@@ -14,7 +14,7 @@ TEST(DocaEngine, OneEngineForAContextAndOneAtATime) {
     Engine engine;
     Engine other;
     ServerParty server(lab, engine, "engine");
-    EXPECT_EQ(doca_pe_connect_ctx(other.pe, server.ctx), DOCA_ERROR_BAD_STATE);
+    EXPECT_EQ(doca_pe_connect_ctx(other.pe, server.ctx), DOCA_ERROR_NOT_PERMITTED);
     EXPECT_EQ(doca_pe_destroy(engine.pe), DOCA_ERROR_IN_USE);
     EXPECT_EQ(doca_pe_progress(engine.pe), 0);
 }
@@ -75,7 +75,9 @@ TEST(DocaEngine, TheHandleIsReadableWhenThereIsSomethingToDo) {
     EXPECT_EQ(poll(&fd, 1, static_cast<int>(milliseconds)), 1);
     EXPECT_OK(doca_pe_clear_notification(pair.server_engine.pe, handle));
     EXPECT_TRUE(pair.until([&] { return pair.server.messages.size() == 1; }));
-    EXPECT_EQ(doca_pe_clear_notification(pair.server_engine.pe, -1), DOCA_ERROR_INVALID_VALUE);
+    // Programs need not know the handle.
+    EXPECT_OK(doca_pe_clear_notification(pair.server_engine.pe, 0));
+    EXPECT_EQ(doca_pe_clear_notification(nullptr, handle), DOCA_ERROR_INVALID_VALUE);
 }
 
 TEST(DocaEngine, AnEngineCannotBeProgressedOrDestroyedInsideItsCallbacks) {

@@ -58,12 +58,15 @@ TEST_F(DocaMemory, AMapNeedsARangeAndADeviceAndIsFixedByItsStart) {
     EXPECT_EQ(doca_mmap_set_memrange(other, nullptr, 1), DOCA_ERROR_INVALID_VALUE);
     EXPECT_EQ(doca_mmap_set_memrange(other, bytes.data(), 0), DOCA_ERROR_INVALID_VALUE);
     EXPECT_EQ(doca_mmap_set_permissions(other, 1u << 20), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(doca_mmap_set_permissions(other, DOCA_ACCESS_FLAG_PCI_READ_ONLY |
+                                                   DOCA_ACCESS_FLAG_PCI_READ_WRITE),
+              DOCA_ERROR_INVALID_VALUE); // one of them
     EXPECT_EQ(doca_mmap_set_max_num_devices(other, 0), DOCA_ERROR_INVALID_VALUE);
     EXPECT_OK(doca_mmap_set_memrange(other, bytes.data(), 64));
     EXPECT_EQ(doca_mmap_start(other), DOCA_ERROR_BAD_STATE); // no device
     EXPECT_OK(doca_mmap_set_max_num_devices(other, 1));
     EXPECT_OK(doca_mmap_add_dev(other, lab.host));
-    EXPECT_EQ(doca_mmap_add_dev(other, lab.host), DOCA_ERROR_IN_USE);
+    EXPECT_EQ(doca_mmap_add_dev(other, lab.host), DOCA_ERROR_ALREADY_EXIST);
     EXPECT_EQ(doca_mmap_add_dev(other, lab.dpu), DOCA_ERROR_NO_MEMORY);
     EXPECT_OK(doca_mmap_rm_dev(other, lab.host));
     EXPECT_EQ(doca_mmap_rm_dev(other, lab.host), DOCA_ERROR_NOT_FOUND);
@@ -76,7 +79,8 @@ TEST_F(DocaMemory, AMapNeedsARangeAndADeviceAndIsFixedByItsStart) {
     EXPECT_EQ(doca_mmap_enable_thread_safety(other), DOCA_ERROR_BAD_STATE);
     EXPECT_OK(doca_mmap_stop(other));
     EXPECT_EQ(doca_mmap_stop(other), DOCA_ERROR_BAD_STATE);
-    EXPECT_OK(doca_mmap_set_memrange(other, bytes.data(), 128)); // again its own
+    EXPECT_EQ(doca_mmap_set_memrange(other, bytes.data(), 128), DOCA_ERROR_NOT_PERMITTED); // once
+    EXPECT_OK(doca_mmap_set_permissions(other, DOCA_ACCESS_FLAG_PCI_READ_ONLY)); // again its own
     EXPECT_OK(doca_mmap_destroy(other));
 }
 
@@ -107,8 +111,8 @@ TEST_F(DocaMemory, AMapWithBuffersCannotEnd) {
     std::uint32_t count = 0;
     EXPECT_OK(doca_mmap_get_num_bufs(mmap, &count));
     EXPECT_EQ(count, 1u);
-    EXPECT_EQ(doca_mmap_stop(mmap), DOCA_ERROR_IN_USE);
-    EXPECT_EQ(doca_mmap_destroy(mmap), DOCA_ERROR_IN_USE);
+    EXPECT_EQ(doca_mmap_stop(mmap), DOCA_ERROR_NOT_PERMITTED);
+    EXPECT_EQ(doca_mmap_destroy(mmap), DOCA_ERROR_NOT_PERMITTED);
     EXPECT_EQ(doca_buf_inventory_stop(inventory), DOCA_ERROR_IN_USE);
     EXPECT_EQ(doca_buf_inventory_destroy(inventory), DOCA_ERROR_IN_USE);
     EXPECT_OK(doca_buf_dec_refcount(buf, nullptr));
@@ -193,6 +197,9 @@ TEST_F(DocaMemory, TheLastReferenceReturnsTheBuffer) {
     std::uint16_t before = 0;
     EXPECT_OK(doca_buf_inc_refcount(buf, &before));
     EXPECT_EQ(before, 1);
+    const doca_buf* const looked_at = buf; // without changing it
+    EXPECT_OK(doca_buf_get_refcount(looked_at, &before));
+    EXPECT_EQ(before, 2);
     EXPECT_EQ(doca_buf_inventory_buf_reuse_by_addr(buf, bytes.data(), 8),
               DOCA_ERROR_NOT_PERMITTED); // somebody else has it, too
     EXPECT_OK(doca_buf_dec_refcount(buf, &before));
@@ -287,7 +294,7 @@ TEST_F(DocaMemory, PoolsCutAMapIntoPieces) {
         EXPECT_OK(doca_buf_get_data_len(buf, &length));
         EXPECT_EQ(length, 0u);
     }
-    EXPECT_EQ(doca_buf_pool_buf_alloc(pool, &first), DOCA_ERROR_NO_MEMORY);
+    EXPECT_EQ(doca_buf_pool_buf_alloc(pool, &first), DOCA_ERROR_EMPTY);
     EXPECT_EQ(doca_buf_pool_stop(pool), DOCA_ERROR_IN_USE);
     EXPECT_EQ(doca_buf_pool_destroy(pool), DOCA_ERROR_IN_USE);
     for (doca_buf* const buf : bufs) {
@@ -296,7 +303,7 @@ TEST_F(DocaMemory, PoolsCutAMapIntoPieces) {
     EXPECT_OK(doca_buf_pool_stop(pool));
     EXPECT_OK(doca_buf_pool_destroy(pool));
     ASSERT_OK(doca_buf_pool_create(41, 100, mmap, &pool));
-    EXPECT_EQ(doca_buf_pool_start(pool), DOCA_ERROR_INVALID_VALUE); // too small a map
+    EXPECT_EQ(doca_buf_pool_start(pool), DOCA_ERROR_INITIALIZATION); // too small a map
     EXPECT_OK(doca_buf_pool_destroy(pool));
 }
 

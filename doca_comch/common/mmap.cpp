@@ -49,10 +49,11 @@ doca_error_t settable(const doca_mmap* mmap) {
 
 doca_error_t unused(const doca_mmap& mmap) {
     if (mmap.buffers.load(std::memory_order_acquire) != 0) {
-        return refuse(DOCA_ERROR_IN_USE, "buffers of the memory map are not given back");
+        return refuse(DOCA_ERROR_NOT_PERMITTED, "buffers of the memory map are not given back");
     }
     if (mmap.consumers.load(std::memory_order_acquire) != 0) {
-        return refuse(DOCA_ERROR_IN_USE, "consumers that receive into the memory map are not idle");
+        return refuse(DOCA_ERROR_NOT_PERMITTED,
+                      "consumers that receive into the memory map are not idle");
     }
     return DOCA_SUCCESS;
 }
@@ -87,16 +88,21 @@ doca_error_t doca_mmap_set_memrange(doca_mmap* mmap, void* addr, size_t len) {
     if (addr == nullptr || len == 0) {
         return DOCA_ERROR_INVALID_VALUE;
     }
-    const doca_error_t result = settable(mmap);
-    if (result == DOCA_SUCCESS) {
-        mmap->address = addr;
-        mmap->length = len;
+    if (const doca_error_t result = settable(mmap); result != DOCA_SUCCESS) {
+        return result;
     }
-    return result;
+    if (mmap->address != nullptr) {
+        return refuse(DOCA_ERROR_NOT_PERMITTED, "the memory map has its range already");
+    }
+    mmap->address = addr;
+    mmap->length = len;
+    return DOCA_SUCCESS;
 }
 
 doca_error_t doca_mmap_set_permissions(doca_mmap* mmap, uint32_t access_mask) {
-    if ((access_mask & ~known_access) != 0) {
+    constexpr std::uint32_t exclusive =
+        DOCA_ACCESS_FLAG_PCI_READ_ONLY | DOCA_ACCESS_FLAG_PCI_READ_WRITE;
+    if ((access_mask & ~known_access) != 0 || (access_mask & exclusive) == exclusive) {
         return DOCA_ERROR_INVALID_VALUE;
     }
     const doca_error_t result = settable(mmap);
@@ -147,7 +153,7 @@ doca_error_t doca_mmap_add_dev(doca_mmap* mmap, doca_dev* dev) {
         return result;
     }
     if (std::find(mmap->devices.begin(), mmap->devices.end(), dev) != mmap->devices.end()) {
-        return refuse(DOCA_ERROR_IN_USE, "the memory map has this device already");
+        return refuse(DOCA_ERROR_ALREADY_EXIST, "the memory map has this device already");
     }
     if (mmap->devices.size() >= mmap->max_devices) {
         return refuse(DOCA_ERROR_NO_MEMORY, "the memory map has as many devices as it was set to "

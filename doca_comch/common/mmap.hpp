@@ -16,7 +16,8 @@
 struct doca_mmap {
     void* address = nullptr;
     std::size_t length = 0;
-    std::uint32_t access = DOCA_ACCESS_FLAG_LOCAL_READ_ONLY;
+    /// Where none is set, this process may use its own memory; the other side may not.
+    std::uint32_t access = DOCA_ACCESS_FLAG_LOCAL_READ_WRITE;
     std::uint32_t max_devices = 1024;
     std::vector<doca_dev*> devices; ///< compared only: they may be closed by now
     doca_mmap_memrange_free_cb_t* free_callback = nullptr;

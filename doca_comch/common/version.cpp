@@ -1,5 +1,5 @@
 #include <doca_version.h>
 
 const char* doca_version_runtime() {
-    return DOCA_VER_STRING;
+    return DOCA_VERSION_STRING;
 }

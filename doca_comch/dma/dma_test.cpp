@@ -22,10 +22,12 @@ using namespace comch::doca::test;
 struct Map {
     doca_mmap* mmap = nullptr;
 
-    Map(doca_dev* dev, std::vector<char>& bytes, std::uint32_t access) {
+    Map(doca_dev* dev, std::vector<char>& bytes, std::optional<std::uint32_t> access) {
         EXPECT_OK(doca_mmap_create(&mmap));
         EXPECT_OK(doca_mmap_set_memrange(mmap, bytes.data(), bytes.size()));
-        EXPECT_OK(doca_mmap_set_permissions(mmap, access));
+        if (access) {
+            EXPECT_OK(doca_mmap_set_permissions(mmap, *access));
+        }
         EXPECT_OK(doca_mmap_add_dev(mmap, dev));
         EXPECT_OK(doca_mmap_start(mmap));
     }
@@ -135,6 +137,22 @@ TEST(DocaDma, LocalCopiesAndRefusals) {
     EXPECT_EQ(doca_mmap_create_from_export(nullptr, bytes.data(), 100, lab.dpu, &imported),
               DOCA_ERROR_INVALID_VALUE);
     EXPECT_EQ(doca_dma_destroy(copier.dma), DOCA_ERROR_BAD_STATE);
+}
+
+TEST(DocaDma, AMapWithoutPermissionsIsThisProcesssToWrite) {
+    Lab lab;
+    Copier copier(lab);
+    std::vector<char> from(64, 'x');
+    std::vector<char> to(64);
+    Map source(lab.dpu, from, std::nullopt);
+    Map destination(lab.dpu, to, std::nullopt);
+    EXPECT_OK(copier.copy(source.mmap, from.data(), destination.mmap, to.data(), to.size()));
+    EXPECT_EQ(to, from);
+    // The other side may not as much as read it.
+    const void* descriptor = nullptr;
+    std::size_t length = 0;
+    EXPECT_EQ(doca_mmap_export_pci(destination.mmap, lab.dpu, &descriptor, &length),
+              DOCA_ERROR_NOT_PERMITTED);
 }
 
 /// Another process, which exports memory and then only waits for the pipe's end.
@@ -467,9 +485,9 @@ TEST_F(DocaDmaFrozen, WhatIsGivenBackTooEarlyStaysUntilItsTaskIsDone) {
     EXPECT_EQ(in_use(), 8u) << "sources and rooms";
     EXPECT_EQ(doca_buf_inventory_stop(copier.inventory), DOCA_ERROR_IN_USE);
     EXPECT_EQ(doca_buf_inventory_destroy(copier.inventory), DOCA_ERROR_IN_USE);
-    EXPECT_EQ(doca_mmap_stop(reads->local.mmap), DOCA_ERROR_IN_USE);
-    EXPECT_EQ(doca_mmap_destroy(reads->local.mmap), DOCA_ERROR_IN_USE);
-    EXPECT_EQ(doca_mmap_destroy(reads->remote.mmap), DOCA_ERROR_IN_USE);
+    EXPECT_EQ(doca_mmap_stop(reads->local.mmap), DOCA_ERROR_NOT_PERMITTED);
+    EXPECT_EQ(doca_mmap_destroy(reads->local.mmap), DOCA_ERROR_NOT_PERMITTED);
+    EXPECT_EQ(doca_mmap_destroy(reads->remote.mmap), DOCA_ERROR_NOT_PERMITTED);
     exporter.thaw();
     EXPECT_TRUE(progress_until([&] { return copier.done.size() == 4; }, copier.engine));
     EXPECT_EQ(copier.done, std::vector<doca_error_t>(4, DOCA_SUCCESS));

@@ -28,7 +28,7 @@ DOCA_STABLE doca_error_t doca_buf_inc_refcount(struct doca_buf *buf, uint16_t *r
  * a list (give its head back, or unchain it). One that a task still receives or copies into returns to
  * its inventory, or pool, when the task is done: until then that is in use. */
 DOCA_STABLE doca_error_t doca_buf_dec_refcount(struct doca_buf *buf, uint16_t *refcount);
-DOCA_STABLE doca_error_t doca_buf_get_refcount(struct doca_buf *buf, uint16_t *refcount);
+DOCA_STABLE doca_error_t doca_buf_get_refcount(const struct doca_buf *buf, uint16_t *refcount);
 
 DOCA_STABLE doca_error_t doca_buf_get_len(const struct doca_buf *buf, size_t *len);
 DOCA_STABLE doca_error_t doca_buf_get_head(const struct doca_buf *buf, void **head);

@@ -24,11 +24,11 @@ DOCA_STABLE doca_error_t doca_buf_pool_create(size_t num_elements, size_t elemen
                                               struct doca_buf_pool **buf_pool);
 /* IN_USE: buffers are not given back. */
 DOCA_STABLE doca_error_t doca_buf_pool_destroy(struct doca_buf_pool *buf_pool);
-/* INVALID_VALUE: the map is too small. BAD_STATE: it is not started. */
+/* INITIALIZATION: the map is too small. BAD_STATE: it is not started. */
 DOCA_STABLE doca_error_t doca_buf_pool_start(struct doca_buf_pool *buf_pool);
 DOCA_STABLE doca_error_t doca_buf_pool_stop(struct doca_buf_pool *buf_pool);
 
-/* NO_MEMORY: all are in use. */
+/* EMPTY: all are in use. */
 DOCA_STABLE doca_error_t doca_buf_pool_buf_alloc(struct doca_buf_pool *buf_pool,
                                                  struct doca_buf **buf);
 

@@ -98,6 +98,9 @@ DOCA_EXPERIMENTAL doca_error_t doca_cc_server_get_device(const struct doca_cc_se
                                                          struct doca_dev** dev);
 DOCA_EXPERIMENTAL doca_error_t doca_cc_server_get_device_rep(const struct doca_cc_server* cc_server,
                                                              struct doca_dev_rep** rep);
+/* The same, as it was published. */
+DOCA_EXPERIMENTAL doca_error_t
+doca_cc_server_get_device_repr(const struct doca_cc_server* cc_server, struct doca_dev_rep** repr);
 
 DOCA_EXPERIMENTAL doca_error_t doca_cc_client_create(struct doca_dev* dev, const char* name,
                                                      struct doca_cc_client** cc_client);

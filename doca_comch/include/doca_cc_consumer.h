@@ -19,6 +19,12 @@ DOCA_EXPERIMENTAL doca_error_t doca_cc_consumer_create(struct doca_cc_connection
                                                        struct doca_cc_consumer** consumer);
 DOCA_EXPERIMENTAL doca_error_t doca_cc_consumer_destroy(struct doca_cc_consumer* consumer);
 DOCA_EXPERIMENTAL struct doca_ctx* doca_cc_consumer_as_ctx(struct doca_cc_consumer* consumer);
+/* As doca_cc_cap_is_consumer_supported(). */
+DOCA_EXPERIMENTAL doca_error_t
+doca_cc_consumer_cap_is_supported(const struct doca_devinfo* devinfo);
+/* Of one connection and side. */
+DOCA_EXPERIMENTAL doca_error_t
+doca_cc_consumer_cap_get_max_consumers(const struct doca_devinfo* devinfo, uint32_t* max_consumers);
 DOCA_EXPERIMENTAL doca_error_t
 doca_cc_consumer_cap_get_max_buf_size(const struct doca_devinfo* devinfo, uint32_t* max_buf_size);
 DOCA_EXPERIMENTAL doca_error_t doca_cc_consumer_get_id(const struct doca_cc_consumer* consumer,

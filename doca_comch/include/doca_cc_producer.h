@@ -16,6 +16,12 @@ DOCA_EXPERIMENTAL doca_error_t doca_cc_producer_create(struct doca_cc_connection
                                                        struct doca_cc_producer** producer);
 DOCA_EXPERIMENTAL doca_error_t doca_cc_producer_destroy(struct doca_cc_producer* producer);
 DOCA_EXPERIMENTAL struct doca_ctx* doca_cc_producer_as_ctx(struct doca_cc_producer* producer);
+/* As doca_cc_cap_is_producer_supported(). */
+DOCA_EXPERIMENTAL doca_error_t
+doca_cc_producer_cap_is_supported(const struct doca_devinfo* devinfo);
+/* Of one connection and side. */
+DOCA_EXPERIMENTAL doca_error_t
+doca_cc_producer_cap_get_max_producers(const struct doca_devinfo* devinfo, uint32_t* max_producers);
 DOCA_EXPERIMENTAL doca_error_t
 doca_cc_producer_cap_get_max_buf_size(const struct doca_devinfo* devinfo, uint32_t* max_buf_size);
 DOCA_EXPERIMENTAL doca_error_t doca_cc_producer_get_id(const struct doca_cc_producer* producer,

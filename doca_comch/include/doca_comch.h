@@ -150,6 +150,14 @@ DOCA_STABLE doca_error_t doca_comch_server_event_consumer_register(
     struct doca_comch_server *comch_server, doca_comch_event_consumer_cb_t new_consumer_event_cb,
     doca_comch_event_consumer_cb_t expired_consumer_event_cb);
 
+/* As Comch's first release spelled two of the above. */
+DOCA_EXPERIMENTAL doca_error_t doca_comch_server_get_device_repr(
+    const struct doca_comch_server *comch_server, struct doca_dev_rep **repr);
+DOCA_EXPERIMENTAL doca_error_t doca_comch_server_event_connection_register(
+    struct doca_comch_server *comch_server,
+    doca_comch_event_connection_status_changed_cb_t connect_event_cb,
+    doca_comch_event_connection_status_changed_cb_t disconnect_event_cb);
+
 /* ---- clients ---------------------------------------------------------------------------------- */
 
 /* NOT_SUPPORTED: the device is not a host's. INVALID_VALUE: the name is empty or too long. */

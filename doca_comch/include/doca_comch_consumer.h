@@ -124,6 +124,9 @@ DOCA_EXPERIMENTAL doca_error_t doca_comch_consumer_set_completion(
     uint32_t user_data);
 DOCA_EXPERIMENTAL doca_error_t doca_comch_consumer_set_dev_max_num_recv(
     struct doca_comch_consumer *consumer, uint32_t dev_num_recv);
+/* The same, as Comch's first release spelled it. */
+DOCA_EXPERIMENTAL doca_error_t doca_comch_consumer_set_dev_num_recv(
+    struct doca_comch_consumer *consumer, uint32_t dev_num_recv);
 DOCA_EXPERIMENTAL doca_error_t doca_comch_consumer_get_dpa_handle(
     struct doca_comch_consumer *consumer, doca_dpa_dev_comch_consumer_t *dpa_consumer);
 

@@ -84,6 +84,9 @@ DOCA_STABLE void doca_comch_producer_task_send_set_imm_data(
 
 DOCA_EXPERIMENTAL doca_error_t doca_comch_producer_set_dev_max_num_send(
     struct doca_comch_producer *producer, uint32_t dev_num_send);
+/* The same, as Comch's first release spelled it. */
+DOCA_EXPERIMENTAL doca_error_t doca_comch_producer_set_dev_num_send(
+    struct doca_comch_producer *producer, uint32_t dev_num_send);
 DOCA_EXPERIMENTAL doca_error_t doca_comch_producer_dpa_completion_attach(
     struct doca_comch_producer *producer, struct doca_dpa_completion *dpa_comp);
 DOCA_EXPERIMENTAL doca_error_t doca_comch_producer_get_dpa_handle(

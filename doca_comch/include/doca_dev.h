@@ -87,8 +87,12 @@ DOCA_STABLE doca_error_t doca_devinfo_get_ibdev_name(const struct doca_devinfo *
 DOCA_STABLE doca_error_t doca_devinfo_get_sf_index(const struct doca_devinfo *devinfo,
                                                    uint32_t *sf_index);
 DOCA_STABLE doca_error_t doca_devinfo_get_lid(const struct doca_devinfo *devinfo, uint16_t *lid);
+/* Bits per second. NOT_SUPPORTED: a soft device has no port. */
 DOCA_EXPERIMENTAL doca_error_t doca_devinfo_get_active_rate(const struct doca_devinfo *devinfo,
-                                                            double *active_rate);
+                                                            uint64_t *active_rate);
+/* A number for the function on its DPU, the same as its representor has. */
+DOCA_EXPERIMENTAL doca_error_t doca_devinfo_get_vhca_id(const struct doca_devinfo *devinfo,
+                                                        uint16_t *vhca_id);
 
 DOCA_EXPERIMENTAL doca_error_t doca_devinfo_cap_is_hotplug_manager_supported(
     const struct doca_devinfo *devinfo, uint8_t *is_hotplug_manager);
@@ -105,7 +109,7 @@ DOCA_STABLE doca_error_t doca_devinfo_rep_cap_is_filter_net_supported(
 DOCA_STABLE doca_error_t doca_devinfo_rep_cap_is_filter_emulated_supported(
     const struct doca_devinfo *devinfo, uint8_t *filter_emulated_supported);
 
-/* Lists a device's representors. On the host: NOT_PERMITTED. */
+/* Lists a device's representors. On the host: NOT_SUPPORTED. */
 DOCA_STABLE doca_error_t doca_devinfo_rep_create_list(struct doca_dev *dev, int filter,
                                                       struct doca_devinfo_rep ***dev_list_rep,
                                                       uint32_t *nb_devs_rep);
@@ -126,6 +130,23 @@ DOCA_STABLE doca_error_t doca_devinfo_rep_get_pci_func_type(
     const struct doca_devinfo_rep *devinfo_rep, enum doca_pci_func_type *pci_func_type);
 DOCA_STABLE doca_error_t doca_devinfo_rep_get_iface_name(
     const struct doca_devinfo_rep *devinfo_rep, char *iface_name, uint32_t size);
+/* Which function it is: of the host with the number 1 (0 would be the DPU itself), of this PF, and
+ * this VF or SF of it. NOT_SUPPORTED: the function is none of that type; its PF is not told by its
+ * address. */
+DOCA_EXPERIMENTAL doca_error_t doca_devinfo_rep_get_host_index(
+    const struct doca_devinfo_rep *devinfo_rep, uint32_t *host_index);
+DOCA_EXPERIMENTAL doca_error_t doca_devinfo_rep_get_pf_index(
+    const struct doca_devinfo_rep *devinfo_rep, uint32_t *pf_index);
+DOCA_EXPERIMENTAL doca_error_t doca_devinfo_rep_get_vf_index(
+    const struct doca_devinfo_rep *devinfo_rep, uint32_t *vf_index);
+DOCA_EXPERIMENTAL doca_error_t doca_devinfo_rep_get_sf_index(
+    const struct doca_devinfo_rep *devinfo_rep, uint32_t *sf_index);
+/* 0: nothing is plugged in later. */
+DOCA_STABLE doca_error_t doca_devinfo_rep_get_is_hotplug(
+    const struct doca_devinfo_rep *devinfo_rep, uint8_t *is_hotplug);
+/* As the function itself has it. */
+DOCA_EXPERIMENTAL doca_error_t doca_devinfo_rep_get_vhca_id(
+    const struct doca_devinfo_rep *devinfo_rep, uint16_t *vhca_id);
 
 #ifdef __cplusplus
 }

@@ -24,10 +24,23 @@ struct doca_devinfo;
 struct doca_dpa;
 struct doca_dpa_app;
 struct doca_dpa_completion;
+struct doca_dpa_notification_completion;
 struct doca_dpa_thread;
 
 typedef uint64_t doca_dpa_dev_uintptr_t;
 typedef uint64_t doca_dpa_dev_completion_t;
+typedef uint64_t doca_dpa_dev_notification_completion_t;
+
+/* From what matters most to what matters least. */
+typedef enum doca_dpa_dev_log_level {
+    DOCA_DPA_DEV_LOG_LEVEL_DISABLE = 10,
+    DOCA_DPA_DEV_LOG_LEVEL_CRIT = 20,
+    DOCA_DPA_DEV_LOG_LEVEL_ERROR = 30,
+    DOCA_DPA_DEV_LOG_LEVEL_WARNING = 40,
+    DOCA_DPA_DEV_LOG_LEVEL_INFO = 50,
+    DOCA_DPA_DEV_LOG_LEVEL_DEBUG = 60
+} doca_dpa_dev_log_level_t;
+
 /* The address of a function void(uint64_t arg). */
 typedef void doca_dpa_func_t(void);
 
@@ -39,6 +52,12 @@ DOCA_STABLE doca_error_t doca_dpa_create(struct doca_dev *dev, struct doca_dpa *
 DOCA_STABLE doca_error_t doca_dpa_destroy(struct doca_dpa *dpa);
 /* Any pointer; programs of this process need nothing loaded. */
 DOCA_STABLE doca_error_t doca_dpa_set_app(struct doca_dpa *dpa, struct doca_dpa_app *app);
+/* What programs on the DPA log (doca_dpa_dev.h): up to this level, INFO at first; into a file, or
+ * to standard output. The file is set before start (BAD_STATE). OPERATING_SYSTEM: it cannot be
+ * written. */
+DOCA_STABLE doca_error_t doca_dpa_set_log_level(struct doca_dpa *dpa,
+                                                doca_dpa_dev_log_level_t log_level);
+DOCA_STABLE doca_error_t doca_dpa_log_file_set_path(struct doca_dpa *dpa, const char *file_path);
 DOCA_STABLE doca_error_t doca_dpa_start(struct doca_dpa *dpa);
 DOCA_STABLE doca_error_t doca_dpa_stop(struct doca_dpa *dpa);
 
@@ -65,6 +84,9 @@ DOCA_EXPERIMENTAL doca_error_t doca_dpa_thread_run(struct doca_dpa_thread *dpa_t
 
 /* ---- completions of the DPA's own operations --------------------------------------------------- */
 
+/* So many completions are kept until the DPA acknowledges them; those beyond are lost. With a
+ * thread: it runs when the first completion comes, and then whenever the DPA asked to be notified
+ * (doca_dpa_dev.h). */
 DOCA_EXPERIMENTAL doca_error_t doca_dpa_completion_create(struct doca_dpa *dpa,
                                                           unsigned int queue_size,
                                                           struct doca_dpa_completion **dpa_comp);
@@ -75,6 +97,22 @@ DOCA_EXPERIMENTAL doca_error_t doca_dpa_completion_start(struct doca_dpa_complet
 DOCA_EXPERIMENTAL doca_error_t doca_dpa_completion_stop(struct doca_dpa_completion *dpa_comp);
 DOCA_EXPERIMENTAL doca_error_t doca_dpa_completion_get_dpa_handle(
     struct doca_dpa_completion *dpa_comp, doca_dpa_dev_completion_t *handle);
+
+/* ---- running a thread by a call of the DPA's (doca_dpa_dev_thread_notify()) -------------------- */
+
+DOCA_EXPERIMENTAL doca_error_t doca_dpa_notification_completion_create(
+    struct doca_dpa *dpa, struct doca_dpa_thread *dpa_thread,
+    struct doca_dpa_notification_completion **notify_comp);
+DOCA_EXPERIMENTAL doca_error_t doca_dpa_notification_completion_destroy(
+    struct doca_dpa_notification_completion *notify_comp);
+DOCA_EXPERIMENTAL doca_error_t doca_dpa_notification_completion_start(
+    struct doca_dpa_notification_completion *notify_comp);
+DOCA_EXPERIMENTAL doca_error_t doca_dpa_notification_completion_stop(
+    struct doca_dpa_notification_completion *notify_comp);
+/* BAD_STATE: not started. */
+DOCA_EXPERIMENTAL doca_error_t doca_dpa_notification_completion_get_dpa_handle(
+    struct doca_dpa_notification_completion *notify_comp,
+    doca_dpa_dev_notification_completion_t *handle);
 
 /* ---- memory of the DPA, which is this process's ------------------------------------------------ */
 

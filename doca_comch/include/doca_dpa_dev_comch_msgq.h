@@ -32,14 +32,17 @@ DOCA_EXPERIMENTAL uint32_t doca_dpa_dev_comch_consumer_get_completion_producer_i
 /* The program is done with `num_comp` of what it got. */
 DOCA_EXPERIMENTAL void doca_dpa_dev_comch_consumer_completion_ack(
     doca_dpa_dev_comch_consumer_completion_t consumer_comp_handle, uint64_t num_comp);
-/* Runs the completion's thread again when there is a message, at once if there is one now. */
+/* Runs the completion's thread again when there is a message, at once if there is one now. (For the
+ * first message it runs without being asked.) */
 DOCA_EXPERIMENTAL void doca_dpa_dev_comch_consumer_completion_request_notification(
     doca_dpa_dev_comch_consumer_completion_t consumer_comp_handle);
 
 /* 1: the consumer has nothing posted. */
 DOCA_EXPERIMENTAL int doca_dpa_dev_comch_producer_is_consumer_empty(
     doca_dpa_dev_comch_producer_t producer, uint32_t consumer_id);
-/* Sends immediate data. As on the device, what finds no room is lost: ask is_consumer_empty. */
+/* Sends immediate data. The producer's completion tells of it (doca_dpa_dev.h): as on the device,
+ * what finds no room is lost, a DOCA_DPA_DEV_COMP_SEND_ERR; ask is_consumer_empty. `flags` are those
+ * of doca_dpa_dev_submit_flag. */
 DOCA_EXPERIMENTAL void doca_dpa_dev_comch_producer_post_send_imm_only(
     doca_dpa_dev_comch_producer_t producer, uint32_t consumer_id, const uint8_t *imm,
     uint32_t imm_length, uint32_t flags);

@@ -30,12 +30,14 @@ typedef uint32_t doca_dpa_dev_mmap_t;
 typedef void(doca_mmap_memrange_free_cb_t)(void *addr, size_t len, void *cookie);
 
 DOCA_STABLE doca_error_t doca_mmap_create(struct doca_mmap **mmap);
-/* IN_USE: buffers of the map are not given back, or a consumer that receives into it is not idle. */
+/* NOT_PERMITTED: buffers of the map are not given back, or a consumer that receives into it is not idle. */
 DOCA_STABLE doca_error_t doca_mmap_destroy(struct doca_mmap *mmap);
 
 /* The setters below: BAD_STATE once the map is started; NOT_PERMITTED on an imported one. */
+/* Once: NOT_PERMITTED for another range. */
 DOCA_STABLE doca_error_t doca_mmap_set_memrange(struct doca_mmap *mmap, void *addr, size_t len);
-/* A combination of doca_access_flag. */
+/* A combination of doca_access_flag, with one of the two for PCI at most. Without it: local reads
+ * and writes. */
 DOCA_STABLE doca_error_t doca_mmap_set_permissions(struct doca_mmap *mmap, uint32_t access_mask);
 DOCA_STABLE doca_error_t doca_mmap_set_max_num_devices(struct doca_mmap *mmap,
                                                        uint32_t max_num_devices);
@@ -45,12 +47,13 @@ DOCA_STABLE doca_error_t doca_mmap_set_free_cb(struct doca_mmap *mmap,
 DOCA_STABLE doca_error_t doca_mmap_enable_thread_safety(struct doca_mmap *mmap);
 DOCA_STABLE doca_error_t doca_mmap_set_user_data(struct doca_mmap *mmap, union doca_data user_data);
 
+/* ALREADY_EXIST: the map has it. */
 DOCA_STABLE doca_error_t doca_mmap_add_dev(struct doca_mmap *mmap, struct doca_dev *dev);
 DOCA_STABLE doca_error_t doca_mmap_rm_dev(struct doca_mmap *mmap, struct doca_dev *dev);
 
 /* BAD_STATE: started already, or without a range or a device. */
 DOCA_STABLE doca_error_t doca_mmap_start(struct doca_mmap *mmap);
-/* IN_USE: as for doca_mmap_destroy(). What was exported cannot be reached any more. */
+/* NOT_PERMITTED: as for doca_mmap_destroy(). What was exported cannot be reached any more. */
 DOCA_STABLE doca_error_t doca_mmap_stop(struct doca_mmap *mmap);
 
 DOCA_STABLE doca_error_t doca_mmap_get_memrange(const struct doca_mmap *mmap, void **addr,

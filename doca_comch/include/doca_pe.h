@@ -49,7 +49,7 @@ DOCA_STABLE doca_error_t doca_pe_destroy(struct doca_pe *pe);
 /* 1: something happened; 0: there was nothing to do (also inside a callback, and for null). */
 DOCA_STABLE uint8_t doca_pe_progress(struct doca_pe *pe);
 
-/* A context has one engine. BAD_STATE: the context is not idle, or has one. */
+/* A context has one engine. BAD_STATE: it is not idle. NOT_PERMITTED: it has one already. */
 DOCA_STABLE doca_error_t doca_pe_connect_ctx(struct doca_pe *pe, struct doca_ctx *ctx);
 
 DOCA_STABLE doca_error_t doca_pe_get_notification_handle(const struct doca_pe *pe,

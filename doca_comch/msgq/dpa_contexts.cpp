@@ -48,7 +48,7 @@ doca_error_t DpaProducer::set_dpa_sends(std::uint32_t count) {
 }
 
 doca_error_t DpaProducer::attach_dpa_completion(doca_dpa_completion* completion) {
-    if (!idle() || !completion->started || completion_ != nullptr) {
+    if (!idle() || !completion->started() || completion_ != nullptr) {
         return DOCA_ERROR_BAD_STATE;
     }
     completion_ = completion;
@@ -60,6 +60,7 @@ doca_error_t DpaProducer::begin_start() {
     if (!on_dpa_ || sends_ == 0 || completion_ == nullptr) {
         return not_configured();
     }
+    unreported_ = 0;
     open_.store(true, std::memory_order_release);
     return DOCA_SUCCESS;
 }
@@ -77,10 +78,27 @@ doca_error_t DpaProducer::dpa_handle(std::uint64_t* handle) {
     return DOCA_SUCCESS;
 }
 
-void DpaProducer::send(std::uint32_t consumer, std::span<const std::byte> immediate) {
+void DpaProducer::send(std::uint32_t consumer, std::span<const std::byte> immediate,
+                       std::uint32_t flags) {
+    if (!open_.load(std::memory_order_acquire)) {
+        return;
+    }
     QueueEnd* const end = queue_.find(consumer);
-    if (end != nullptr && open_.load(std::memory_order_acquire)) {
-        (void)end->put(immediate, id_); // what finds no room is lost, as on the device
+    if (end == nullptr || end->put(immediate, id_) != QueueEnd::Put::done) {
+        fail_send(); // what finds no room is lost, as on the device
+        return;
+    }
+    ++unreported_;
+    if ((flags & DOCA_DPA_DEV_SUBMIT_FLAG_OPTIMIZE_REPORTS) == 0) {
+        completion_->add(unreported_.exchange(0),
+                         {DOCA_DPA_DEV_COMP_SEND, static_cast<std::uint32_t>(user_data.u64)});
+    }
+}
+
+void DpaProducer::fail_send() {
+    if (open_.load(std::memory_order_acquire)) {
+        completion_->add(unreported_.exchange(0) + 1,
+                         {DOCA_DPA_DEV_COMP_SEND_ERR, static_cast<std::uint32_t>(user_data.u64)});
     }
 }
 
@@ -318,6 +336,7 @@ doca_error_t doca_comch_consumer_completion_start(doca_comch_consumer_completion
         std::make_unique<doca_comch_consumer_completion::Source[]>(consumer_comp->max_consumers);
     consumer_comp->elements =
         std::make_unique<doca_comch_consumer_completion::Element[]>(consumer_comp->max_receives);
+    consumer_comp->request_notification(); // the first message runs the thread: who should ask?
     consumer_comp->started = true;
     return DOCA_SUCCESS;
 }
@@ -474,11 +493,16 @@ int doca_dpa_dev_comch_producer_is_consumer_empty(doca_dpa_dev_comch_producer_t 
 
 void doca_dpa_dev_comch_producer_post_send_imm_only(doca_dpa_dev_comch_producer_t producer,
                                                     uint32_t consumer_id, const uint8_t* imm,
-                                                    uint32_t imm_length, uint32_t) {
-    if (producer != 0 && imm != nullptr && imm_length <= comch::limits::immediate_data_size) {
-        producer_of(producer)->send(consumer_id,
-                                    {reinterpret_cast<const std::byte*>(imm), imm_length});
+                                                    uint32_t imm_length, uint32_t flags) {
+    if (producer == 0) {
+        return;
     }
+    if (imm == nullptr || imm_length > comch::limits::immediate_data_size) {
+        producer_of(producer)->fail_send();
+        return;
+    }
+    producer_of(producer)->send(consumer_id, {reinterpret_cast<const std::byte*>(imm), imm_length},
+                                flags);
 }
 
 void doca_dpa_dev_comch_producer_dma_copy(doca_dpa_dev_comch_producer_t producer,
@@ -492,5 +516,7 @@ void doca_dpa_dev_comch_producer_dma_copy(doca_dpa_dev_comch_producer_t producer
         std::memmove(to, from, length);
         doca_dpa_dev_comch_producer_post_send_imm_only(producer, consumer_id, imm, imm_length,
                                                        flags);
+    } else if (producer != 0) {
+        producer_of(producer)->fail_send();
     }
 }

@@ -95,6 +95,7 @@ private:
     doca_error_t begin_start() override;
     doca_error_t begin_stop() override { return DOCA_SUCCESS; }
     bool drained() const noexcept override { return done_ == nullptr; }
+    bool stops_at_once() const noexcept override { return true; }
     unsigned drain() override { return report_done(); }
     void closed() override { pe()->engine().remove(*this); }
 
@@ -118,6 +119,7 @@ private:
     doca_error_t begin_start() override;
     doca_error_t begin_stop() override;
     bool drained() const noexcept override { return posted_ == nullptr; }
+    bool stops_at_once() const noexcept override { return true; }
     unsigned drain() override;
     void closed() override { pe()->engine().remove(*this); }
 
@@ -147,7 +149,11 @@ public:
     doca_error_t dpa_handle(std::uint64_t* handle) override;
 
     // ---- the DPA's thread
-    void send(std::uint32_t consumer, std::span<const std::byte> immediate);
+
+    /// Sends, and tells the completion.
+    void send(std::uint32_t consumer, std::span<const std::byte> immediate, std::uint32_t flags);
+    /// What the program wanted cannot be done: the completion is told.
+    void fail_send();
     [[nodiscard]] bool is_empty(std::uint32_t consumer) const;
 
 private:
@@ -162,6 +168,7 @@ private:
     std::uint32_t sends_ = 0;
     doca_dpa_completion* completion_ = nullptr;
     std::atomic<bool> open_ = false;
+    std::atomic<std::uint32_t> unreported_ = 0; ///< sends whose completions come with the next's
 };
 
 class DpaConsumer final : public ConsumerContext {

@@ -161,8 +161,12 @@ TEST(DocaMsgQStates, EveryEndStartsStopsAndStartsAgain) {
         EXPECT_EQ(doca_comch_producer_dpa_completion_attach(ends.dpa_producer, ends.dpa_completion),
                   DOCA_ERROR_BAD_STATE);
 
-        // The CPU's stop by progress, and fail what was posted; the DPA's are idle at once.
+        // The CPU's stop by progress, which reports what was sent and fails what was posted; the
+        // DPA's are idle at once.
         EXPECT_OK(ends.post());
+        doca_dpa_dev_comch_consumer_ack(
+            Ends::handle(ends.dpa_consumer, doca_comch_consumer_get_dpa_handle), 1);
+        EXPECT_OK(ends.send("in time", 1));
         const auto contexts = ends.contexts();
         for (doca_ctx* const ctx : {contexts[1], contexts[2]}) {
             EXPECT_EQ(doca_ctx_stop(ctx), DOCA_ERROR_IN_PROGRESS);
@@ -180,8 +184,64 @@ TEST(DocaMsgQStates, EveryEndStartsStopsAndStartsAgain) {
             [&] { return state_of(contexts[1]) == idle && state_of(contexts[2]) == idle; },
             ends.lab.engine));
         EXPECT_THAT(ends.received.failures, ElementsAre(DOCA_ERROR_SHUTDOWN));
+        EXPECT_THAT(ends.received.sends, ElementsAre(DOCA_SUCCESS));
         ends.received.failures.clear();
+        ends.received.sends.clear();
     }
+}
+
+TEST(DocaMsgQStates, TheCpusEndsWithNothingUnderWayAreIdleAtOnce) {
+    Ends ends;
+    for (int round = 0; round < 2; ++round) {
+        ends.start();
+        for (doca_ctx* const ctx : ends.contexts()) {
+            EXPECT_OK(doca_ctx_stop(ctx));
+            EXPECT_EQ(state_of(ctx), idle);
+        }
+    }
+    // A task that the program keeps is none to forget: it stops when that is given back.
+    ends.start();
+    doca_comch_producer_task_send* task = nullptr;
+    std::uint8_t byte = 0;
+    ASSERT_OK(doca_comch_producer_task_send_alloc_init(ends.producer, nullptr, &byte, 1, 1, &task));
+    doca_ctx* const ctx = doca_comch_producer_as_ctx(ends.producer);
+    EXPECT_EQ(doca_ctx_stop(ctx), DOCA_ERROR_IN_PROGRESS);
+    doca_task_free(doca_comch_producer_task_send_as_task(task));
+    EXPECT_TRUE(progress_until([&] { return state_of(ctx) == idle; }, ends.lab.engine));
+}
+
+/// Stops and destroys the consumer that it was called for.
+void on_last(doca_comch_consumer_task_post_recv* task, doca_data, doca_data user) {
+    doca_task* const base = doca_comch_consumer_task_post_recv_as_task(task);
+    doca_ctx* const ctx = doca_task_get_ctx(base);
+    doca_task_free(base);
+    EXPECT_OK(doca_ctx_stop(ctx));
+    auto*& consumer = *static_cast<doca_comch_consumer**>(user.ptr);
+    EXPECT_OK(doca_comch_consumer_destroy(consumer));
+    consumer = nullptr;
+}
+
+TEST(DocaMsgQStates, AConsumerStopsAndEndsInsideItsCallback) {
+    Ends ends;
+    ends.start();
+    doca_comch_consumer* last = nullptr;
+    ASSERT_OK(doca_comch_msgq_consumer_create(ends.lab.from_dpa, &last));
+    doca_ctx* const ctx = doca_comch_consumer_as_ctx(last);
+    doca_data user{};
+    user.ptr = &last;
+    ASSERT_OK(doca_ctx_set_user_data(ctx, user));
+    ASSERT_OK(doca_comch_consumer_task_post_recv_set_conf(last, on_last, on_receive_failed, 1));
+    ASSERT_OK(doca_pe_connect_ctx(ends.lab.engine.pe, ctx));
+    ASSERT_OK(doca_ctx_start(ctx));
+    std::uint32_t id = 0;
+    ASSERT_OK(doca_comch_consumer_get_id(last, &id));
+    doca_comch_consumer_task_post_recv* task = nullptr;
+    ASSERT_OK(doca_comch_consumer_task_post_recv_alloc_init(last, nullptr, &task));
+    ASSERT_OK(doca_task_submit(doca_comch_consumer_task_post_recv_as_task(task)));
+    const std::uint8_t byte = 1;
+    doca_dpa_dev_comch_producer_post_send_imm_only(
+        Ends::handle(ends.dpa_producer, doca_comch_producer_get_dpa_handle), id, &byte, 1, 0);
+    EXPECT_TRUE(progress_until([&] { return last == nullptr; }, ends.lab.engine));
 }
 
 TEST(DocaMsgQStates, EachEndHasTheCallsOfItsProcessorOnly) {
@@ -286,20 +346,121 @@ TEST(DocaMsgQ, TheDpasThreadRunsOnlyWhenACompletionAskedForIt) {
     const auto runs_become = [](int wanted) {
         return progress_until([&] { return runs == wanted; });
     };
-    // Whatever ran it for a message that nobody asked for would have run it before the next.
-    EXPECT_OK(ends.send("unasked", 1));
+    // Programs on the DPA ask when they have handled something: a new completion has asked.
+    EXPECT_OK(ends.send("the first", 1));
+    EXPECT_TRUE(runs_become(1));
     doca_dpa_dev_comch_consumer_completion_element_t element = 0;
     ASSERT_EQ(doca_dpa_dev_comch_consumer_get_completion(completion, &element), 1);
-    EXPECT_EQ(runs, 0);
-    doca_dpa_dev_comch_consumer_completion_request_notification(completion);
-    EXPECT_OK(ends.send("asked", 1));
-    EXPECT_TRUE(runs_become(1));
-    EXPECT_OK(ends.send("not asked again", 1));
+    // Whatever ran it for a message that nobody asked for would have run it before the next.
+    EXPECT_OK(ends.send("unasked", 1));
     ASSERT_EQ(doca_dpa_dev_comch_consumer_get_completion(completion, &element), 1);
     EXPECT_EQ(runs, 1);
+    doca_dpa_dev_comch_consumer_completion_request_notification(completion);
+    EXPECT_OK(ends.send("asked", 1));
+    EXPECT_TRUE(runs_become(2));
+    EXPECT_OK(ends.send("not asked again", 1));
+    ASSERT_EQ(doca_dpa_dev_comch_consumer_get_completion(completion, &element), 1);
+    EXPECT_EQ(runs, 2);
     // What is there already when it asks runs it, too.
     doca_dpa_dev_comch_consumer_completion_request_notification(completion);
+    EXPECT_TRUE(runs_become(3));
+}
+
+/// What a completion of the DPA's has to tell, taken and acknowledged.
+std::vector<doca_dpa_dev_completion_type_t> take_all(doca_dpa_dev_completion_t completion,
+                                                     std::uint32_t user_data) {
+    std::vector<doca_dpa_dev_completion_type_t> types;
+    doca_dpa_dev_completion_element_t element = 0;
+    while (doca_dpa_dev_get_completion(completion, &element) != 0) {
+        types.push_back(doca_dpa_dev_get_completion_type(element));
+        EXPECT_EQ(doca_dpa_dev_get_completion_user_data(element), user_data);
+    }
+    doca_dpa_dev_completion_ack(completion, types.size());
+    return types;
+}
+
+TEST(DocaMsgQ, TheDpaIsToldHowItsSendsEnded) {
+    Ends ends;
+    doca_data user{};
+    user.u64 = 5;
+    ASSERT_OK(doca_ctx_set_user_data(doca_comch_producer_as_ctx(ends.dpa_producer), user));
+    ends.start();
+    for (int i = 0; i < 4; ++i) {
+        ASSERT_OK(ends.post());
+    }
+    const auto producer = Ends::handle(ends.dpa_producer, doca_comch_producer_get_dpa_handle);
+    const auto completion = Ends::handle(ends.dpa_completion, doca_dpa_completion_get_dpa_handle);
+    const auto told = [&] { return take_all(completion, 5); };
+    const auto send = [&](std::uint32_t to, std::uint32_t flags) {
+        const std::uint8_t byte = 1;
+        doca_dpa_dev_comch_producer_post_send_imm_only(producer, to, &byte, 1, flags);
+    };
+    constexpr auto good = DOCA_DPA_DEV_COMP_SEND;
+    constexpr auto bad = DOCA_DPA_DEV_COMP_SEND_ERR;
+    EXPECT_THAT(told(), ElementsAre());
+    send(1, DOCA_DPA_DEV_SUBMIT_FLAG_FLUSH);
+    EXPECT_THAT(told(), ElementsAre(good));
+    // Reports that may come later come with the next one that may not.
+    send(1, DOCA_DPA_DEV_SUBMIT_FLAG_OPTIMIZE_REPORTS);
+    send(1, DOCA_DPA_DEV_SUBMIT_FLAG_OPTIMIZE_REPORTS | DOCA_DPA_DEV_SUBMIT_FLAG_FLUSH);
+    EXPECT_THAT(told(), ElementsAre());
+    send(1, DOCA_DPA_DEV_SUBMIT_FLAG_NONE);
+    EXPECT_THAT(told(), ElementsAre(good, good, good));
+    // Failures do not wait: no room, no such consumer, and a copy into nowhere.
+    send(1, DOCA_DPA_DEV_SUBMIT_FLAG_OPTIMIZE_REPORTS);
+    send(9, DOCA_DPA_DEV_SUBMIT_FLAG_OPTIMIZE_REPORTS);
+    doca_dpa_dev_comch_producer_dma_copy(producer, 1, 99, 1, 99, 1, 1, nullptr, 0, 0);
+    EXPECT_THAT(told(), ElementsAre(bad, bad, bad));
+    // As many as it has room for wait to be acknowledged.
+    for (int i = 0; i < 20; ++i) {
+        send(9, 0);
+    }
+    EXPECT_THAT(told(), testing::SizeIs(16));
+    send(9, 0);
+    EXPECT_THAT(told(), ElementsAre(bad));
+    EXPECT_OK(doca_ctx_stop(doca_comch_producer_as_ctx(ends.dpa_producer)));
+    send(1, 0);
+    EXPECT_THAT(told(), ElementsAre()) << "it has ended";
+}
+
+TEST(DocaMsgQ, TheDpasThreadRunsWhenASendEndedAndThatWasAskedFor) {
+    Ends ends;
+    doca_dpa_completion* told = nullptr;
+    ASSERT_OK(doca_dpa_completion_create(ends.lab.dpa, 4, &told));
+    ASSERT_OK(doca_dpa_completion_set_thread(told, ends.lab.thread));
+    ASSERT_OK(doca_dpa_completion_start(told));
+    doca_comch_producer* made = nullptr;
+    ASSERT_OK(doca_comch_msgq_producer_create(ends.lab.from_dpa, &made));
+    doca_ctx* const ctx = doca_comch_producer_as_ctx(made);
+    ASSERT_OK(doca_ctx_set_datapath_on_dpa(ctx, ends.lab.dpa));
+    ASSERT_OK(doca_comch_producer_set_dev_max_num_send(made, 4));
+    ASSERT_OK(doca_comch_producer_dpa_completion_attach(made, told));
+    ASSERT_OK(doca_ctx_start(ctx));
+    const auto producer = Ends::handle(made, doca_comch_producer_get_dpa_handle);
+    const auto completion = Ends::handle(told, doca_dpa_completion_get_dpa_handle);
+    const auto send = [&] { // to nobody, which is told, too
+        const std::uint8_t byte = 1;
+        doca_dpa_dev_comch_producer_post_send_imm_only(producer, 9, &byte, 1, 0);
+    };
+    const auto runs_become = [](int wanted) {
+        return progress_until([&] { return runs == wanted; });
+    };
+    runs = 0;
+    send();
+    EXPECT_TRUE(runs_become(1)) << "a new completion has asked";
+    EXPECT_THAT(take_all(completion, 0), testing::SizeIs(1));
+    doca_dpa_dev_completion_request_notification(completion);
+    send();
     EXPECT_TRUE(runs_become(2));
+    send(); // not asked again
+    EXPECT_EQ(runs, 2);
+    // What is there already when it asks runs it, too.
+    doca_dpa_dev_completion_request_notification(completion);
+    EXPECT_TRUE(runs_become(3));
+    EXPECT_OK(doca_ctx_stop(ctx));
+    EXPECT_OK(doca_comch_producer_destroy(made));
+    EXPECT_OK(doca_dpa_completion_stop(told));
+    EXPECT_OK(doca_dpa_completion_destroy(told));
 }
 
 TEST(DocaMsgQ, TheDpaCopiesBetweenMapsAndTellsOfIt) {
