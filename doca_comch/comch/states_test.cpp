@@ -22,7 +22,7 @@ constexpr Answer ok = DOCA_SUCCESS;
 constexpr Answer bad_state = DOCA_ERROR_BAD_STATE;
 constexpr Answer in_progress = DOCA_ERROR_IN_PROGRESS;
 constexpr Answer in_use = DOCA_ERROR_IN_USE;
-constexpr Answer has_one = DOCA_ERROR_NOT_PERMITTED;
+constexpr Answer refused = DOCA_ERROR_NOT_PERMITTED;
 constexpr Answer not_connected = DOCA_ERROR_NOT_CONNECTED;
 constexpr Answer none = std::nullopt; ///< there is no such cell
 
@@ -175,7 +175,7 @@ TEST(DocaStates, EveryCallOfAServerInEveryState) {
              b.server.server = result == DOCA_SUCCESS ? nullptr : b.server.server;
              return result;
          }},
-        {"connect to an engine", has_one,       none,    bad_state,   bad_state,
+        {"connect to an engine", refused,       none,    bad_state,   bad_state,
          [](Bench& b) { return doca_pe_connect_ctx(b.other_engine.pe, b.ctx()); }},
         {"set message size",     ok,            none,    bad_state,   bad_state,
          [](Bench& b) { return doca_comch_server_set_max_msg_size(b.server.server, 64); }},
@@ -234,7 +234,7 @@ TEST(DocaStates, EveryCallOfAClientInEveryState) {
              b.client.client = result == DOCA_SUCCESS ? nullptr : b.client.client;
              return result;
          }},
-        {"connect to an engine", has_one,     bad_state,   bad_state,   bad_state,
+        {"connect to an engine", refused,     bad_state,   bad_state,   bad_state,
          [](Bench& b) { return doca_pe_connect_ctx(b.other_engine.pe, b.ctx()); }},
         {"set message size",     ok,          bad_state,   bad_state,   bad_state,
          [](Bench& b) { return doca_comch_client_set_max_msg_size(b.client.client, 64); }},
@@ -381,7 +381,7 @@ TEST(DocaStates, EveryCallOfAProducerInEveryState) {
              b.producer.producer = result == DOCA_SUCCESS ? nullptr : b.producer.producer;
              return result;
          }},
-        {"connect to an engine", has_one,     none,    bad_state,   bad_state,
+        {"connect to an engine", refused,     none,    bad_state,   bad_state,
          [](Bench& b) { return doca_pe_connect_ctx(b.other_engine.pe, b.ctx()); }},
         {"set send tasks",       ok,          none,    bad_state,   bad_state,
          [](Bench& b) {
@@ -436,7 +436,7 @@ TEST(DocaStates, EveryCallOfAConsumerInEveryState) {
              b.consumer.consumer = result == DOCA_SUCCESS ? nullptr : b.consumer.consumer;
              return result;
          }},
-        {"connect to an engine", has_one,     bad_state,   bad_state,   bad_state,
+        {"connect to an engine", refused,     bad_state,   bad_state,   bad_state,
          [](Bench& b) { return doca_pe_connect_ctx(b.other_engine.pe, b.ctx()); }},
         {"set receive tasks",    ok,          bad_state,   bad_state,   bad_state,
          [](Bench& b) {
@@ -477,7 +477,7 @@ TEST(DocaStates, EveryCallOfAConsumerInEveryState) {
          }},
         {"stop its server",      in_progress, in_use,      in_use,      in_use,
          [](Bench& b) { return doca_ctx_stop(b.sides.server.ctx); }},
-        {"stop its memory map",  ok,          in_use,      in_use,      in_use,
+        {"stop its memory map",  ok,          refused,     refused,     refused,
          [](Bench& b) {
              const doca_error_t result = doca_mmap_stop(b.memory.mmap);
              EXPECT_TRUE(result != DOCA_SUCCESS ||
