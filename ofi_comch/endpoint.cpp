@@ -189,11 +189,14 @@ ssize_t cancel_in(Endpoint& endpoint, RecvQueue& queue, void* context) {
                 continue;
             }
             list.remove(*receive);
-            endpoint.fail_receive(*receive, Errc::canceled);
-            receive->retired = true;
-            if (receive->users == 0) {
-                queue.receives.give_back(*receive);
+            if (receive->users != 0) {
+                // Messages are on their way into it: the last one reports the end.
+                receive->retired = true;
+                receive->canceled = true;
+                return 0;
             }
+            endpoint.fail_receive(*receive, Errc::canceled);
+            queue.receives.give_back(*receive);
             return 0;
         }
     }
@@ -279,6 +282,8 @@ void take_over(Endpoint& endpoint, ConnectionRequest& request) {
 
 Endpoint::~Endpoint() {
     close();
+    // Its connections end before the memory that peers, or the kernel for them, may be at.
+    station.reset();
 }
 
 void Endpoint::set_enabled() {

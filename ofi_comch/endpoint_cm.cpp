@@ -1,6 +1,7 @@
 // Connected endpoints: how their connections begin and end.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "endpoint.hpp"
 #include "endpoint_parser.hpp"
@@ -192,12 +193,11 @@ void Endpoint::shut_down() {
         return;
     }
     Conn& with = *conn;
-    Connection* const link = with.link;
     Station& at = *with.station;
+    at.port().close(std::exchange(with.link, nullptr)); // as in break_off()
     lose(with, link::Reason::closed);
     state = State::ended; // its own program knows
     end_connection(Errc::not_connected);
-    at.port().close(link);
     at.remove_conn(&with);
 }
 

@@ -1,6 +1,7 @@
 // Who is where: routes to peers, connections that come and end.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "core/memory/region_table.hpp"
 #include "endpoint.hpp"
@@ -208,16 +209,16 @@ void Endpoint::forget_address(fi_addr_t address) {
 
 void Endpoint::break_off(Conn& with) {
     FI_WARN(&provider, FI_LOG_EP_DATA, "a peer sent what no correct peer sends\n");
-    Connection* const link = with.link;
     Station& at = *with.station;
-    on_disconnected(with, Reason::protocol_error, {});
+    Connection* const link = std::exchange(with.link, nullptr);
     link->set_user(nullptr);
-    at.port().close(link);
+    at.port().close(link); // before operations end: whoever copies for them stops
+    on_disconnected(with, Reason::protocol_error, {});
     at.remove_conn(&with);
 }
 
 void Endpoint::on_disconnected(Conn& with, Reason reason, std::span<const std::byte>) {
-    const std::string& detail = with.link->error_text();
+    const std::string detail = with.link != nullptr ? with.link->error_text() : "";
     if (reason != Reason::closed) {
         FI_INFO(&provider, FI_LOG_EP_CTRL, "a connection ended: %s%s%s\n",
                 std::string(link::to_string(reason)).c_str(), detail.empty() ? "" : "; ",

@@ -78,6 +78,7 @@ bool Endpoint::post_plain(void* buffer, std::size_t length, fi_addr_t from, std:
     receive.used = 0;
     receive.users = 0;
     receive.retired = false;
+    receive.canceled = false;
     receive.count = 1;
     receive.iov[0] = {buffer, length};
     mine.posted[tagged].append(receive);

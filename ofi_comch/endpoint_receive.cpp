@@ -241,7 +241,7 @@ void Endpoint::complete_receive(Receive& receive, const Arrival& arrival, std::b
     if (multi) {
         --receive.users;
         last = receive.retired && receive.users == 0;
-        flags |= last ? FI_MULTI_RECV : 0;
+        flags |= last && !receive.canceled ? FI_MULTI_RECV : 0;
     }
     const bool truncated = status == Errc::ok && arrival.length > room;
     void* const buffer = multi ? where : nullptr;
@@ -275,6 +275,9 @@ void Endpoint::complete_receive(Receive& receive, const Arrival& arrival, std::b
         }
     }
     if (last) {
+        if (receive.canceled) {
+            fail_receive(receive, Errc::canceled);
+        }
         queue->receives.give_back(receive);
     }
 }

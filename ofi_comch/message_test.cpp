@@ -263,6 +263,38 @@ TEST_F(Message, AMultiReceiveTakesUntilItIsFull) {
     EXPECT_EQ(total, large.size() + 400);
 }
 
+TEST_F(Message, ACanceledMultiReceiveIsReleasedOnceAndAfterWhatIsOnItsWay) {
+    constexpr std::size_t length = 4 << 20;
+    const auto data = pattern(length, 8);
+    for (int round = 0; round < 8; ++round) {
+        std::vector<char> buffer(3 * length);
+        iovec iov{buffer.data(), buffer.size()};
+        fi_msg message{};
+        message.msg_iov = &iov;
+        message.iov_count = 1;
+        message.addr = FI_ADDR_UNSPEC;
+        message.context = &buffer;
+        COMCH_FI(fi_recvmsg(b_.ep, &message, FI_MULTI_RECV));
+        const char first = 'f';
+        post([&] { return fi_inject(a_.ep, &first, 1, pair_.to_b); }, pair_.cqs);
+        EXPECT_EQ(received().entry.len, 1u);
+        post([&] { return fi_send(a_.ep, data.data(), length, nullptr, pair_.to_b, nullptr); },
+             pair_.cqs);
+        (void)fi_cq_read(b_.rx, nullptr, 0); // the message is there, its data may not be
+        COMCH_FI(fi_cancel(&b_.ep->fid, &buffer));
+        const Event whole = received();
+        ASSERT_EQ(whole.error, 0);
+        EXPECT_EQ(whole.entry.len, length);
+        EXPECT_EQ(whole.entry.flags & FI_MULTI_RECV, 0u);
+        EXPECT_EQ(std::memcmp(whole.entry.buf, data.data(), length), 0);
+        const Event end = received();
+        EXPECT_EQ(end.error, FI_ECANCELED);
+        EXPECT_EQ(end.failure.op_context, &buffer);
+        EXPECT_NE(end.failure.flags & FI_MULTI_RECV, 0u);
+        EXPECT_EQ(sent().error, 0);
+    }
+}
+
 TEST_F(Message, DirectedReceivesTakeFromTheirPeerOnly) {
     Node c;
     const fi_addr_t c_to_b = c.add(b_.name());

@@ -68,6 +68,7 @@ Receive& make_receive(const Receiver& to, const iovec* iov, std::size_t count, f
     receive.used = 0;
     receive.users = 0;
     receive.retired = false;
+    receive.canceled = false;
     receive.count = count;
     if (count == 1) [[likely]] {
         receive.iov[0] = *iov;

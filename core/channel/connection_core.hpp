@@ -24,12 +24,27 @@
 
 namespace comch::channel {
 
+/// From so many channels on, those that have ended are looked for when another one comes.
+inline constexpr std::size_t inbox_to_sift = 16;
+
 /// What the connection knows of a producer or consumer of this side. Guarded by its mutex.
 template <class Link> struct Attachment {
     /// A channel that a producer of the other side opened, on its way to the consumer's thread.
     struct Inbound {
         typename Link::Channel channel;
         std::uint32_t producer = 0;
+
+        /// Its producer is gone, and has sent nothing.
+        [[nodiscard]] bool is_over() {
+            bool said_goodbye = false;
+            (void)channel.poll(
+                [&](std::uint8_t id, const std::byte*, std::uint32_t) {
+                    said_goodbye = id == static_cast<std::uint8_t>(wire::FastPath::goodbye);
+                    return false;
+                },
+                1);
+            return said_goodbye || channel.check() != Errc::ok;
+        }
     };
 
     std::shared_ptr<Notifier> notifier;
@@ -261,6 +276,10 @@ public:
         for (const std::unique_ptr<Attachment>& attachment : attachments_) {
             if (!attachment->is_consumer || attachment->id != wire::consumer_of(tag)) {
                 continue;
+            }
+            // While the consumer's engine rests, producers may come, try and go.
+            if (attachment->inbox.size() >= inbox_to_sift) {
+                std::erase_if(attachment->inbox, [](auto& inbound) { return inbound.is_over(); });
             }
             if (attachment->inbox.size() >= limits::producers_per_connection) {
                 return false;

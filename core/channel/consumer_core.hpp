@@ -491,6 +491,12 @@ private:
         }
         for (auto& inbound : news.channels) {
             if (lanes_.size() >= limits::producers_per_connection) {
+                for (const std::unique_ptr<Lane>& lane : lanes_) {
+                    (void)poll(*lane); // to their goodbyes
+                }
+                sweep();
+            }
+            if (lanes_.size() >= limits::producers_per_connection) {
                 connection_->say_broken();
                 break;
             }

@@ -608,6 +608,98 @@ TEST_P(FastPath, TeardownHasAnOrder) {
     EXPECT_EQ(late.open(*client.engine, host()), Errc::not_connected);
 }
 
+TEST_P(FastPath, AConsumerThatGoesRightBeforeItsConnectionIsReportedGone) {
+    const auto engine = make_engine();
+    ConsumerProgram consumer;
+    ASSERT_EQ(consumer.open(*engine, host()), Errc::ok);
+    ASSERT_TRUE(until([&] { return server.added.size() == 1; }, server, client, *engine));
+    const std::uint32_t id = consumer.consumer->id();
+    std::size_t known_at_end = 0;
+    server.on_disconnected = [&](Connection&) { known_at_end = server.removed.size(); };
+    ASSERT_TRUE(consumer.consumer->stop().has_value());
+    // The connection's engine does not run between the two.
+    ASSERT_TRUE(until([&] { return consumer.consumer->state() == State::idle; }, *engine));
+    ASSERT_TRUE(client.client->stop().has_value());
+    ASSERT_TRUE(until([&] { return !server.disconnected.empty(); }, server, client));
+    EXPECT_EQ(known_at_end, 1u);
+    ASSERT_EQ(server.removed.size(), 1u);
+    EXPECT_EQ(server.removed[0].second, id);
+}
+
+TEST_P(FastPath, WhoSendsToAConsumerThatHasJustGoneIsToldSo) {
+    const auto engine = make_engine();
+    ConsumerProgram consumer;
+    ProducerProgram producer;
+    ASSERT_TRUE(start(consumer));
+    ASSERT_EQ(producer.open(*engine, dpu()), Errc::ok);
+    const std::uint32_t id = consumer.consumer->id();
+    ASSERT_TRUE(consumer.consumer->stop().has_value());
+    ASSERT_TRUE(until([&] { return consumer.consumer->state() == State::idle; }, client));
+    step(client); // says so; the DPU has not heard it
+    ASSERT_EQ(producer.send(id, bytes_of("late")), Errc::again);
+    while (engine->progress() != 0) {
+    }
+    ASSERT_TRUE(until([&] { return server.removed.size() == 1; }, server));
+    EXPECT_NE(engine->progress(), 0u) << "it would sleep, and nobody would wake it again";
+    EXPECT_EQ(producer.send(id, bytes_of("late")), Errc::not_found);
+}
+
+TEST_P(FastPath, AConsumerThatIsGoneIsNotFoundWhileTheConnectionRests) {
+    const auto engine = make_engine();
+    ConsumerProgram consumer;
+    ProducerProgram producer;
+    ASSERT_TRUE(start(consumer));
+    ASSERT_EQ(producer.open(*engine, dpu()), Errc::ok);
+    const std::uint32_t id = consumer.consumer->id();
+    ASSERT_TRUE(consumer.consumer->stop().has_value());
+    ASSERT_TRUE(until([&] { return consumer.consumer->state() == State::idle; }, client));
+    // In a loop, without progress of the producer's.
+    Errc result = Errc::again;
+    ASSERT_TRUE(until(
+        [&] {
+            result = producer.send(id, bytes_of("late"));
+            return result != Errc::again;
+        },
+        client));
+    EXPECT_EQ(result, Errc::not_found);
+    ASSERT_TRUE(server.removed.empty()) << "its connection must rest";
+    EXPECT_NE(engine->progress(), 0u);
+    // And no new way is opened.
+    EXPECT_EQ(producer.send(id, bytes_of("late")), Errc::not_found);
+    EXPECT_EQ(engine->progress(), 0u);
+}
+
+TEST_P(FastPath, ProducersMayComeTryAndGoWhileTheConsumersEngineRests) {
+    const auto engine = make_engine();
+    ConsumerProgram consumer;
+    ASSERT_EQ(consumer.open(*engine, host()), Errc::ok);
+    ASSERT_TRUE(until(
+        [&] { return consumer.consumer->state() == State::running && server.added.size() == 1; },
+        server, client, *engine));
+    const std::uint32_t id = consumer.consumer->id();
+    for (std::uint32_t i = 0; i < limits::producers_per_connection + 8; ++i) {
+        ProducerProgram producer;
+        ASSERT_EQ(producer.open(*server.engine, dpu()), Errc::ok);
+        ASSERT_EQ(producer.send(id, bytes_of("try")), Errc::again);
+        producer.producer.reset();
+        step(server);
+        step(client);
+    }
+    EXPECT_TRUE(server.disconnected.empty());
+    std::vector<std::byte> buffer(100);
+    ASSERT_EQ(consumer.post(buffer), Errc::ok);
+    ProducerProgram producer;
+    ASSERT_EQ(producer.open(*server.engine, dpu()), Errc::ok);
+    Errc result = Errc::again;
+    ASSERT_TRUE(until(
+        [&] {
+            result = result == Errc::again ? producer.send(id, bytes_of("stay")) : result;
+            return consumer.landed.size() == 1;
+        },
+        server, client, *engine));
+    EXPECT_EQ(result, Errc::ok);
+}
+
 TEST_P(FastPath, StoppingAConsumerGivesItsBuffersBack) {
     ConsumerProgram consumer;
     ProducerProgram producer;

@@ -98,6 +98,7 @@ protected:
           engine_(engine), kind_(kind), side_(side), port_(std::move(port)),
           notifier_(std::make_shared<Notifier>(engine)) {}
 
+    /// Who does not stop before, lets the peers hear of the end alone.
     ~Owner() {
         for (const std::shared_ptr<Core>& core : connections_) {
             if (core->phase() != Core::Phase::ended) {
@@ -125,6 +126,9 @@ protected:
 
     /// From any handler: the link's part ends now, what there is to report is reported later.
     void end_connection(Core& core, EndReason reason) {
+        if (reason == EndReason::local) {
+            say_last_notes(core);
+        }
         core.end_reason = reason;
         if (LinkConnection* const link = core.end(status_of(reason))) {
             link->set_user(nullptr);
@@ -198,6 +202,16 @@ private:
         }
         // Notes that found the link full need no work: room on the link ends the sleep.
         return port_ != nullptr ? port_->arm(wake_on_confirmation_) : Errc::ok;
+    }
+
+    /// The peer hears that consumers are gone before it hears that the connection is; if the link
+    /// is full, it hears only that.
+    static void say_last_notes(Core& core) {
+        if (!core.reported) {
+            return; // not even the program has heard of it
+        }
+        (void)core.take_mail();
+        (void)core.send_notes();
     }
 
     void take_mail() {

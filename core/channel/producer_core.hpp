@@ -14,6 +14,7 @@
 #include <memory>
 #include <span>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -103,6 +104,10 @@ public:
                 route->starved = true;
                 if (route->end == Errc::ok) {
                     route->channel.buffer_stalls().add(1);
+                    // The program may be trying in a loop, without progress.
+                    if (idle_check_.due()) [[unlikely]] {
+                        look_for_end(*route);
+                    }
                 }
                 return Errc::again;
             }
@@ -250,6 +255,10 @@ private:
         unsigned handled = 0;
         if (notifier_->take()) [[unlikely]] {
             handled += attend();
+        }
+        if (refused_a_route_) [[unlikely]] {
+            refused_a_route_ = false;
+            ++handled; // try again
         }
         // By index: a handler may send, and so open routes.
         for (std::size_t i = 0; i < routes_.size(); ++i) {
@@ -581,13 +590,15 @@ private:
             return Errc::ok;
         }
         const auto remote = connection_->remote(consumer);
-        if (!remote) {
+        if (!remote || gone_.contains(consumer)) {
             return Errc::not_found;
         }
-        // Even if it has posted nothing yet, as far as this side's control connection knows: from here
-        // on the consumer itself says what it has, and no other engine is needed for that.
+        // Even if it has posted nothing yet, as far as this side's control connection knows: from
+        // here on the consumer itself says what it has, and no other engine is needed for that.
         auto channel = connection_->open_channel(id_, consumer);
         if (!channel) {
+            // Nothing would end a sleep when there is room on the connection's socket.
+            refused_a_route_ = channel.error().code == Errc::again;
             return channel.error().code;
         }
         if (!engine_.watch(channel->event_fd())) {
@@ -623,29 +634,42 @@ private:
             end_status_ = news.status;
             report();
         }
-        // Something even if nothing has to be done: a consumer is gone, so a send that was told `again`
-        // gets another answer now. Were it nothing, the program would go to sleep on news that nobody
-        // will bring a second time.
+        for (const std::unique_ptr<Route>& route : routes_) {
+            // Gone before it has said anything: what it could say, it will not.
+            if (route->head == nullptr && !connection_->remote(route->consumer)) {
+                end_route(*route, Errc::canceled);
+            }
+        }
+        // Something even if nothing has to be done: a consumer is gone, so a send that was told
+        // `again` gets another answer now. Were it nothing, the program would go to sleep on news
+        // that nobody will bring a second time.
         return 1;
+    }
+
+    /// Ends a route whose other end is gone, once everything is read that it has said.
+    void look_for_end(Route& route) {
+        const Errc state = route.channel.check();
+        if (state == Errc::ok || read_feedback(route) != 0) {
+            return;
+        }
+        // An orderly end is the consumer's going away, unless it is the connection's.
+        const Errc connection = connection_->news(attachment_).status;
+        end_route(route, state != Errc::not_connected ? state
+                         : connection == Errc::ok     ? Errc::canceled
+                                                      : connection);
     }
 
     unsigned check_routes() {
         unsigned handled = 0;
         for (std::size_t i = 0; i < routes_.size(); ++i) {
             Route& route = *routes_[i];
-            const Errc state = route.channel.check();
-            if (state == Errc::ok) {
+            if (route.channel.check() == Errc::ok) {
                 continue;
             }
             const unsigned served = serve(route);
             handled += served;
             if (served == 0) {
-                // Everything that the consumer has said is here. An orderly end is its going away,
-                // unless it is the connection's.
-                const Errc connection = connection_->news(attachment_).status;
-                end_route(route, state != Errc::not_connected ? state
-                                 : connection == Errc::ok     ? Errc::canceled
-                                                              : connection);
+                look_for_end(route);
             }
         }
         return handled;
@@ -660,7 +684,11 @@ private:
                 ++i;
                 continue;
             }
-            handled += flush(route, route.end);
+            // One for the route itself: a send that was told `again` gets another answer now.
+            handled += 1 + flush(route, route.end);
+            if (route.end == Errc::canceled) {
+                gone_.insert(route.consumer);
+            }
             engine_.unwatch(route.channel.event_fd());
             by_consumer_.erase(route.consumer);
             if (last_route_ == &route) {
@@ -713,7 +741,8 @@ private:
     }
 
     Errc arm() {
-        if (notifier_->pending() || state_ == State::stopping || has_ended_routes_) {
+        if (notifier_->pending() || state_ == State::stopping || has_ended_routes_ ||
+            refused_a_route_) {
             return Errc::again;
         }
         idle_check_.force();
@@ -737,12 +766,15 @@ private:
     std::uint32_t in_flight_ = 0;
     std::vector<std::unique_ptr<Route>> routes_;
     std::unordered_map<std::uint32_t, Route*> by_consumer_;
+    /// Consumers that are gone, though the connection may not know it yet: its engine rests.
+    std::unordered_set<std::uint32_t> gone_;
     Route* last_route_ = nullptr; ///< where the last send went: usually where the next goes
     IdleCheck idle_check_;
     State state_ = State::idle;
     Errc end_status_ = Errc::ok;
     bool look_at_all_ = false;
     bool has_ended_routes_ = false;
+    bool refused_a_route_ = false; ///< a send was told `again`: there was no room to open its route
     std::uint32_t id_ = 0;
     Attachment<Link>* attachment_ = nullptr;
 };

@@ -69,7 +69,7 @@ ConnectionProducer::ConnectionProducer(ConnectionHandle& handle)
                          [](ProgressSource& self) {
                              return static_cast<ConnectionProducer&>(self).send_waiting();
                          },
-                     // A consumer's first buffer wakes its producers.
+                     // What the consumer says of its buffers wakes the core's producer.
                      .arm = [](ProgressSource&) { return Errc::ok; }},
       handle_(handle), generation_(handle.generation()) {}
 

@@ -81,10 +81,9 @@ private:
 
 /// On a connection.
 ///
-/// Programs submit in a loop, without progress, while they are told AGAIN. That ends when a buffer
-/// is posted, once there is a way to the consumer; but a consumer's first buffer is heard of
-/// through the connection, that is by progress only. So the first sends to a consumer are accepted
-/// in any case, and wait here.
+/// Programs submit in a loop, without progress, while they are told AGAIN, and some have not a word
+/// for it at the first send. What a consumer says of its buffers takes a moment to come, so the
+/// first sends to it are accepted in any case, and wait here.
 class ConnectionProducer final : public ProducerContext, private ProgressSource {
 public:
     [[nodiscard]] static doca_error_t create(ConnectionHandle* handle, ProducerContext*& producer);

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include <net/if.h>
+
 #include "core/device/environment.hpp"
 #include "doca_comch/common/status.hpp"
 
@@ -310,6 +312,18 @@ doca_error_t doca_devinfo_get_iface_name(const doca_devinfo* devinfo, char* ifac
                                           DOCA_DEVINFO_IFACE_NAME_SIZE);
 }
 
+doca_error_t doca_devinfo_get_iface_index(const doca_devinfo* devinfo, std::uint32_t* iface_index) {
+    if (devinfo == nullptr || iface_index == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    const unsigned found = ::if_nametoindex(devinfo->device.function().iface.c_str());
+    if (found == 0) {
+        return DOCA_ERROR_NOT_FOUND;
+    }
+    *iface_index = found;
+    return DOCA_SUCCESS;
+}
+
 doca_error_t doca_devinfo_get_ibdev_name(const doca_devinfo* devinfo, char* ibdev_name,
                                          std::uint32_t size) {
     return devinfo == nullptr ? DOCA_ERROR_INVALID_VALUE
@@ -356,6 +370,19 @@ doca_error_t doca_devinfo_cap_is_notification_moderation_supported(const doca_de
     }
     *is_supported = 0;
     return DOCA_SUCCESS;
+}
+
+doca_error_t doca_devinfo_cap_is_accelerate_resource_reclaim_supported(const doca_devinfo* devinfo,
+                                                                       std::uint8_t* supported) {
+    if (devinfo == nullptr || supported == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    *supported = 0;
+    return DOCA_SUCCESS;
+}
+
+doca_error_t doca_dev_accelerate_resource_reclaim(const doca_dev* dev) {
+    return dev == nullptr ? DOCA_ERROR_INVALID_VALUE : DOCA_ERROR_NOT_SUPPORTED;
 }
 
 // ---- representors

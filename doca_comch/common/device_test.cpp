@@ -4,6 +4,8 @@
 #include <set>
 #include <string>
 
+#include <net/if.h>
+
 #include "doca_comch/comch/test_support.hpp"
 
 namespace {
@@ -40,6 +42,11 @@ TEST(DocaDevice, AreFoundByAddressCapabilityAndName) {
         char name[DOCA_DEVINFO_IFACE_NAME_SIZE] = {};
         EXPECT_OK(doca_devinfo_get_iface_name(list[i], name, sizeof(name)));
         EXPECT_STRNE(name, "");
+        std::uint32_t number = 0;
+        const unsigned known = ::if_nametoindex(name);
+        EXPECT_EQ(doca_devinfo_get_iface_index(list[i], &number),
+                  known != 0 ? DOCA_SUCCESS : DOCA_ERROR_NOT_FOUND);
+        EXPECT_EQ(number, known);
         EXPECT_NE(doca_comch_cap_server_is_supported(list[i]) == DOCA_SUCCESS,
                   doca_comch_cap_client_is_supported(list[i]) == DOCA_SUCCESS);
         doca_pci_func_type type{};
@@ -195,6 +202,15 @@ TEST(DocaDevice, NullsAreRefused) {
     EXPECT_EQ(doca_devinfo_rep_get_sf_index(nullptr, nullptr), DOCA_ERROR_INVALID_VALUE);
     EXPECT_EQ(doca_devinfo_rep_get_is_hotplug(nullptr, nullptr), DOCA_ERROR_INVALID_VALUE);
     EXPECT_EQ(doca_devinfo_rep_get_vhca_id(nullptr, nullptr), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(doca_devinfo_get_iface_index(nullptr, nullptr), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(doca_devinfo_cap_is_accelerate_resource_reclaim_supported(nullptr, nullptr),
+              DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(doca_dev_accelerate_resource_reclaim(nullptr), DOCA_ERROR_INVALID_VALUE);
+    std::uint8_t accelerated = 1;
+    EXPECT_OK(doca_devinfo_cap_is_accelerate_resource_reclaim_supported(
+        doca_dev_as_devinfo(lab.host), &accelerated));
+    EXPECT_EQ(accelerated, 0);
+    EXPECT_EQ(doca_dev_accelerate_resource_reclaim(lab.host), DOCA_ERROR_NOT_SUPPORTED);
     std::uint64_t rate = 0; // a whole number of bits per second
     EXPECT_EQ(doca_devinfo_get_active_rate(doca_dev_as_devinfo(lab.host), &rate),
               DOCA_ERROR_NOT_SUPPORTED);

@@ -2,7 +2,8 @@
  * Consumers: post buffers, into which producers of the other end of a connection write.
  *
  * A consumer starts with IN_PROGRESS: it is running, and known to the other end, after progress of
- * its own engine and of the connection's. Only then can buffers be posted.
+ * its own engine and of the connection's. Only then can buffers be posted. The first message of each
+ * producer needs progress of the connection's engine, too; sends never do.
  */
 #ifndef DOCA_COMCH_CONSUMER_H_
 #define DOCA_COMCH_CONSUMER_H_

@@ -83,6 +83,9 @@ DOCA_STABLE doca_error_t doca_devinfo_get_iface_name(const struct doca_devinfo *
                                                      char *iface_name, uint32_t size);
 DOCA_STABLE doca_error_t doca_devinfo_get_ibdev_name(const struct doca_devinfo *devinfo,
                                                      char *ibdev_name, uint32_t size);
+/* As if_nametoindex(). NOT_FOUND: this machine has no such interface; a soft device's is a name only. */
+DOCA_STABLE doca_error_t doca_devinfo_get_iface_index(const struct doca_devinfo *devinfo,
+                                                      uint32_t *iface_index);
 /* NOT_SUPPORTED: the device is no subfunction. */
 DOCA_STABLE doca_error_t doca_devinfo_get_sf_index(const struct doca_devinfo *devinfo,
                                                    uint32_t *sf_index);
@@ -98,6 +101,12 @@ DOCA_EXPERIMENTAL doca_error_t doca_devinfo_cap_is_hotplug_manager_supported(
     const struct doca_devinfo *devinfo, uint8_t *is_hotplug_manager);
 DOCA_EXPERIMENTAL doca_error_t doca_devinfo_cap_is_notification_moderation_supported(
     const struct doca_devinfo *devinfo, uint8_t *is_supported);
+
+/* Faster closing of many objects: never supported here, as there is nothing to reclaim; the call
+ * itself is answered NOT_SUPPORTED. */
+DOCA_EXPERIMENTAL doca_error_t doca_devinfo_cap_is_accelerate_resource_reclaim_supported(
+    const struct doca_devinfo *devinfo, uint8_t *supported);
+DOCA_EXPERIMENTAL doca_error_t doca_dev_accelerate_resource_reclaim(const struct doca_dev *dev);
 
 /* ---- representors ------------------------------------------------------------------------------ */
 

@@ -1,7 +1,8 @@
 // A consumer: posts buffers, into which producers of the other side of a connection write.
 //
 // Belongs to the thread of its engine, which need not be the connection's. It is known to the other
-// side only after the connection's own engine has progressed too.
+// side only after the connection's own engine has progressed too, and a producer's first message
+// comes by that engine as well: who polls the consumer's alone from the start may wait for ever.
 #pragma once
 
 #include <cstddef>

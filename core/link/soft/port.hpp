@@ -487,6 +487,8 @@ private:
 
     /// The peer is gone: hands out what it left behind, then reports.
     template <class S> void finish(Connection& c, S& sink) {
+        // A process that has called exec is there still, but its memory is another's.
+        c.pipe_.peer_memory().forget();
         c.peer_one_way_ = false; // nobody waits for answers any more
         c.paused_ = false;
         if (options_.arrival_order) {
