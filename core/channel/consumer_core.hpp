@@ -114,6 +114,8 @@ public:
 private:
     static constexpr unsigned poll_budget = 16;
     static constexpr std::uint64_t acknowledge_at_most = 16; ///< messages without feedback
+    /// Records that the producer has not read.
+    static constexpr std::uint64_t feedback_window = 128;
     static constexpr std::uint32_t announce_up_to = 64;
     static constexpr bool writes_directly = Link::Channel::writes_directly;
     /// How long a producer that was told goodbye may go on writing.
@@ -123,12 +125,13 @@ private:
     struct Lane {
         typename Link::Channel channel;
         std::uint32_t producer = 0;
-        std::uint64_t handled = 0; ///< messages
-        wire::Credit told;         ///< the last feedback
-        bool feedback_due = true;  ///< the first, or one that found no room
-        bool stalled = false;      ///< its next message waits for a buffer
-        bool watched = false;      ///< the engine sleeps on its descriptor
-        bool ended = false;        ///< to be closed
+        std::uint64_t handled = 0;         ///< messages
+        wire::Credit told;                 ///< the last feedback
+        std::uint64_t known_confirmed = 0; ///< records to the producer that it has read
+        bool feedback_due = true;          ///< the first, or one that found no room
+        bool stalled = false;              ///< its next message waits for a buffer
+        bool watched = false;              ///< the engine sleeps on its descriptor
+        bool ended = false;                ///< to be closed
         // a message that comes in parts
         bool in_parts = false;
         bool skipping = false; ///< refused: its parts are thrown away
@@ -428,9 +431,13 @@ private:
                                  wire::as_bytes(refused)) != Errc::again;
     }
 
+    [[nodiscard]] std::uint32_t free_for(const Lane& lane) const noexcept {
+        return posted_.size() + static_cast<std::uint32_t>(lane.promised.size()) +
+               (lane.filling() ? 1u : 0u);
+    }
+
     void give_feedback(Lane& lane, bool drained, bool idle) {
-        const std::int64_t free =
-            std::int64_t{posted_.size()} + lane.promised.size() + (lane.filling() ? 1 : 0);
+        const std::int64_t free = free_for(lane);
         const auto unacknowledged = lane.handled - lane.told.handled;
         // What the producer believes to have for messages that are not here yet.
         const std::int64_t believed =
@@ -445,7 +452,16 @@ private:
         }
     }
 
-    void send_feedback(Lane& lane, std::uint32_t free) {
+    /// Not if the producer reads none of it: the last word must find room. `last`: this is it, or
+    /// the last for a while.
+    void send_feedback(Lane& lane, std::uint32_t free, bool last = false) {
+        if (lane.channel.sent() - lane.known_confirmed >= feedback_window && !last) [[unlikely]] {
+            lane.known_confirmed = lane.channel.confirmed();
+            if (lane.channel.sent() - lane.known_confirmed >= feedback_window) {
+                lane.feedback_due = true;
+                return;
+            }
+        }
         const std::uint32_t room = next_room(lane);
         const wire::Credit credit{.handled = lane.handled,
                                   .room = room,
@@ -578,30 +594,57 @@ private:
             give_back(*lane);
             unwatch(*lane);
             // So that its producer knows at once; if there is no room, it sees the channel end.
-            if (!lane->told_goodbye) {
-                (void)lane->channel.send(static_cast<std::uint8_t>(wire::Feedback::goodbye), {});
-            }
+            (void)say_goodbye(*lane);
         }
         lanes_.clear();
+    }
+
+    /// And before it what was received. False: there is no room to say it.
+    bool say_goodbye(Lane& lane) {
+        if (lane.told_goodbye) {
+            return true;
+        }
+        if (lane.told.handled != lane.handled) {
+            send_feedback(lane, 0, true);
+            if (lane.feedback_due) {
+                return false;
+            }
+        }
+        lane.told_goodbye = lane.channel.send(static_cast<std::uint8_t>(wire::Feedback::goodbye),
+                                              {}) != Errc::again;
+        return lane.told_goodbye;
+    }
+
+    /// Stopping takes some time at most, for all lanes together and however often this is called.
+    bool has_time() {
+        const auto now = std::chrono::steady_clock::now();
+        if (!settle_until_) {
+            settle_until_ = now + patience;
+        }
+        return now < *settle_until_;
+    }
+
+    /// Lets producers read so much that they can be told the rest. True: they know all.
+    bool take_leave() {
+        bool told = true;
+        for (const std::unique_ptr<Lane>& lane : lanes_) {
+            if (!lane->ended && !say_goodbye(*lane) && lane->channel.check() == Errc::ok &&
+                has_time()) {
+                told = false;
+            }
+        }
+        return told;
     }
 
     /// Lets producers that are writing into our buffers end that in order. True: there are none.
     bool settle_lanes() {
         bool settled = true;
         if constexpr (writes_directly) {
-            const auto now = std::chrono::steady_clock::now();
-            if (!settle_until_) {
-                settle_until_ = now + patience; // for all, and however often this is called
-            }
             for (const std::unique_ptr<Lane>& lane : lanes_) {
                 if (lane->ended || !lane->promised.any_written()) {
                     continue;
                 }
-                if (!lane->told_goodbye) {
-                    lane->told_goodbye =
-                        lane->channel.send(static_cast<std::uint8_t>(wire::Feedback::goodbye),
-                                           {}) != Errc::again;
-                }
+                (void)say_goodbye(*lane);
                 const unsigned taken = lane->channel.poll(
                     [&](std::uint8_t id, const std::byte* data, std::uint32_t length) {
                         return id == static_cast<std::uint8_t>(wire::FastPath::filled) ||
@@ -610,7 +653,7 @@ private:
                                    : true;
                     },
                     poll_budget);
-                if ((taken != 0 || lane->channel.check() == Errc::ok) && now < *settle_until_) {
+                if ((taken != 0 || lane->channel.check() == Errc::ok) && has_time()) {
                     settled = false;
                 }
             }
@@ -619,7 +662,7 @@ private:
     }
 
     unsigned finish() {
-        if (!settle_lanes()) {
+        if (!settle_lanes() || !take_leave()) {
             return 0;
         }
         close_lanes();
@@ -664,6 +707,9 @@ private:
                 }
             }
             give_feedback(*lane, true, true);
+            if (lane->feedback_due) {
+                send_feedback(*lane, free_for(*lane), true);
+            }
             if (lane->stalled) {
                 if (!posted_.empty()) {
                     return Errc::again;

@@ -804,6 +804,60 @@ TEST_P(FastPath, HandlersMayStopTheirOwn) {
     EXPECT_EQ(producer.sent[1].second, Errc::ok);
 }
 
+TEST_P(FastPath, WhatWasReceivedBeforeAStopIsCompleteForTheProducerToo) {
+    // Among them those that take as many records as a consumer reads at a time.
+    for (const std::size_t size : {std::size_t{1}, std::size_t{66000}, std::size_t{491520},
+                                   std::size_t{15 * 32728}, std::size_t{1000000}}) {
+        for (const std::size_t count : {1, 4, 8}) {
+            ConsumerProgram consumer;
+            ProducerProgram producer;
+            ASSERT_TRUE(start(consumer));
+            ASSERT_EQ(producer.open(*server.engine, dpu()), Errc::ok);
+            std::vector<std::vector<std::byte>> buffers(count, std::vector<std::byte>(size));
+            for (auto& buffer : buffers) {
+                ASSERT_EQ(consumer.post(buffer), Errc::ok);
+            }
+            consumer.on_received = [&](const Received&) {
+                if (consumer.landed.size() == count) {
+                    EXPECT_TRUE(consumer.consumer->stop().has_value());
+                }
+            };
+            const auto data = pattern(size, 9);
+            for (std::size_t i = 0; i < count; ++i) {
+                ASSERT_EQ(send(producer, consumer.consumer->id(), {.data = data}), Errc::ok);
+            }
+            ASSERT_TRUE(until([&] { return producer.sent.size() == count; }, server, client));
+            for (const auto& [cookie, status] : producer.sent) {
+                EXPECT_EQ(status, Errc::ok) << count << " of " << size;
+            }
+        }
+    }
+}
+
+TEST_P(FastPath, AProducerThatDoesNotProgressHearsOfAllThatWasReceivedBeforeAStop) {
+    constexpr std::size_t count = 1000;
+    ConsumerProgram consumer;
+    ProducerProgram producer;
+    ASSERT_TRUE(start(consumer, {.max_posted = count}));
+    const auto engine = make_engine();
+    ASSERT_EQ(producer.open(*engine, dpu(), {.max_in_flight = count}), Errc::ok);
+    std::vector<std::byte> buffer(8);
+    for (std::size_t i = 0; i < count; ++i) {
+        ASSERT_EQ(consumer.post(buffer), Errc::ok);
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+        // One by one: each is worth a word to the producer.
+        ASSERT_EQ(send(producer, consumer.consumer->id(), {.data = bytes_of("12345678")}),
+                  Errc::ok);
+        ASSERT_TRUE(until([&] { return consumer.landed.size() == i + 1; }, server, client));
+    }
+    ASSERT_TRUE(consumer.consumer->stop().has_value());
+    ASSERT_TRUE(until([&] { return producer.sent.size() == count; }, server, client, *engine));
+    for (const auto& [cookie, status] : producer.sent) {
+        ASSERT_EQ(status, Errc::ok);
+    }
+}
+
 TEST_P(FastPath, ADisconnectFlushesWhatIsOpen) {
     ConsumerProgram consumer;
     ProducerProgram producer;

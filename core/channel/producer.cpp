@@ -48,6 +48,10 @@ std::uint32_t Producer::in_flight() const noexcept {
     return visit<ProducerCore>(kind_, core_, [](auto& core) { return core.in_flight(); });
 }
 
+std::uint32_t Producer::completed() {
+    return visit<ProducerCore>(kind_, core_, [](auto& core) { return core.completed(); });
+}
+
 Errc Producer::send(std::uint32_t consumer, const SendBuffer& buffer, void* cookie) {
     return visit<ProducerCore>(kind_, core_,
                                [&](auto& core) { return core.send(consumer, buffer, cookie); });

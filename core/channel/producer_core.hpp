@@ -71,6 +71,17 @@ public:
     [[nodiscard]] State state() const noexcept { return state_; }
     [[nodiscard]] Connection& connection() const noexcept { return *connection_; }
     [[nodiscard]] std::uint32_t in_flight() const noexcept { return in_flight_; }
+    [[nodiscard]] std::uint32_t completed() {
+        std::uint32_t count = 0;
+        for (const std::unique_ptr<Route>& route : routes_) {
+            (void)read_feedback(*route);
+            for (const Operation* op = route->head; op != nullptr && is_complete(*route, *op);
+                 op = op->next) {
+                ++count;
+            }
+        }
+        return count;
+    }
 
     [[nodiscard]] Errc send(std::uint32_t consumer, const SendBuffer& buffer, void* cookie) {
         if (state_ != State::running) [[unlikely]] {

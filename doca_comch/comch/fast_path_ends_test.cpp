@@ -112,6 +112,61 @@ TEST(DocaFastPath, TheFirstSendCompletesOnTheProducersEngineAlone) {
     }
 }
 
+TEST(DocaFastPath, OneSendTaskIsEnoughForRequestsAndAnswers) {
+    TwoSides sides;
+    Memory here(sides.lab.host, 64, DOCA_ACCESS_FLAG_PCI_READ_WRITE);
+    Memory there(sides.lab.dpu, 64, DOCA_ACCESS_FLAG_PCI_READ_WRITE);
+    ConsumerParty answers_in(sides.client.connection(), sides.client_engine, here.mmap);
+    ConsumerParty requests_in(sides.at_server, sides.server_engine, there.mmap);
+    ProducerParty requests(sides.client.connection(), sides.client_engine, 1);
+    ProducerParty answers(sides.at_server, sides.server_engine, 1);
+    for (const ConsumerParty* const consumer : {&answers_in, &requests_in}) {
+        ASSERT_EQ(doca_ctx_start(consumer->ctx), DOCA_ERROR_IN_PROGRESS);
+    }
+    for (const ProducerParty* const producer : {&requests, &answers}) {
+        ASSERT_OK(doca_ctx_start(producer->ctx));
+    }
+    ASSERT_TRUE(sides.until([&] {
+        return state_of(answers_in.ctx) == running && state_of(requests_in.ctx) == running &&
+               sides.client.consumers.size() == 1 && sides.server.consumers.size() == 1;
+    }));
+    for (const ConsumerParty* const consumer : {&answers_in, &requests_in}) {
+        for (int i = 0; i < 4; ++i) {
+            ASSERT_OK(consumer->post(nullptr));
+        }
+    }
+    const auto take = [](const ConsumerParty& consumer, auto* task) {
+        doca_task_free(doca_comch_consumer_task_post_recv_as_task(task));
+        EXPECT_OK(consumer.post(nullptr));
+    };
+    constexpr std::size_t rounds = 100;
+    requests_in.on_done = [&](auto* task) {
+        if (requests_in.done.back() == DOCA_SUCCESS) {
+            take(requests_in, task);
+            EXPECT_OK(answers.send(answers_in.id(), nullptr, "answer"));
+        }
+    };
+    answers_in.on_done = [&](auto* task) {
+        if (answers_in.done.back() == DOCA_SUCCESS) {
+            take(answers_in, task);
+            if (answers_in.done.size() < rounds) {
+                EXPECT_OK(requests.send(requests_in.id(), nullptr, "request"));
+            }
+        }
+    };
+    ASSERT_OK(requests.send(requests_in.id(), nullptr, "request"));
+    ASSERT_EQ(requests.send(requests_in.id(), nullptr, "and no more"), DOCA_ERROR_NO_MEMORY);
+    ASSERT_TRUE(sides.until([&] {
+        return answers_in.done.size() == rounds && requests.done.size() == rounds &&
+               answers.done.size() == rounds;
+    }));
+    answers_in.on_done = requests_in.on_done = nullptr;
+    for (doca_ctx* const ctx : {requests.ctx, answers.ctx, answers_in.ctx, requests_in.ctx}) {
+        EXPECT_EQ(doca_ctx_stop(ctx), DOCA_ERROR_IN_PROGRESS);
+        ASSERT_TRUE(sides.until([&] { return state_of(ctx) == idle; }));
+    }
+}
+
 TEST(DocaFastPath, AClientThatLeavesEndsTheServersProducersAndConsumers) {
     TwoSides sides;
     Memory memory(sides.lab.dpu, 4096, DOCA_ACCESS_FLAG_PCI_READ_WRITE);

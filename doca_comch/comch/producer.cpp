@@ -1,5 +1,6 @@
 #include "doca_comch/comch/producer.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -12,6 +13,9 @@ namespace {
 /// after it was submitted. This and less is on the link by then, and what holding its buffer costs
 /// would show.
 constexpr std::size_t read_at_once = 4096;
+
+/// Answers that a program may handle before progress tells it of the sends that they answer.
+constexpr std::uint32_t most_spares = 64;
 
 } // namespace
 
@@ -30,12 +34,12 @@ doca_error_t ProducerContext::set_tasks_conf(Callback done, Callback failed, Rep
     return DOCA_SUCCESS;
 }
 
-doca_error_t ProducerContext::prepare(Begin begin) {
+doca_error_t ProducerContext::prepare(Begin begin, std::uint32_t spares) {
     if (task_count_ == 0) {
         return refuse(DOCA_ERROR_INVALID_VALUE,
                       "cannot start the producer: configure its send tasks first");
     }
-    set_tasks(store_.allocate(task_count_, *this), begin, report_);
+    set_tasks(store_.allocate(task_count_ + spares, *this), begin, report_);
     return DOCA_SUCCESS;
 }
 
@@ -49,6 +53,9 @@ doca_error_t ProducerContext::allocate_task(const doca_buf* buffer, std::uint8_t
     }
     if (state() != DOCA_CTX_STATE_RUNNING && !(lenient && state() == DOCA_CTX_STATE_STOPPING)) {
         return DOCA_ERROR_BAD_STATE;
+    }
+    if (allocated() >= task_count_ && allocated() - task_count_ >= untold()) {
+        return DOCA_ERROR_NO_MEMORY;
     }
     task = static_cast<ProducerTask*>(take_task());
     if (task == nullptr) {
@@ -90,7 +97,9 @@ doca_error_t ConnectionProducer::create(ConnectionHandle* handle, ProducerContex
 }
 
 doca_error_t ConnectionProducer::begin_start() {
-    if (const doca_error_t result = prepare(begin_send); result != DOCA_SUCCESS) {
+    const std::uint32_t spares =
+        std::min({task_count(), most_spares, limits::producer_tasks - task_count()});
+    if (const doca_error_t result = prepare(begin_send, spares); result != DOCA_SUCCESS) {
         return result;
     }
     return handle_.attach(generation_, [&](Connection& connection) {
@@ -104,14 +113,21 @@ doca_error_t ConnectionProducer::begin_start() {
                 static_cast<ConnectionProducer*>(user)->fail();
             }
         };
-        auto opened =
-            Producer::open(pe()->engine(), connection, {.max_in_flight = task_count()}, handlers);
+        auto opened = Producer::open(pe()->engine(), connection,
+                                     {.max_in_flight = task_count() + spares}, handlers);
         if (!opened) {
             return refuse(opened.error());
         }
         core_ = std::move(*opened);
         return DOCA_SUCCESS;
     });
+}
+
+std::uint32_t ConnectionProducer::untold() {
+    if (core_ == nullptr) {
+        return 0;
+    }
+    return pe()->in_progress() ? inflight() : core_->completed();
 }
 
 doca_error_t ConnectionProducer::put(ProducerTask& task) {

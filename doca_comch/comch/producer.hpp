@@ -51,7 +51,10 @@ public:
     Callback on_failed = nullptr;
 
 protected:
-    [[nodiscard]] doca_error_t prepare(Begin begin);
+    /// With so many tasks more than the program asked for.
+    [[nodiscard]] doca_error_t prepare(Begin begin, std::uint32_t spares = 0);
+    /// Sends that are over, or may be, of which the program has not been told.
+    [[nodiscard]] virtual std::uint32_t untold() { return 0; }
     [[nodiscard]] std::uint32_t task_count() const noexcept { return task_count_; }
 
     /// What a task sends. INVALID_VALUE: its buffer cannot be sent.
@@ -84,6 +87,11 @@ private:
 /// Programs submit in a loop, without progress, while they are told AGAIN, and some have not a word
 /// for it at the first send. What a consumer says of its buffers takes a moment to come, so the
 /// first sends to it are accepted in any case, and wait here.
+///
+/// Who receives the answer to a send knows that the send is over, and may allocate the next task
+/// before progress has told so. Some spare tasks are there for that: for sends that are complete,
+/// and inside callbacks for any that are under way, since an answer may be ahead of the consumer's
+/// word.
 class ConnectionProducer final : public ProducerContext, private ProgressSource {
 public:
     [[nodiscard]] static doca_error_t create(ConnectionHandle* handle, ProducerContext*& producer);
@@ -101,6 +109,7 @@ private:
     unsigned drain() override;
     void drain_now() override;
     void closed() override;
+    std::uint32_t untold() override;
 
     [[nodiscard]] static doca_error_t begin_send(doca_task& task);
     [[nodiscard]] doca_error_t put(ProducerTask& task);

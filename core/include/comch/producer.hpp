@@ -60,6 +60,8 @@ public:
     [[nodiscard]] Connection& connection() const noexcept;
     /// Sends that are not complete yet.
     [[nodiscard]] std::uint32_t in_flight() const noexcept;
+    /// Those of them that progress is about to report as complete, which takes a look.
+    [[nodiscard]] std::uint32_t completed();
 
     /// Sends to a consumer of the other side; ok: `sent` is called with `cookie` later. Messages to
     /// one consumer arrive in order.
