@@ -28,6 +28,10 @@ ConnectionStatistics Connection::statistics() const {
                  [](auto& core) { return core.statistics(); });
 }
 
+std::uint32_t Connection::reserve_consumer_id() {
+    return visit(kind_, *this, [](auto& core) { return core.reserve_consumer_id(); });
+}
+
 std::vector<std::uint32_t> Connection::remote_consumers() const {
     return visit(kind_, const_cast<Connection&>(*this),
                  [](auto& core) { return core.remote_consumers(); });

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -242,11 +243,10 @@ public:
         const bool peers =
             note.consumer != 0 && note.consumer % 2 == (local_side_ == Side::host ? 0u : 1u);
         const std::lock_guard lock(mutex_);
-        if (!peers || note.consumer <= last_remote_ ||
-            remotes_.size() >= limits::consumers_per_connection) {
+        if (!peers || remotes_.size() >= limits::consumers_per_connection ||
+            !use_remote_id(note.consumer)) {
             return false;
         }
-        last_remote_ = note.consumer;
         remotes_.push_back({.id = note.consumer});
         return true;
     }
@@ -310,7 +310,15 @@ public:
         return ids;
     }
 
-    [[nodiscard]] Result<Attachment*> attach(bool is_consumer, std::shared_ptr<Notifier> notifier) {
+    /// For a consumer that will be opened, perhaps.
+    [[nodiscard]] std::uint32_t reserve_consumer_id() {
+        const std::lock_guard lock(mutex_);
+        return std::exchange(next_consumer_, next_consumer_ + 2);
+    }
+
+    /// `reserved`: the consumer's id; 0: the next one.
+    [[nodiscard]] Result<Attachment*> attach(bool is_consumer, std::shared_ptr<Notifier> notifier,
+                                             std::uint32_t reserved = 0) {
         const std::lock_guard lock(mutex_);
         if (phase_ != Phase::established) {
             return fail(Errc::not_connected,
@@ -333,8 +341,8 @@ public:
         attachment->notifier = std::move(notifier);
         attachment->is_consumer = is_consumer;
         if (is_consumer) {
-            attachment->id = next_consumer_;
-            next_consumer_ += 2;
+            attachment->id =
+                reserved != 0 ? reserved : std::exchange(next_consumer_, next_consumer_ + 2);
             post_mail({Mail::Kind::added, attachment->id});
         } else {
             attachment->id = next_producer_++;
@@ -444,6 +452,30 @@ private:
         owner_->notify();
     }
 
+    /// False: it was used before. Consumers need not be opened in the order of their ids.
+    [[nodiscard]] bool use_remote_id(std::uint32_t id) { // under the lock
+        if (id <= last_remote_) {
+            return unused_remotes_.erase(id) == 1;
+        }
+        constexpr std::uint32_t most = limits::consumers_per_connection;
+        std::uint32_t first = local_side_ == Side::host ? 2 : 1;
+        if (last_remote_ != 0) {
+            first = last_remote_ + 2;
+        }
+        // A correct peer may have made and dropped any number of them; few are in use later.
+        if ((id - first) / 2 > most) {
+            first = id - 2 * most;
+        }
+        for (std::uint32_t unused = first; unused < id; unused += 2) {
+            unused_remotes_.insert(unused);
+        }
+        while (unused_remotes_.size() > most) {
+            unused_remotes_.erase(unused_remotes_.begin());
+        }
+        last_remote_ = id;
+        return true;
+    }
+
     [[nodiscard]] RemoteConsumer* find_remote(std::uint32_t id) { // under the lock
         const auto found = std::find_if(remotes_.begin(), remotes_.end(),
                                         [&](const auto& remote) { return remote.id == id; });
@@ -518,7 +550,8 @@ private:
     std::vector<Mail> mail_;
     std::vector<std::unique_ptr<Attachment>> attachments_;
     std::vector<RemoteConsumer> remotes_;
-    std::uint32_t last_remote_ = 0;
+    std::uint32_t last_remote_ = 0;          ///< the largest id of a consumer of the other side
+    std::set<std::uint32_t> unused_remotes_; ///< smaller ones that it may still use
     std::uint32_t next_consumer_;
     std::uint32_t next_producer_ = 1;
 };

@@ -44,7 +44,7 @@ public:
         }
         std::unique_ptr<ConsumerCore> core(
             new ConsumerCore(engine, std::move(connection), options, handlers));
-        auto attachment = core->connection_->attach(true, core->notifier_);
+        auto attachment = core->connection_->attach(true, core->notifier_, options.id);
         if (!attachment) {
             return tl::unexpected(std::move(attachment.error()));
         }

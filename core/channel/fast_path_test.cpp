@@ -92,6 +92,30 @@ TEST_P(FastPath, ConsumersComeAndGoOnTheOtherSide) {
     ASSERT_TRUE(until([&] { return client.removed.size() == 1; }, server, client));
 }
 
+TEST_P(FastPath, ConsumersMayBeOpenedInAnotherOrderThanTheirIds) {
+    const std::uint32_t first = host().reserve_consumer_id();
+    const std::uint32_t never = host().reserve_consumer_id();
+    const std::uint32_t second = host().reserve_consumer_id();
+    EXPECT_EQ((std::set<std::uint32_t>{0, first, never, second}).size(), 4u);
+    ConsumerProgram early;
+    ConsumerProgram late;
+    ConsumerProgram other;
+    ASSERT_EQ(early.open(*client.engine, host(), {.id = second}), Errc::ok);
+    ASSERT_EQ(late.open(*client.engine, host(), {.id = first}), Errc::ok);
+    ASSERT_EQ(other.open(*client.engine, host()), Errc::ok);
+    EXPECT_EQ(early.consumer->id(), second);
+    EXPECT_EQ(late.consumer->id(), first);
+    ASSERT_TRUE(until([&] { return server.added.size() == 3; }, server, client));
+    EXPECT_EQ(dpu().remote_consumers(), (std::vector{second, first, other.consumer->id()}));
+    ProducerProgram producer;
+    ASSERT_EQ(producer.open(*server.engine, dpu()), Errc::ok);
+    EXPECT_EQ(producer.send(never, bytes_of("x")), Errc::not_found);
+    std::vector<std::byte> buffer(10);
+    ASSERT_EQ(late.post(buffer), Errc::ok);
+    ASSERT_EQ(send(producer, first, {.data = bytes_of("here")}), Errc::ok);
+    ASSERT_TRUE(until([&] { return late.landed.size() == 1; }, server, client));
+}
+
 TEST_P(FastPath, MessagesOfAllSizesLandBehindTheDataThatIsThere) {
     ConsumerProgram consumer;
     ProducerProgram producer;

@@ -570,6 +570,10 @@ TEST_F(Hostile, BadControlMessagesEndTheConnection) {
             note(wire::Control::consumer_removed, 3);
             note(wire::Control::consumer_added, 3); // never used again
         },
+        [&] {
+            note(wire::Control::consumer_added, 0xffffffff); // far more than are remembered
+            note(wire::Control::consumer_added, 1);
+        },
         [&] { note(wire::Control::consumer_removed, 1); },
         [&] { note(wire::Control::consumer_posted, 1, 1); },
         [&] {

@@ -27,7 +27,7 @@ static_assert(std::endian::native == std::endian::little,
               "the layout is little-endian; a big-endian port needs conversions here");
 
 inline constexpr std::uint32_t magic = 0x314c4843; ///< "CHL1"
-inline constexpr std::uint16_t version = 2;        ///< of everything in this file
+inline constexpr std::uint16_t version = 3;        ///< of everything in this file
 
 /// A copy of the T at the front of `bytes`, if they are long enough.
 template <class T> [[nodiscard]] std::optional<T> read(std::span<const std::byte> bytes) noexcept {

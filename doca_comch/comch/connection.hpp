@@ -61,6 +61,12 @@ public:
         return result;
     }
     void detach(std::uint32_t generation) noexcept;
+    /// 0: the connection has ended.
+    [[nodiscard]] std::uint32_t reserve_consumer_id(std::uint32_t generation) {
+        const std::lock_guard lock(mutex_);
+        return generation == this->generation() && core_ != nullptr ? core_->reserve_consumer_id()
+                                                                    : 0;
+    }
     [[nodiscard]] bool has_attached() const noexcept;
 
     // ---- the owner's thread
@@ -71,13 +77,13 @@ public:
 
     doca_data user_data{};
     ConnectionStatistics snapshot;
-    Errc status = Errc::ok;          ///< why it ended
-    SendQueue waiting;               ///< found no room on the link
-    SendQueue sent;                  ///< not confirmed
-    bool busy = false;               ///< in the owner's list
-    bool disconnecting = false;      ///< once nothing waits any more
+    Errc status = Errc::ok;     ///< why it ended
+    SendQueue waiting;          ///< found no room on the link
+    SendQueue sent;             ///< not confirmed
+    bool busy = false;          ///< in the owner's list
+    bool disconnecting = false; ///< once nothing waits any more
     Clock::time_point disconnecting_since{};
-    Clock::time_point moved{};       ///< when some of what waited found room last
+    Clock::time_point moved{}; ///< when some of what waited found room last
 
 private:
     friend struct Handles;

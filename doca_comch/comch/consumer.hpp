@@ -81,12 +81,11 @@ public:
                                              ConsumerContext*& consumer);
 
     [[nodiscard]] std::uint32_t id() const noexcept override {
-        return core_ == nullptr ? 0 : core_->id();
+        return core_ == nullptr ? next_id_ : core_->id();
     }
 
 private:
-    ConnectionConsumer(ConnectionHandle& handle, doca_mmap& mmap)
-        : handle_(handle), generation_(handle.generation()), mmap_(mmap), mmap_life_(mmap.life) {}
+    ConnectionConsumer(ConnectionHandle& handle, doca_mmap& mmap);
 
     doca_error_t begin_start() override;
     doca_error_t begin_stop() override;
@@ -100,6 +99,7 @@ private:
     const std::uint32_t generation_;
     doca_mmap& mmap_;
     const std::weak_ptr<const char> mmap_life_;
+    std::uint32_t next_id_ = 0; ///< that it will have when it is started
     std::unique_ptr<Consumer> core_;
 };
 

@@ -262,15 +262,16 @@ TEST(DocaFastPath, ConsumerIdsAreUniqueOverBothSides) {
     FastPath path;
     Memory mine(path.sides.lab.host, 4096, DOCA_ACCESS_FLAG_PCI_READ_WRITE);
     ConsumerParty other(path.sides.client.connection(), path.sides.client_engine, mine.mmap);
-    std::uint32_t id = 0;
-    EXPECT_EQ(doca_comch_consumer_get_id(other.consumer, &id), DOCA_ERROR_BAD_STATE);
+    const std::uint32_t id = other.id();
     EXPECT_EQ(doca_ctx_start(other.ctx), DOCA_ERROR_IN_PROGRESS);
     ASSERT_TRUE(path.sides.until([&] { return !path.sides.server.consumers.empty(); }));
+    EXPECT_EQ(other.id(), id) << "it has one from the beginning";
     EXPECT_NE(other.id(), path.consumer.id());
     EXPECT_NE(other.id(), 0u);
     EXPECT_THAT(path.sides.server.consumers, ElementsAre(other.id()));
     EXPECT_EQ(doca_ctx_stop(other.ctx), DOCA_ERROR_IN_PROGRESS);
     ASSERT_TRUE(path.sides.until([&] { return state_of(other.ctx) == idle; }));
+    EXPECT_NE(other.id(), id) << "the other end takes the next start for another consumer's";
 }
 
 TEST(DocaFastPath, ConsumersNeedTheirConnectionsProgress) {

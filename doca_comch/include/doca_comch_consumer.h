@@ -55,7 +55,8 @@ DOCA_STABLE doca_error_t doca_comch_consumer_cap_get_max_consumers(
 DOCA_STABLE doca_error_t doca_comch_consumer_cap_get_max_imm_data_len(
     const struct doca_devinfo *devinfo, uint32_t *max_imm_data_len);
 
-/* Unique on the connection over both ends, never 0. BAD_STATE: not started. */
+/* Unique on the connection over both ends, never 0; another one after each stop. BAD_STATE: the
+ * connection has ended. */
 DOCA_STABLE doca_error_t doca_comch_consumer_get_id(const struct doca_comch_consumer *consumer,
                                                     uint32_t *id);
 /* The longest immediate data that is wanted; the device's maximum at first. */

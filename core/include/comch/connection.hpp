@@ -64,6 +64,8 @@ public:
     /// The consumers of the other side that are open now, in the order of their arrival. Any
     /// thread.
     [[nodiscard]] std::vector<std::uint32_t> remote_consumers() const;
+    /// The id of a consumer that is to be opened later (ConsumerOptions::id). Any thread.
+    [[nodiscard]] std::uint32_t reserve_consumer_id();
 
 protected:
     explicit Connection(channel::LinkKind kind) noexcept : kind_(kind) {}

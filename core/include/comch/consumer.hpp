@@ -51,6 +51,8 @@ struct ConsumerHandlers {
 struct ConsumerOptions {
     /// Buffers posted at a time; 0 takes a default.
     std::uint32_t max_posted = 0;
+    /// From Connection::reserve_consumer_id(), for one consumer only; 0: a new one.
+    std::uint32_t id = 0;
 };
 
 class Consumer {
