@@ -90,13 +90,9 @@ doca_error_t QueueConsumer::begin_start() {
     if (result != DOCA_SUCCESS) {
         return result;
     }
-    const bool opened = end_.open(
+    end_.open(
         task_count(), [](void* user) { static_cast<ProgressEngine*>(user)->wake(); },
         &pe()->engine());
-    if (!opened) {
-        return refuse(DOCA_ERROR_NO_MEMORY, "cannot start the consumer with more tasks than it "
-                                            "was started with first");
-    }
     pe()->engine().add(*this);
     return DOCA_SUCCESS;
 }

@@ -154,15 +154,14 @@ doca_error_t DpaConsumer::begin_start() {
     if (!on_dpa_ || receives_ == 0 || completion_ == nullptr || !completion_->started) {
         return not_configured();
     }
-    const bool opened = end_.open(
+    end_.open(
         receives_, [](void* user) { static_cast<doca_comch_consumer_completion*>(user)->notify(); },
         completion_);
-    if (!opened || !completion_->add(end_, completion_data_)) {
+    if (!completion_->add(end_, completion_data_)) {
         end_.close();
         return refuse(DOCA_ERROR_NO_MEMORY,
                       "cannot start the consumer: its completion has as many as it may have "
-                      "(doca_comch_consumer_completion_set_max_num_consumers), or the consumer was "
-                      "started with fewer receives before");
+                      "(doca_comch_consumer_completion_set_max_num_consumers)");
     }
     return DOCA_SUCCESS;
 }

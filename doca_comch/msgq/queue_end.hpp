@@ -14,6 +14,7 @@
 #include <cstring>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include <comch/capabilities.hpp>
 
@@ -45,20 +46,9 @@ public:
         if (!open_.load(std::memory_order_acquire)) {
             return Put::closed;
         }
-        std::uint32_t credits = credits_.load(std::memory_order_relaxed);
-        do {
-            if (credits == 0) {
-                return Put::no_credit;
-            }
-            // Acquire: pairs with post(), after which the slot is free.
-        } while (!credits_.compare_exchange_weak(credits, credits - 1, std::memory_order_acquire,
-                                                 std::memory_order_relaxed));
-        const std::uint64_t position = tail_.fetch_add(1, std::memory_order_relaxed);
-        Slot& slot = slots_[position & mask_];
-        slot.message.length = static_cast<std::uint32_t>(immediate.size());
-        slot.message.producer = producer;
-        std::memcpy(slot.message.bytes.data(), immediate.data(), immediate.size());
-        slot.ready.store(position + 1, std::memory_order_release);
+        if (!ring_.load(std::memory_order_acquire)->put(immediate, producer)) {
+            return Put::no_credit;
+        }
         // Publish, then look whether somebody sleeps; arm() does the opposite. The fences order
         // each one's store before its load, so that at least one sees the other.
         std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -69,50 +59,54 @@ public:
         return Put::done;
     }
     [[nodiscard]] bool empty_of_credits() const noexcept {
-        return credits_.load(std::memory_order_relaxed) == 0;
+        const Ring* const ring = ring_.load(std::memory_order_acquire);
+        return ring == nullptr || ring->credits.load(std::memory_order_relaxed) == 0;
     }
 
     // ---- the consumer's thread
 
-    /// NO: it was opened before with less room.
-    [[nodiscard]] bool open(std::uint32_t receives, Wake wake, void* user) {
-        if (slots_ == nullptr) {
-            const std::uint32_t capacity = std::bit_ceil(receives);
-            slots_ = std::make_unique<Slot[]>(capacity);
-            mask_ = capacity - 1;
+    /// What was put and posted before is there still, unless more room is needed than before: then
+    /// it begins anew.
+    void open(std::uint32_t receives, Wake wake, void* user) {
+        const Ring* const ring = ring_.load(std::memory_order_relaxed);
+        if (ring == nullptr || receives > ring->capacity()) {
+            // The old one stays: a producer that found it open may be at it.
+            rings_.push_back(std::make_unique<Ring>(std::bit_ceil(receives)));
             wake_ = wake;
-        } else if (receives > mask_ + 1) {
-            return false;
+            ring_.store(rings_.back().get(), std::memory_order_release);
         }
         wake_user_.store(user, std::memory_order_relaxed); // another one than before, perhaps
         open_.store(true, std::memory_order_release);
-        return true;
     }
     /// Any thread. What was put remains to be taken, and what was posted remains posted.
     void close() noexcept { open_.store(false, std::memory_order_release); }
     /// What was posted and not used is posted no more.
-    void withdraw() noexcept { withdrawn_ += credits_.exchange(0, std::memory_order_acq_rel); }
+    void withdraw() noexcept {
+        Ring& ring = current();
+        ring.withdrawn += ring.credits.exchange(0, std::memory_order_acq_rel);
+    }
     /// Lets messages in; false: there are no slots for so many.
     [[nodiscard]] bool post(std::uint32_t receives) noexcept {
-        if (receives > mask_ + 1 - (posted_ - taken_ - withdrawn_)) {
+        Ring& ring = current();
+        if (receives > ring.capacity() - (ring.posted - ring.head - ring.withdrawn)) {
             return false;
         }
-        posted_ += receives;
-        credits_.fetch_add(receives, std::memory_order_release);
+        ring.posted += receives;
+        ring.credits.fetch_add(receives, std::memory_order_release);
         return true;
     }
     [[nodiscard]] bool ready() const noexcept {
-        return slots_ != nullptr &&
-               slots_[head_ & mask_].ready.load(std::memory_order_acquire) == head_ + 1;
+        const Ring* const ring = ring_.load(std::memory_order_acquire);
+        return ring != nullptr && ring->ready();
     }
     /// The oldest message, if there is one.
     [[nodiscard]] bool take(QueueMessage& to) noexcept {
         if (!ready()) {
             return false;
         }
-        to = slots_[head_ & mask_].message;
-        ++head_;
-        ++taken_;
+        Ring& ring = current();
+        to = ring.slots[ring.head & ring.mask].message;
+        ++ring.head;
         return true;
     }
     /// Asks to be woken. False: there is a message already (and nothing was asked).
@@ -131,21 +125,52 @@ private:
         std::atomic<std::uint64_t> ready = 0; ///< position + 1 of the message that is here
         QueueMessage message;
     };
+    struct Ring {
+        explicit Ring(std::uint32_t capacity)
+            : mask(capacity - 1), slots(std::make_unique<Slot[]>(capacity)) {}
+
+        [[nodiscard]] std::uint64_t capacity() const noexcept { return mask + 1; }
+        [[nodiscard]] bool ready() const noexcept {
+            return slots[head & mask].ready.load(std::memory_order_acquire) == head + 1;
+        }
+        /// False: no credit.
+        [[nodiscard]] bool put(std::span<const std::byte> immediate, std::uint32_t producer) {
+            std::uint32_t some = credits.load(std::memory_order_relaxed);
+            do {
+                if (some == 0) {
+                    return false;
+                }
+                // Acquire: pairs with post(), after which the slot is free.
+            } while (!credits.compare_exchange_weak(some, some - 1, std::memory_order_acquire,
+                                                    std::memory_order_relaxed));
+            const std::uint64_t position = tail.fetch_add(1, std::memory_order_relaxed);
+            Slot& slot = slots[position & mask];
+            slot.message.length = static_cast<std::uint32_t>(immediate.size());
+            slot.message.producer = producer;
+            std::memcpy(slot.message.bytes.data(), immediate.data(), immediate.size());
+            slot.ready.store(position + 1, std::memory_order_release);
+            return true;
+        }
+
+        const std::uint64_t mask;
+        const std::unique_ptr<Slot[]> slots;
+        alignas(64) std::atomic<std::uint32_t> credits = 0;
+        std::atomic<std::uint64_t> tail = 0;
+        // the consumer's
+        alignas(64) std::uint64_t head = 0;
+        std::uint64_t posted = 0;
+        std::uint64_t withdrawn = 0; ///< credits taken back
+    };
+
+    [[nodiscard]] Ring& current() const noexcept { return *ring_.load(std::memory_order_acquire); }
 
     const std::uint32_t id_;
-    std::unique_ptr<Slot[]> slots_;
-    std::uint64_t mask_ = 0;
+    std::atomic<Ring*> ring_ = nullptr; ///< the last of them
+    std::vector<std::unique_ptr<Ring>> rings_;
     Wake wake_ = nullptr;
     std::atomic<void*> wake_user_ = nullptr;
     std::atomic<bool> open_ = false;
     std::atomic<bool> armed_ = false;
-    alignas(64) std::atomic<std::uint32_t> credits_ = 0;
-    std::atomic<std::uint64_t> tail_ = 0;
-    // the consumer's
-    alignas(64) std::uint64_t head_ = 0;
-    std::uint64_t posted_ = 0;
-    std::uint64_t taken_ = 0;
-    std::uint64_t withdrawn_ = 0; ///< credits taken back
 };
 
 } // namespace comch::doca

@@ -1,6 +1,7 @@
 // Message queues: what is answered in which state, what their messages may be, and what must
 // outlive what. Programs on the DPA are functions of this process, so the tests call what those
 // would.
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
@@ -647,6 +648,47 @@ TEST(DocaMsgQ, AConsumerStartsAgainWithAnotherCompletion) {
         Ends::handle(ends.completion, doca_comch_consumer_completion_get_dpa_handle));
     EXPECT_OK(ends.send("to the second", 1));
     EXPECT_TRUE(progress_until([] { return runs == 2; }));
+}
+
+TEST(DocaMsgQ, ConsumersStartAgainWithMoreReceivesThanBefore) {
+    Ends ends;
+    for (const std::uint32_t receives : {2u, 300u, 5u, 1000u}) {
+        SCOPED_TRACE(receives);
+        ASSERT_OK(doca_comch_consumer_set_dev_max_num_recv(ends.dpa_consumer, receives));
+        ASSERT_OK(doca_comch_consumer_task_post_recv_set_conf(ends.consumer, on_received,
+                                                              on_receive_failed, receives));
+        ends.start();
+        doca_dpa_dev_comch_consumer_ack(
+            Ends::handle(ends.dpa_consumer, doca_comch_consumer_get_dpa_handle), receives);
+        const auto completion =
+            Ends::handle(ends.completion, doca_comch_consumer_completion_get_dpa_handle);
+        for (std::uint32_t i = 0; i < receives; ++i) {
+            ASSERT_OK(ends.send("message", 1));
+            (void)doca_pe_progress(ends.lab.engine.pe);
+            ASSERT_OK(ends.post());
+        }
+        EXPECT_EQ(ends.send("one more", 1), DOCA_ERROR_AGAIN);
+        EXPECT_EQ(ends.post(), DOCA_ERROR_NO_MEMORY);
+        for (std::uint32_t i = 0; i < receives; ++i) {
+            doca_dpa_dev_comch_consumer_completion_element_t element = 0;
+            ASSERT_EQ(doca_dpa_dev_comch_consumer_get_completion(completion, &element), 1);
+            doca_dpa_dev_comch_consumer_completion_ack(completion, 1);
+        }
+        const auto contexts = ends.contexts();
+        for (doca_ctx* const ctx : contexts) {
+            const doca_error_t result = doca_ctx_stop(ctx);
+            EXPECT_TRUE(result == DOCA_SUCCESS || result == DOCA_ERROR_IN_PROGRESS);
+        }
+        ASSERT_TRUE(progress_until(
+            [&] {
+                return std::all_of(contexts.begin(), contexts.end(),
+                                   [](doca_ctx* ctx) { return state_of(ctx) == idle; });
+            },
+            ends.lab.engine));
+        EXPECT_EQ(ends.received.failures.size(), receives) << "those that were posted";
+        ends.received.failures.clear();
+        ends.received.sends.clear();
+    }
 }
 
 TEST(DocaMsgQ, ARequestIsForAllConsumersOfACompletionAndForOneRun) {
