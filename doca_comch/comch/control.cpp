@@ -2,14 +2,16 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
+#include <memory>
 
 #include "core/channel/limits.hpp"
 
 namespace comch::doca {
 namespace {
 
-/// How long a stop or disconnect waits for a peer that takes nothing, while messages find no room on
-/// the link; and for one that takes a little now and then.
+/// How long a stop or disconnect waits for a peer that takes nothing, while messages find no room
+/// on the link; and for one that takes a little now and then.
 constexpr auto stop_patience = std::chrono::seconds(1);
 constexpr auto stop_patience_in_all = std::chrono::seconds(10);
 
@@ -150,10 +152,16 @@ doca_error_t ControlContext::begin_send(doca_task& base) {
     }
     auto& self = static_cast<ControlContext&>(*task.ctx);
     doca_error_t result = DOCA_ERROR_AGAIN;
+    task.kept.reset();
     if (handle.waiting.empty()) {
         result = self.put(handle, task);
     }
     if (result == DOCA_ERROR_AGAIN) {
+        // What has found room was copied into it, so programs send from their stack.
+        task.kept = std::make_unique_for_overwrite<std::byte[]>(task.length);
+        if (task.length != 0) {
+            std::memcpy(task.kept.get(), task.message, task.length);
+        }
         handle.waiting.push(task);
         result = DOCA_SUCCESS;
     }
@@ -164,9 +172,11 @@ doca_error_t ControlContext::begin_send(doca_task& base) {
 }
 
 doca_error_t ControlContext::put(ConnectionHandle& handle, SendTask& task) {
-    const Errc result =
-        handle.core()->send({static_cast<const std::byte*>(task.message), task.length});
+    const auto* const message =
+        task.kept ? task.kept.get() : static_cast<const std::byte*>(task.message);
+    const Errc result = handle.core()->send({message, task.length});
     if (result == Errc::ok) {
+        task.kept.reset();
         task.number = handle.core()->statistics().sent_messages;
         handle.sent.push(task);
     }
@@ -254,9 +264,8 @@ Errc ControlContext::arm() {
 }
 
 bool ControlContext::sent_all(Clock::time_point since) const {
-    return std::all_of(busy_.begin(), busy_.end(), [&](const ConnectionHandle* handle) {
-        return sent_all(*handle, since);
-    });
+    return std::all_of(busy_.begin(), busy_.end(),
+                       [&](const ConnectionHandle* handle) { return sent_all(*handle, since); });
 }
 
 bool ControlContext::sent_all(const ConnectionHandle& handle, Clock::time_point since) {
@@ -264,7 +273,8 @@ bool ControlContext::sent_all(const ConnectionHandle& handle, Clock::time_point 
         return true;
     }
     const Clock::time_point now = Clock::now();
-    return now > std::max(since, handle.moved) + stop_patience || now > since + stop_patience_in_all;
+    return now > std::max(since, handle.moved) + stop_patience ||
+           now > since + stop_patience_in_all;
 }
 
 // ---- what the core tells

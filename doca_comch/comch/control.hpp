@@ -4,7 +4,9 @@
 // on the link wait here, so that submitting succeeds as long as there are tasks.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,6 +27,7 @@ struct SendTask : doca_task {
     std::uint32_t length = 0;
     std::uint64_t number = 0; ///< among the connection's messages
     SendTask* following = nullptr;
+    std::unique_ptr<std::byte[]> kept; ///< of a message that waits: the program may reuse its own
 };
 
 /// How a generation of the API calls its callbacks.

@@ -376,6 +376,26 @@ TEST(DocaControl, ManyMessagesBeforeAStopAreAllDelivered) {
     EXPECT_THAT(sides.client.sends, Each(DOCA_SUCCESS)); // says which is not
 }
 
+TEST(DocaControl, AMessageMayBeOverwrittenOnceItIsSubmitted) {
+    constexpr std::uint32_t many = 1000;
+    TwoSides sides(many);
+    std::string text;
+    for (std::uint32_t i = 0; i < many; ++i) {
+        text.assign(1000, static_cast<char>('a' + i % 26));
+        doca_comch_task_send* task = nullptr;
+        ASSERT_OK(doca_comch_client_task_send_alloc_init(
+            sides.client.client, sides.client.connection(), text.data(),
+            static_cast<std::uint32_t>(text.size()), &task));
+        ASSERT_OK(doca_task_submit(doca_comch_task_send_as_task(task))); // most have to wait
+    }
+    text.assign(1000, '-');
+    ASSERT_TRUE(sides.until([&] { return sides.server.messages.size() == many; }));
+    for (std::uint32_t i = 0; i < many; ++i) {
+        EXPECT_EQ(sides.server.messages[i], std::string(1000, static_cast<char>('a' + i % 26)));
+    }
+    ASSERT_TRUE(sides.until([&] { return sides.client.sends.size() == many; }));
+}
+
 TEST(DocaControl, AStopWaitsForAPeerThatTakesALittleNowAndThen) {
     constexpr std::uint32_t many = 400;
     using std::chrono::steady_clock;

@@ -62,7 +62,6 @@ void doca_dpa_thread::stop() {
 void doca_dpa_thread::work() {
     current = this;
     current_dpa = &dpa_;
-    const auto entry = reinterpret_cast<void (*)(std::uint64_t)>(function);
     std::unique_lock lock(mutex_);
     for (;;) {
         changed_.wait(lock, [&] { return ends_ || (runs_ && activated_); });
@@ -71,14 +70,26 @@ void doca_dpa_thread::work() {
         }
         activated_ = false;
         lock.unlock();
-        entry(argument);
+        call();
         lock.lock();
     }
 }
 
-void doca_dpa_dev_thread_reschedule() {}
+void doca_dpa_thread::call() {
+    if (setjmp(way_out_) == 0) {
+        reinterpret_cast<void (*)(std::uint64_t)>(function)(argument);
+    }
+}
 
-void doca_dpa_dev_thread_finish() {}
+void doca_dpa_dev_thread_reschedule() {
+    if (current != nullptr) {
+        current->leave();
+    }
+}
+
+void doca_dpa_dev_thread_finish() {
+    doca_dpa_dev_thread_reschedule();
+}
 
 doca_dpa_dev_uintptr_t doca_dpa_dev_thread_get_local_storage() {
     return current == nullptr ? 0 : current->local_storage;

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <csetjmp>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
@@ -55,6 +56,9 @@ public:
     void stop();
     void run();
 
+    /// Leaves the program's function, from inside: this activation is over.
+    [[noreturn]] void leave() { std::longjmp(way_out_, 1); }
+
     [[nodiscard]] bool started() const noexcept { return thread_.joinable(); }
 
     doca_dpa_func_t* function = nullptr;
@@ -66,8 +70,10 @@ public:
 
 private:
     void work();
+    void call();
 
     doca_dpa& dpa_;
+    std::jmp_buf way_out_{};
     std::thread thread_;
     std::mutex mutex_; ///< guards what follows
     std::condition_variable changed_;

@@ -40,8 +40,9 @@ enum doca_dpa_dev_submit_flag {
     DOCA_DPA_DEV_SUBMIT_FLAG_OPTIMIZE_REPORTS = (1U << 1)
 };
 
-/* Ends this activation of the thread; the next completion that asked for it begins another. Both
- * return here: leave the function afterwards. */
+/* Ends this activation of the thread; the next completion that asked for it begins another. Neither
+ * returns, and what the function has on its stack is not destroyed. In functions that were called by
+ * the CPU they do nothing. */
 DOCA_STABLE void doca_dpa_dev_thread_reschedule(void);
 DOCA_STABLE void doca_dpa_dev_thread_finish(void);
 

@@ -26,7 +26,11 @@ struct EchoArgument {
 void echo(std::uint64_t argument) {
     const auto& self = *reinterpret_cast<const EchoArgument*>(argument);
     doca_dpa_dev_comch_consumer_completion_element_t element = 0;
-    while (doca_dpa_dev_comch_consumer_get_completion(self.completion, &element) != 0) {
+    for (;;) { // it is left by rescheduling
+        if (doca_dpa_dev_comch_consumer_get_completion(self.completion, &element) == 0) {
+            doca_dpa_dev_comch_consumer_completion_request_notification(self.completion);
+            doca_dpa_dev_thread_reschedule();
+        }
         std::uint32_t length = 0;
         const std::uint8_t* const bytes =
             doca_dpa_dev_comch_consumer_get_completion_imm(element, &length);
@@ -38,8 +42,6 @@ void echo(std::uint64_t argument) {
         doca_dpa_dev_comch_consumer_ack(self.consumer, 1);
         doca_dpa_dev_comch_consumer_completion_ack(self.completion, 1);
     }
-    doca_dpa_dev_comch_consumer_completion_request_notification(self.completion);
-    doca_dpa_dev_thread_reschedule();
 }
 
 // Called by the CPU before anything moves.
