@@ -317,6 +317,7 @@ doca_error_t doca_mmap_create_from_export(const doca_data* user_data, const void
     made->length = memory->map->size();
     made->map = std::move(memory->map);
     made->service = memory->service;
+    made->importer = dev->info.device;
     made->devices.push_back(dev);
     if (user_data != nullptr) {
         made->user_data = *user_data;

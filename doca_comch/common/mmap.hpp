@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include <comch/device.hpp>
 #include <comch/memory.hpp>
 #include <doca_mmap.h>
 
@@ -26,6 +28,7 @@ struct doca_mmap {
     std::map<const doca_dev*, std::vector<std::byte>> exported; ///< what each was given
     std::unique_ptr<comch::MemoryMap> map;                      ///< while started
     comch::link::PortAddress service{};                         ///< where imported memory is served
+    std::optional<comch::Device> importer;                      ///< imported: through which device
     std::atomic<std::uint32_t> buffers = 0;                     ///< taken from it, by any inventory
     std::atomic<std::uint32_t> consumers = 0;                   ///< that receive into it, not idle
     /// Whoever keeps a map for later asks by this whether it still exists.

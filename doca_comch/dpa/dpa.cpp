@@ -81,6 +81,14 @@ void doca_dpa_thread::call() {
     }
 }
 
+bool doca_dpa_thread::is_to_stop() {
+    if (current == nullptr) {
+        return false;
+    }
+    const std::lock_guard lock(current->mutex_);
+    return current->ends_;
+}
+
 void doca_dpa_dev_thread_reschedule() {
     if (current != nullptr) {
         current->leave();

@@ -67,6 +67,8 @@ public:
     std::atomic<std::uint32_t> users = 0; ///< completions that activate it
 
     [[nodiscard]] doca_dpa& dpa() const noexcept { return dpa_; }
+    /// Who waits inside the calling DPA thread must not any longer.
+    [[nodiscard]] static bool is_to_stop();
 
 private:
     void work();

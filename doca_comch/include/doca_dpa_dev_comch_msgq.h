@@ -46,7 +46,8 @@ DOCA_EXPERIMENTAL int doca_dpa_dev_comch_producer_is_consumer_empty(
 DOCA_EXPERIMENTAL void doca_dpa_dev_comch_producer_post_send_imm_only(
     doca_dpa_dev_comch_producer_t producer, uint32_t consumer_id, const uint8_t *imm,
     uint32_t imm_length, uint32_t flags);
-/* Copies between two memory maps of this process, then sends immediate data. */
+/* Copies between two memory maps, of which one may be imported, then sends immediate data. What cannot
+ * be copied is not told of: a DOCA_DPA_DEV_COMP_SEND_ERR. */
 DOCA_EXPERIMENTAL void doca_dpa_dev_comch_producer_dma_copy(
     doca_dpa_dev_comch_producer_t producer, uint32_t consumer_id, doca_dpa_dev_mmap_t dst_mmap,
     uint64_t dst_addr, doca_dpa_dev_mmap_t src_mmap, uint64_t src_addr, size_t length,

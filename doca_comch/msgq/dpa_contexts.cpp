@@ -7,6 +7,7 @@
 #include "doca_comch/common/mmap.hpp"
 #include "doca_comch/common/mmap_handles.hpp"
 #include "doca_comch/common/status.hpp"
+#include "doca_comch/dpa/copy_and_wait.hpp"
 #include "doca_comch/msgq/msgq.hpp"
 
 namespace comch::doca {
@@ -425,14 +426,18 @@ DpaProducer* producer_of(doca_dpa_dev_comch_producer_t handle) {
     return reinterpret_cast<DpaProducer*>(handle);
 }
 
-/// Where a DPA program's address in a map of this process is; null: not there, or not allowed.
-void* place(doca_dpa_dev_mmap_t handle, std::uint64_t address, std::size_t length,
-            std::uint32_t needed) {
+/// The map, if a DPA program's address lies in it and may be used so; else null.
+const doca_mmap* map_at(doca_dpa_dev_mmap_t handle, std::uint64_t address, std::size_t length,
+                        bool writes) {
     const doca_mmap* const mmap = comch::doca::mmap_of(handle);
-    auto* const at = reinterpret_cast<void*>(address);
-    return mmap != nullptr && mmap->started() && !mmap->imported() &&
-                   mmap->map->check(at, length, needed) == comch::Errc::ok
-               ? at
+    if (mmap == nullptr || !mmap->started()) {
+        return nullptr;
+    }
+    const std::uint32_t needed = mmap->imported()
+                                     ? (writes ? comch::peer_write : comch::peer_read)
+                                     : (writes ? comch::local_write : comch::local_read);
+    return mmap->map->check(reinterpret_cast<void*>(address), length, needed) == comch::Errc::ok
+               ? mmap
                : nullptr;
 }
 
@@ -509,10 +514,12 @@ void doca_dpa_dev_comch_producer_dma_copy(doca_dpa_dev_comch_producer_t producer
                                           uint64_t dst_addr, doca_dpa_dev_mmap_t src_mmap,
                                           uint64_t src_addr, size_t length, const uint8_t* imm,
                                           uint32_t imm_length, uint32_t flags) {
-    void* const to = place(dst_mmap, dst_addr, length, comch::local_write);
-    const void* const from = place(src_mmap, src_addr, length, comch::local_read);
-    if (to != nullptr && from != nullptr) {
-        std::memmove(to, from, length);
+    const doca_mmap* const to = map_at(dst_mmap, dst_addr, length, true);
+    const doca_mmap* const from = map_at(src_mmap, src_addr, length, false);
+    if (to != nullptr && from != nullptr && !(to->imported() && from->imported()) &&
+        comch::doca::copy_and_wait(*to, reinterpret_cast<void*>(dst_addr), *from,
+                                   reinterpret_cast<const void*>(src_addr),
+                                   length) == comch::Errc::ok) {
         doca_dpa_dev_comch_producer_post_send_imm_only(producer, consumer_id, imm, imm_length,
                                                        flags);
     } else if (producer != 0) {

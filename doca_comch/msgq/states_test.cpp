@@ -492,6 +492,58 @@ TEST(DocaMsgQ, TheDpaCopiesBetweenMapsAndTellsOfIt) {
     EXPECT_EQ(fixed.bytes, std::vector<char>(64));
 }
 
+TEST(DocaMsgQ, TheDpaCopiesFromAndToMemoryThatWasExported) {
+    Ends ends;
+    ends.start();
+    EXPECT_OK(ends.post());
+    EXPECT_OK(ends.post());
+    const auto producer = Ends::handle(ends.dpa_producer, doca_comch_producer_get_dpa_handle);
+    constexpr std::size_t size = 300000;
+    Memory there(ends.lab.lab.host, size, DOCA_ACCESS_FLAG_PCI_READ_WRITE);
+    Memory fixed(ends.lab.lab.host, 64, DOCA_ACCESS_FLAG_PCI_READ_ONLY);
+    const Memory here(ends.lab.lab.dpu, size, DOCA_ACCESS_FLAG_LOCAL_READ_WRITE);
+    fill_unevenly(there.bytes);
+    const auto import = [&](const Memory& memory, doca_dpa_dev_mmap_t& handle) {
+        const void* descriptor = nullptr;
+        std::size_t length = 0;
+        doca_mmap* imported = nullptr;
+        EXPECT_OK(doca_mmap_export_pci(memory.mmap, ends.lab.lab.host, &descriptor, &length));
+        EXPECT_OK(
+            doca_mmap_create_from_export(nullptr, descriptor, length, ends.lab.lab.dpu, &imported));
+        EXPECT_OK(doca_mmap_dev_get_dpa_handle(imported, ends.lab.lab.dpu, &handle));
+        return imported;
+    };
+    doca_dpa_dev_mmap_t far = 0;
+    doca_dpa_dev_mmap_t read_only = 0;
+    doca_dpa_dev_mmap_t near = 0;
+    doca_mmap* const imported = import(there, far);
+    doca_mmap* const unchanging = import(fixed, read_only);
+    ASSERT_OK(doca_mmap_dev_get_dpa_handle(here.mmap, ends.lab.lab.dpu, &near));
+    const auto remote = reinterpret_cast<std::uint64_t>(there.bytes.data());
+    const auto local = reinterpret_cast<std::uint64_t>(here.bytes.data());
+    const std::uint8_t read[] = {'r'};
+    const std::uint8_t written[] = {'w'};
+    doca_dpa_dev_comch_producer_dma_copy(producer, 1, near, local, far, remote, size, read, 1, 0);
+    EXPECT_EQ(here.bytes, there.bytes);
+    doca_dpa_dev_comch_producer_dma_copy(producer, 1, far, remote + 1000, near, local, 1000,
+                                         written, 1, 0);
+    EXPECT_TRUE(
+        std::equal(there.bytes.begin() + 1000, there.bytes.begin() + 2000, here.bytes.begin()));
+    // Not from one to the other, not beyond its end, and not what is only to be read.
+    doca_dpa_dev_comch_producer_dma_copy(producer, 1, far, remote, far, remote + 8, 8, read, 1, 0);
+    doca_dpa_dev_comch_producer_dma_copy(producer, 1, near, local, far, remote + size - 4, 8, read,
+                                         1, 0);
+    doca_dpa_dev_comch_producer_dma_copy(producer, 1, read_only,
+                                         reinterpret_cast<std::uint64_t>(fixed.bytes.data()), near,
+                                         local, 8, read, 1, 0);
+    ASSERT_TRUE(
+        progress_until([&] { return ends.received.messages.size() == 2; }, ends.lab.engine));
+    EXPECT_THAT(ends.received.messages, ElementsAre("r", "w"));
+    EXPECT_EQ(fixed.bytes, std::vector<char>(64));
+    EXPECT_OK(doca_mmap_destroy(imported));
+    EXPECT_OK(doca_mmap_destroy(unchanging));
+}
+
 TEST(DocaMsgQ, WhatOthersUseCannotBeDestroyed) {
     Ends ends;
     // Idle or not: a consumer keeps its completion, and that its thread.
