@@ -860,10 +860,10 @@ TEST_P(FastPath, WhatWasReceivedBeforeAStopIsCompleteForTheProducerToo) {
 
 TEST_P(FastPath, AProducerThatDoesNotProgressHearsOfAllThatWasReceivedBeforeAStop) {
     constexpr std::size_t count = 1000;
+    const auto engine = make_engine();
     ConsumerProgram consumer;
     ProducerProgram producer;
     ASSERT_TRUE(start(consumer, {.max_posted = count}));
-    const auto engine = make_engine();
     ASSERT_EQ(producer.open(*engine, dpu(), {.max_in_flight = count}), Errc::ok);
     std::vector<std::byte> buffer(8);
     for (std::size_t i = 0; i < count; ++i) {
