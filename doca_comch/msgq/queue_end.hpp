@@ -69,10 +69,12 @@ public:
     /// it begins anew.
     void open(std::uint32_t receives, Wake wake, void* user) {
         const Ring* const ring = ring_.load(std::memory_order_relaxed);
+        if (ring == nullptr) {
+            wake_ = wake; // always the same
+        }
         if (ring == nullptr || receives > ring->capacity()) {
             // The old one stays: a producer that found it open may be at it.
             rings_.push_back(std::make_unique<Ring>(std::bit_ceil(receives)));
-            wake_ = wake;
             ring_.store(rings_.back().get(), std::memory_order_release);
         }
         wake_user_.store(user, std::memory_order_relaxed); // another one than before, perhaps
