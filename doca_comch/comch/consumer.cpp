@@ -117,17 +117,12 @@ doca_error_t ConnectionConsumer::begin_start() {
                 self.fail();
             }
         };
-        // Each start makes another consumer for the other end.
-        if (next_id_ == 0) {
-            next_id_ = connection.reserve_consumer_id();
-        }
         auto opened = Consumer::open(pe()->engine(), connection,
                                      {.max_posted = task_count(), .id = next_id_}, handlers);
         if (!opened) {
             return refuse(opened.error());
         }
         core_ = std::move(*opened);
-        next_id_ = 0;
         mmap_.consumers.fetch_add(1, std::memory_order_relaxed);
         return DOCA_SUCCESS;
     });
@@ -174,6 +169,7 @@ void ConnectionConsumer::drain_now() {
 void ConnectionConsumer::closed() {
     // Release: who sees the map unused sees this thread done with it.
     mmap_.consumers.fetch_sub(1, std::memory_order_release);
+    // Each start makes another consumer for the other end.
     next_id_ = handle_.reserve_consumer_id(generation_);
     handle_.detach(generation_);
     pe()->bury(std::shared_ptr<Consumer>(std::move(core_)));
