@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -272,6 +273,7 @@ public:
     /// The other side's producer opened a channel to a consumer of ours. One that is gone by now is
     /// no error: the channel is closed. False: more than a correct peer opens.
     [[nodiscard]] bool deliver(std::uint64_t tag, LinkChannel&& channel) {
+        std::vector<typename Attachment::Inbound> over; // closed outside the lock
         const std::lock_guard lock(mutex_);
         for (const std::unique_ptr<Attachment>& attachment : attachments_) {
             if (!attachment->is_consumer || attachment->id != wire::consumer_of(tag)) {
@@ -279,7 +281,11 @@ public:
             }
             // While the consumer's engine rests, producers may come, try and go.
             if (attachment->inbox.size() >= inbox_to_sift) {
-                std::erase_if(attachment->inbox, [](auto& inbound) { return inbound.is_over(); });
+                auto& inbox = attachment->inbox;
+                const auto gone = std::stable_partition(
+                    inbox.begin(), inbox.end(), [](auto& inbound) { return !inbound.is_over(); });
+                over.assign(std::move_iterator(gone), std::move_iterator(inbox.end()));
+                inbox.erase(gone, inbox.end());
             }
             if (attachment->inbox.size() >= limits::producers_per_connection) {
                 return false;
