@@ -651,6 +651,8 @@ private:
                 end_route(*route, Errc::canceled);
             }
         }
+        // Those that the connection knows of by now need not be remembered.
+        std::erase_if(gone_, [&](std::uint32_t id) { return !connection_->remote(id); });
         // Something even if nothing has to be done: a consumer is gone, so a send that was told
         // `again` gets another answer now. Were it nothing, the program would go to sleep on news
         // that nobody will bring a second time.
