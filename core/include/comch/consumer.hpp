@@ -82,7 +82,8 @@ public:
     /// let the peer write.
     [[nodiscard]] Errc post(const ReceiveBuffer& buffer, void* cookie);
 
-    /// Withdraws the consumer; posted buffers come back as canceled, then it is idle. bad_state:
+    /// Withdraws the consumer; posted buffers come back as canceled, then it is idle: within half a
+    /// second if producers read so little that they could not be told what was received. bad_state:
     /// stopped already.
     [[nodiscard]] Result<void> stop();
 
