@@ -161,7 +161,7 @@ TEST(DocaCc, DevicesTellTheirLimits) {
     }
 }
 
-TEST(DocaCc, SettingsAreCheckedAndMaximumSizesMustMatch) {
+TEST(DocaCc, SettingsAreCheckedAndLimitMessages) {
     Cc cc;
     EXPECT_OK(doca_ctx_stop(cc.client_ctx));
     ASSERT_TRUE(progress_until([&] { return cc.at_server.gone == 1; }, cc.engine));

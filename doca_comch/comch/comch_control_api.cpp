@@ -135,11 +135,8 @@ doca_error_t doca_comch_connection_update_info(doca_comch_connection* comch_conn
         return DOCA_ERROR_INVALID_VALUE;
     }
     ConnectionHandle& handle = *handle_of(comch_connection);
-    if (handle.owner() == nullptr) {
-        return DOCA_ERROR_NOT_CONNECTED;
-    }
-    if (handle.core() == nullptr) {
-        return comch::doca::to_doca(handle.status);
+    if (handle.owner() == nullptr || handle.core() == nullptr) {
+        return DOCA_ERROR_CONNECTION_ABORTED;
     }
     handle.snapshot = handle.core()->statistics();
     return DOCA_SUCCESS;
@@ -359,7 +356,10 @@ doca_error_t doca_comch_client_get_max_msg_size(const doca_comch_client* comch_c
     if (comch_client == nullptr || size == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
-    *size = of(comch_client)->message_size();
+    const ConnectionHandle* const connection = of(comch_client)->connection();
+    *size = connection != nullptr && connection->core() != nullptr
+                ? connection->core()->max_message_size()
+                : of(comch_client)->message_size();
     return DOCA_SUCCESS;
 }
 

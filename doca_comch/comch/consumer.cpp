@@ -84,7 +84,7 @@ doca_error_t ConnectionConsumer::create(ConnectionHandle* handle, doca_mmap* mma
     }
     ControlContext* const owner = handle->owner();
     if (owner == nullptr) {
-        return DOCA_ERROR_NOT_CONNECTED;
+        return refuse(DOCA_ERROR_BAD_STATE, "cannot create a consumer: the connection has ended");
     }
     if (!owner->hears_of_consumers()) {
         return refuse(DOCA_ERROR_BAD_STATE, "cannot create a consumer: its server or client did "

@@ -220,6 +220,24 @@ TEST(DocaControl, MaximumMessageSizesMustMatch) {
         [&] { return state_of(server.ctx) == idle && state_of(client.ctx) == idle; }, engine));
 }
 
+TEST(DocaControl, AnEndThatSetsNoMaximumMessageSizeTakesTheOthers) {
+    TwoSides sides;
+    sides.stop();
+    ASSERT_OK(doca_comch_server_set_max_msg_size(sides.server.server, 128));
+    ASSERT_OK(doca_ctx_start(sides.server.ctx));
+    ASSERT_EQ(doca_ctx_start(sides.client.ctx), DOCA_ERROR_IN_PROGRESS);
+    ASSERT_TRUE(sides.until([&] { return state_of(sides.client.ctx) == running; }));
+    std::uint32_t size = 0;
+    EXPECT_OK(doca_comch_client_get_max_msg_size(sides.client.client, &size));
+    EXPECT_EQ(size, 128u);
+    EXPECT_EQ(sides.client.send(std::string(129, 'x')), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_OK(sides.client.send(std::string(128, 'x')));
+    ASSERT_TRUE(sides.until([&] { return sides.server.messages.size() == 1; }));
+    sides.stop();
+    EXPECT_OK(doca_comch_client_get_max_msg_size(sides.client.client, &size));
+    EXPECT_EQ(size, 4080u);
+}
+
 TEST(DocaControl, NamesAreUniqueAndBounded) {
     TwoSides sides;
     ServerParty second(sides.lab, sides.server_engine, "pair");
@@ -453,10 +471,10 @@ TEST(DocaControl, AServerDisconnectsOneClientInsideItsCallback) {
     // Its handle can be used for nothing any more, and harms nobody.
     doca_comch_connection* const stale = server.connected[0].first;
     EXPECT_EQ(server.send(stale, "x"), DOCA_ERROR_NOT_CONNECTED);
-    EXPECT_EQ(doca_comch_connection_update_info(stale), DOCA_ERROR_NOT_CONNECTED);
+    EXPECT_EQ(doca_comch_connection_update_info(stale), DOCA_ERROR_CONNECTION_ABORTED);
     EXPECT_EQ(doca_comch_server_disconnect(server.server, stale), DOCA_ERROR_NOT_CONNECTED);
     doca_comch_producer* producer = nullptr;
-    EXPECT_EQ(doca_comch_producer_create(stale, &producer), DOCA_ERROR_NOT_CONNECTED);
+    EXPECT_EQ(doca_comch_producer_create(stale, &producer), DOCA_ERROR_BAD_STATE);
     EXPECT_EQ(doca_ctx_stop(server.ctx), DOCA_ERROR_IN_PROGRESS);
     ASSERT_TRUE(progress_until(
         [&] { return state_of(server.ctx) == idle && state_of(second.ctx) == idle; }, engine));

@@ -311,6 +311,22 @@ TEST(DocaMisuse, ImmediateDataIsCheckedWhenItIsSubmitted) {
     EXPECT_EQ(path.consumer.immediates[0].size(), 32u);
 }
 
+TEST(DocaMisuse, ATaskWithNothingToSendIsRefusedWhenItIsSubmitted) {
+    FastPath path;
+    ASSERT_OK(path.consumer.post(nullptr));
+    std::array<std::uint8_t, 8> bytes{};
+    doca_comch_producer_task_send* task = nullptr;
+    ASSERT_OK(doca_comch_producer_task_send_alloc_init(path.producer.producer, nullptr,
+                                                       bytes.data(), 8, path.consumer.id(), &task));
+    doca_comch_producer_task_send_set_imm_data(task, nullptr, 0);
+    EXPECT_EQ(doca_task_submit(doca_comch_producer_task_send_as_task(task)),
+              DOCA_ERROR_INVALID_VALUE);
+    doca_comch_producer_task_send_set_imm_data(task, bytes.data(), 8);
+    EXPECT_OK(doca_task_submit(doca_comch_producer_task_send_as_task(task)));
+    ASSERT_TRUE(path.sides.until([&] { return path.consumer.done.size() == 1; }));
+    EXPECT_EQ(path.consumer.immediates[0].size(), 8u);
+}
+
 TEST(DocaMisuse, NothingStartsOnAConnectionThatHasEnded) {
     TwoSides sides;
     Memory memory(sides.lab.dpu, 4096, DOCA_ACCESS_FLAG_PCI_READ_WRITE);
@@ -325,7 +341,7 @@ TEST(DocaMisuse, NothingStartsOnAConnectionThatHasEnded) {
     }
     doca_comch_consumer* late = nullptr;
     EXPECT_EQ(doca_comch_consumer_create(sides.at_server, memory.mmap, &late),
-              DOCA_ERROR_NOT_CONNECTED);
+              DOCA_ERROR_BAD_STATE);
     // A new connection of the same two is another one.
     ASSERT_EQ(doca_ctx_start(sides.client.ctx), DOCA_ERROR_IN_PROGRESS);
     ASSERT_TRUE(sides.until([&] { return state_of(sides.client.ctx) == running; }));

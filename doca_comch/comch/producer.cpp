@@ -86,7 +86,7 @@ doca_error_t ConnectionProducer::create(ConnectionHandle* handle, ProducerContex
     }
     ControlContext* const owner = handle->owner();
     if (owner == nullptr) {
-        return DOCA_ERROR_NOT_CONNECTED;
+        return refuse(DOCA_ERROR_BAD_STATE, "cannot create a producer: the connection has ended");
     }
     if (!owner->hears_of_consumers()) {
         return refuse(DOCA_ERROR_BAD_STATE, "cannot create a producer: its server or client did "

@@ -67,6 +67,8 @@ protected:
             }
             to.data = {buffer.data, buffer.data_length};
             to.memory = buffer.mmap->map.get();
+        } else if (task.immediate_length == 0) [[unlikely]] {
+            return DOCA_ERROR_INVALID_VALUE; // the setters have left nothing to send
         }
         if (task.immediate_length != 0) {
             to.immediate = {task.kept ? task.keep.data()

@@ -71,6 +71,9 @@ TEST_F(CommChannel, NamesAreUniqueOnARepresentor) {
     EXPECT_EQ(one.text, "mine");
     EXPECT_EQ(elsewhere.await(), DOCA_SUCCESS);
     EXPECT_EQ(elsewhere.text, "its");
+    // And no other function's.
+    Ep stranger(lab.hosts.at(1));
+    EXPECT_EQ(stranger.connect("t"), DOCA_ERROR_CONNECTION_ABORTED);
 }
 
 TEST_F(CommChannel, AcceptingHappensInRecvfrom) {

@@ -132,6 +132,10 @@ bool is_head(const doca_buf* buf) {
 }
 
 doca_error_t chain(doca_buf& tail, doca_buf& head) {
+    if (head.references != 1) {
+        return refuse(DOCA_ERROR_NOT_PERMITTED,
+                      "cannot chain the lists: there are more references to the second one");
+    }
     tail.next = &head;
     head.follows = true;
     return DOCA_SUCCESS;

@@ -70,6 +70,8 @@ namespace comch::doca {
 /// A number of buffer objects, in use or free. One thread at a time.
 class BufferStore {
 public:
+    bool is_pool = false; ///< its buffers keep their places
+
     /// False: there is no memory for so many.
     [[nodiscard]] bool add(std::size_t count) {
         std::unique_ptr<doca_buf[]> block(new (std::nothrow) doca_buf[count]);

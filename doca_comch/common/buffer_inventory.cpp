@@ -150,6 +150,10 @@ doca_error_t doca_buf_inventory_buf_reuse_by_args(doca_buf* buf, void* addr, siz
         return refuse(DOCA_ERROR_NOT_PERMITTED,
                       "cannot reuse the buffer: others refer to it, or a task, or it is in a list");
     }
+    if (buf->store->is_pool) {
+        return refuse(DOCA_ERROR_NOT_PERMITTED,
+                      "cannot reuse the buffer: it is a pool's, whose buffers keep their places");
+    }
     return place(*buf, *buf->mmap, addr, len, data, data_len);
 }
 

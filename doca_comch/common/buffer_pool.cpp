@@ -51,6 +51,7 @@ doca_error_t doca_buf_pool_create(size_t num_elements, size_t element_size, cons
     if (!pool->store.add(num_elements)) {
         return DOCA_ERROR_NO_MEMORY;
     }
+    pool->store.is_pool = true;
     pool->element_size = element_size;
     pool->mmap = const_cast<doca_mmap*>(mmap);
     pool->mmap_life = mmap->life;

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <thread>
 
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -106,6 +107,52 @@ TEST_F(DocaMemory, TheRangeIsGivenBackWhenTheMapEnds) {
     EXPECT_EQ(given.length, 64u);
 }
 
+TEST_F(DocaMemory, ARangeThatNoMapWasStartedOverIsNotGivenBack) {
+    bool given = false;
+    doca_mmap* other = nullptr;
+    ASSERT_OK(doca_mmap_create(&other));
+    EXPECT_OK(doca_mmap_set_memrange(other, bytes.data(), 64));
+    EXPECT_OK(doca_mmap_set_free_cb(
+        other, [](void*, std::size_t, void* cookie) { *static_cast<bool*>(cookie) = true; },
+        &given));
+    EXPECT_EQ(doca_mmap_start(other), DOCA_ERROR_BAD_STATE); // no device
+    EXPECT_OK(doca_mmap_destroy(other));
+    EXPECT_FALSE(given);
+}
+
+TEST_F(DocaMemory, AMapCoversMemoryThatIsThere) {
+    const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    void* const area =
+        ::mmap(nullptr, 3 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(area, MAP_FAILED);
+    auto* const first = static_cast<std::byte*>(area);
+    ASSERT_EQ(::mprotect(first + page, page, PROT_READ), 0);
+    ASSERT_EQ(::munmap(first + 2 * page, page), 0);
+    const auto start = [&](std::byte* begin, std::size_t length, std::uint32_t access) {
+        doca_mmap* map = nullptr;
+        EXPECT_OK(doca_mmap_create(&map));
+        EXPECT_OK(doca_mmap_set_memrange(map, begin, length));
+        EXPECT_OK(doca_mmap_set_permissions(map, access));
+        EXPECT_OK(doca_mmap_add_dev(map, lab.host));
+        const doca_error_t result = doca_mmap_start(map);
+        EXPECT_OK(doca_mmap_destroy(map));
+        return result;
+    };
+    constexpr std::uint32_t written = DOCA_ACCESS_FLAG_PCI_READ_WRITE;
+    constexpr std::uint32_t read = DOCA_ACCESS_FLAG_PCI_READ_ONLY;
+    EXPECT_EQ(start(first, page, written), DOCA_SUCCESS);
+    EXPECT_EQ(start(first + page - 1, 2, written), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(start(first + page - 1, 2, read), DOCA_SUCCESS);
+    EXPECT_EQ(start(first + 2 * page - 1, 2, read), DOCA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(start(first + 2 * page, page, read), DOCA_ERROR_INVALID_VALUE);
+    ASSERT_EQ(::munmap(first, 2 * page), 0);
+    doca_mmap* map = nullptr;
+    ASSERT_OK(doca_mmap_create(&map));
+    EXPECT_EQ(doca_mmap_set_memrange(map, reinterpret_cast<void*>(UINTPTR_MAX - 10), 100),
+              DOCA_ERROR_INVALID_VALUE);
+    EXPECT_OK(doca_mmap_destroy(map));
+}
+
 TEST_F(DocaMemory, AMapWithBuffersCannotEnd) {
     doca_buf* const buf = get(0, 64);
     std::uint32_t count = 0;
@@ -124,7 +171,7 @@ TEST_F(DocaMemory, ExportsComeFromStartedMapsThatGrantSomething) {
     const void* descriptor = nullptr;
     std::size_t length = 0;
     EXPECT_EQ(doca_mmap_export_pci(mmap, lab.dpu, &descriptor, &length),
-              DOCA_ERROR_INVALID_VALUE); // not its device
+              DOCA_ERROR_NOT_FOUND); // not its device
     EXPECT_EQ(doca_mmap_export_rdma(mmap, lab.host, &descriptor, &length),
               DOCA_ERROR_NOT_SUPPORTED);
     std::uint8_t flag = 1;
@@ -244,6 +291,9 @@ TEST_F(DocaMemory, ListsOfBuffers) {
     doca_buf* const first = get(0, 64);
     doca_buf* const second = get(64, 64);
     doca_buf* const third = get(128, 64);
+    EXPECT_OK(doca_buf_inc_refcount(second, nullptr));
+    EXPECT_EQ(doca_buf_chain_list(first, second), DOCA_ERROR_NOT_PERMITTED); // others refer to it
+    EXPECT_OK(doca_buf_dec_refcount(second, nullptr));
     EXPECT_OK(doca_buf_chain_list(first, second));
     EXPECT_OK(doca_buf_chain_list_tail(first, second, third));
     EXPECT_EQ(doca_buf_chain_list(first, second), DOCA_ERROR_INVALID_VALUE); // no head any more
@@ -295,6 +345,8 @@ TEST_F(DocaMemory, PoolsCutAMapIntoPieces) {
         EXPECT_EQ(length, 0u);
     }
     EXPECT_EQ(doca_buf_pool_buf_alloc(pool, &first), DOCA_ERROR_EMPTY);
+    EXPECT_EQ(doca_buf_inventory_buf_reuse_by_addr(bufs[0], bytes.data(), 200),
+              DOCA_ERROR_NOT_PERMITTED); // it would overlap another one
     EXPECT_EQ(doca_buf_pool_stop(pool), DOCA_ERROR_IN_USE);
     EXPECT_EQ(doca_buf_pool_destroy(pool), DOCA_ERROR_IN_USE);
     for (doca_buf* const buf : bufs) {

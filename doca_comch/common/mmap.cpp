@@ -4,9 +4,12 @@
 #include <mutex>
 #include <span>
 
+#include <fmt/format.h>
+
 #include "core/transfer/descriptor.hpp"
 #include "doca_comch/common/device.hpp"
 #include "doca_comch/common/mmap_handles.hpp"
+#include "doca_comch/common/process_memory.hpp"
 #include "doca_comch/common/status.hpp"
 
 using comch::MemoryMap;
@@ -78,14 +81,14 @@ doca_error_t doca_mmap_destroy(doca_mmap* mmap) {
     const std::unique_ptr<doca_mmap> owned(mmap);
     comch::doca::forget_handle(*mmap);
     owned->map.reset();
-    if (owned->free_callback != nullptr && owned->address != nullptr) {
+    if (owned->free_callback != nullptr && owned->was_started) {
         owned->free_callback(owned->address, owned->length, owned->free_cookie);
     }
     return DOCA_SUCCESS;
 }
 
 doca_error_t doca_mmap_set_memrange(doca_mmap* mmap, void* addr, size_t len) {
-    if (addr == nullptr || len == 0) {
+    if (addr == nullptr || len == 0 || reinterpret_cast<std::uintptr_t>(addr) + len < len) {
         return DOCA_ERROR_INVALID_VALUE;
     }
     if (const doca_error_t result = settable(mmap); result != DOCA_SUCCESS) {
@@ -182,12 +185,23 @@ doca_error_t doca_mmap_start(doca_mmap* mmap) {
                                             "(doca_mmap_set_memrange) and a device "
                                             "(doca_mmap_add_dev)");
     }
-    auto map = MemoryMap::create({static_cast<std::byte*>(mmap->address), mmap->length},
-                                 permissions_of(mmap->access));
+    const std::uint32_t permissions = permissions_of(mmap->access);
+    // A device would find that out when it registers the memory. Here the program would, when the
+    // first message is copied there.
+    const bool writable = (permissions & comch::local_write) != 0;
+    if (!comch::doca::is_mapped(mmap->address, mmap->length, writable)) {
+        return refuse(DOCA_ERROR_INVALID_VALUE,
+                      fmt::format("cannot start the memory map: not all of the {} bytes from {} on "
+                                  "are memory that this process may {}",
+                                  mmap->length, mmap->address, writable ? "write" : "read"));
+    }
+    auto map =
+        MemoryMap::create({static_cast<std::byte*>(mmap->address), mmap->length}, permissions);
     if (!map) {
         return refuse(map.error());
     }
     mmap->map = std::move(*map);
+    mmap->was_started = true;
     return DOCA_SUCCESS;
 }
 
@@ -270,13 +284,13 @@ doca_error_t doca_mmap_export_pci(doca_mmap* mmap, const doca_dev* dev, const vo
         return DOCA_ERROR_INVALID_VALUE;
     }
     if (!mmap->started()) {
-        return refuse(DOCA_ERROR_BAD_STATE, "cannot export the memory map: it is not started");
+        return refuse(DOCA_ERROR_NOT_PERMITTED, "cannot export the memory map: it is not started");
     }
     if (mmap->imported()) {
         return refuse(DOCA_ERROR_NOT_PERMITTED, "cannot export an imported memory map");
     }
     if (std::find(mmap->devices.begin(), mmap->devices.end(), dev) == mmap->devices.end()) {
-        return refuse(DOCA_ERROR_INVALID_VALUE,
+        return refuse(DOCA_ERROR_NOT_FOUND,
                       "cannot export the memory map to a device that it does not have");
     }
     auto found = mmap->exported.find(dev);
@@ -351,6 +365,9 @@ doca_error_t doca_mmap_dev_get_dpa_handle(doca_mmap* mmap, const doca_dev* dev,
     }
     if (!mmap->started()) {
         return DOCA_ERROR_BAD_STATE;
+    }
+    if (std::find(mmap->devices.begin(), mmap->devices.end(), dev) == mmap->devices.end()) {
+        return refuse(DOCA_ERROR_NOT_FOUND, "the memory map does not have this device");
     }
     *dpa_mmap = comch::doca::handle_of(*mmap);
     return DOCA_SUCCESS;

@@ -24,6 +24,7 @@ struct doca_mmap {
     std::vector<doca_dev*> devices; ///< compared only: they may be closed by now
     doca_mmap_memrange_free_cb_t* free_callback = nullptr;
     void* free_cookie = nullptr;
+    bool was_started = false; ///< from then on the range is given back in the end
     doca_data user_data{};
     std::map<const doca_dev*, std::vector<std::byte>> exported; ///< what each was given
     std::unique_ptr<comch::MemoryMap> map;                      ///< while started

@@ -51,7 +51,7 @@ typedef void (*doca_comch_event_msg_recv_cb_t)(struct doca_comch_event_msg_recv 
                                                struct doca_comch_connection *comch_connection);
 
 /* A client has connected, or is gone. `change_successful` is 1, but: 0 on connecting says that a
- * client was turned away (then there is no connection: null), and 0 on disconnecting that the
+ * client was turned away (then the connection is good for nothing), and 0 on disconnecting that the
  * connection did not end in an orderly way: its process died or broke the protocol. */
 typedef void (*doca_comch_event_connection_status_changed_cb_t)(
     struct doca_comch_event_connection_status_changed *event,
@@ -118,7 +118,8 @@ DOCA_STABLE doca_error_t doca_comch_server_destroy(struct doca_comch_server *com
 DOCA_STABLE struct doca_ctx *doca_comch_server_as_ctx(struct doca_comch_server *comch_server);
 
 /* Setters: BAD_STATE when not idle; INVALID_VALUE: 0, or above what the device can do. A maximum
- * message size that both ends set must be the same, or the connection is refused. */
+ * message size that both ends set must be the same, or the connection is refused. An end that sets
+ * none takes the other's: a connected client's getter tells what holds. */
 DOCA_STABLE doca_error_t doca_comch_server_set_max_msg_size(struct doca_comch_server *comch_server,
                                                             uint32_t size);
 DOCA_STABLE doca_error_t doca_comch_server_get_max_msg_size(

@@ -111,9 +111,9 @@ doca_error_t doca_comch_msgq_start(doca_comch_msgq* msgq) {
                       "cannot start the message queue: it is started already, or has no direction "
                       "(doca_comch_msgq_set_dpa_consumer, doca_comch_msgq_set_dpa_producer)");
     }
-    if (msgq->made_.empty()) {
-        msgq->ends_ = std::vector<std::atomic<QueueEnd*>>(msgq->max_consumers);
-    }
+    // Nobody uses those of before: a queue with consumers or producers does not stop.
+    msgq->ends_ = std::vector<std::atomic<QueueEnd*>>(msgq->max_consumers);
+    msgq->made_.clear();
     msgq->started = true;
     return DOCA_SUCCESS;
 }

@@ -21,8 +21,8 @@ public:
         }
     }
 
-    /// Makes the next consumer's end; null: as many as may be exist. Ends live as long as the
-    /// queue.
+    /// Makes the next consumer's end; null: as many as may be exist. Ends live until the queue's
+    /// next start.
     [[nodiscard]] comch::doca::QueueEnd* add_consumer();
     /// The consumer with this id, or null. Any thread.
     [[nodiscard]] comch::doca::QueueEnd* find(std::uint32_t id) const noexcept;

@@ -639,6 +639,33 @@ TEST(DocaMsgQ, AQueueHasSoManyProducersOfTheDpaAtATime) {
     EXPECT_OK(doca_comch_msgq_destroy(queue));
 }
 
+TEST(DocaMsgQ, AQueueThatStartsAgainMayHaveOtherMaximums) {
+    Dpa lab;
+    doca_comch_msgq* queue = nullptr;
+    ASSERT_OK(doca_comch_msgq_create(lab.lab.dpu, &queue));
+    ASSERT_OK(doca_comch_msgq_set_dpa_producer(queue, lab.dpa));
+    for (const std::uint32_t most : {1u, 3u, 2u}) {
+        ASSERT_OK(doca_comch_msgq_set_max_num_consumers(queue, most));
+        ASSERT_OK(doca_comch_msgq_start(queue));
+        std::vector<doca_comch_consumer*> consumers(most);
+        std::uint32_t expected = 0;
+        for (doca_comch_consumer*& consumer : consumers) {
+            std::uint32_t id = 0;
+            ASSERT_OK(doca_comch_msgq_consumer_create(queue, &consumer));
+            ASSERT_OK(doca_comch_consumer_get_id(consumer, &id));
+            EXPECT_EQ(id, ++expected);
+        }
+        doca_comch_consumer* more = nullptr;
+        EXPECT_EQ(doca_comch_msgq_consumer_create(queue, &more), DOCA_ERROR_NO_MEMORY);
+        EXPECT_EQ(doca_comch_msgq_stop(queue), DOCA_ERROR_IN_USE);
+        for (doca_comch_consumer* const consumer : consumers) {
+            EXPECT_OK(doca_comch_consumer_destroy(consumer));
+        }
+        ASSERT_OK(doca_comch_msgq_stop(queue));
+    }
+    EXPECT_OK(doca_comch_msgq_destroy(queue));
+}
+
 /// A thread of the DPA's that counts its runs, and a completion that runs it.
 struct Notified {
     doca_dpa_thread* thread = nullptr;
