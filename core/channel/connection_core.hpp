@@ -126,6 +126,8 @@ public:
         if (in_flight_bound() >= send_window_) {
             return Errc::again;
         }
+        // Who receives an answer finds its own message confirmed.
+        link_->confirm_received();
         const auto id = static_cast<std::uint8_t>(wire::Control::message);
         // To a server stamped, because it hands out in the order of arrival over all clients.
         const Errc result =

@@ -512,6 +512,25 @@ TYPED_TEST_P(LinkContract, ConfirmedFollowsSent) {
     ASSERT_TRUE(this->until([&] { return pair.initiator->confirmed() == 4; }, dpu, host));
 }
 
+TYPED_TEST_P(LinkContract, AnAnswerConfirmsWhatItAnswersIfAskedTo) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    const auto pair = this->connect(host, dpu);
+    constexpr std::size_t rounds = 100;
+    dpu.seen.on_message_hook = [&](auto& connection) {
+        connection.confirm_received();
+        EXPECT_EQ(connection.send(1, bytes_of("answer")), Errc::ok);
+    };
+    std::size_t answers = 0;
+    host.seen.on_message_hook = [&](auto& connection) {
+        EXPECT_EQ(connection.confirmed(), ++answers) << "inside the handler of the answer";
+    };
+    for (std::size_t i = 0; i < rounds; ++i) {
+        ASSERT_EQ(pair.initiator->send(1, bytes_of("m")), Errc::ok);
+        ASSERT_TRUE(this->until([&] { return answers == i + 1; }, dpu, host));
+    }
+}
+
 TYPED_TEST_P(LinkContract, ArrivalOrderHoldsOverAllConnections) {
     auto dpu = this->open(Side::dpu, 0, {.face = "test", .arrival_order = true});
     std::vector<std::unique_ptr<typename LinkContract<TypeParam>::End>> hosts;
@@ -1348,7 +1367,7 @@ REGISTER_TYPED_TEST_SUITE_P(
     LinkContract, ConnectsByAddress, ConnectsByServiceName, AServiceNameIsUniquePerFunction,
     AClosedPortsNameIsFree, NobodyThereIsNotFound, ARefusalSaysWhy, EarlySendsArriveInOrder,
     APortConnectsToItself, MessagesOfAllSizesArriveWholeAndInOrder, PackedMessagesMayTurnOutShorter,
-    TooLongIsRefused, AFullConnectionSaysAgainAndLosesNothing, ConfirmedFollowsSent,
+    TooLongIsRefused, AFullConnectionSaysAgainAndLosesNothing, ConfirmedFollowsSent, AnAnswerConfirmsWhatItAnswersIfAskedTo,
     ArrivalOrderHoldsOverAllConnections, WhatWasSentBeforeACloseArrives,
     WhatWasSentBeforeAPortWentAwayArrives, TheAcceptorMayCloseToo, ASinkMayCloseTheConnectionAtHand,
     ADeathIsReportedOnceAndAfterWhatCameBefore, EachOfSeveralDeathsAtOnceIsReported,

@@ -221,6 +221,8 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //     std::uint64_t confirmed() const; how many of them the peer has certainly taken out; up to date
 //                                      when the peer's progress (a channel's poll) has found no
 //                                      more that it could hand out a number of times, or sleeps
+//     void confirm_received();         whoever receives what is sent from now on finds confirmed
+//                                      what was handed out here, the message at hand included
 //     -- one-sided: ok = done already; in_progress = on_complete(token) follows; again = no room.
 //        They take effect in the order of the calls, but for gets (and one-way connections answer
 //        those, too, before anything that came after them).

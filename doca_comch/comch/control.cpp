@@ -207,18 +207,39 @@ unsigned ControlContext::progress() {
     return handled;
 }
 
-unsigned ControlContext::serve(ConnectionHandle& handle) {
-    if (handle.core() == nullptr) {
-        return 0; // ended, and its tasks with it
-    }
-    unsigned handled = 0;
-    bool moved = false;
+unsigned ControlContext::complete_confirmed(ConnectionHandle& handle) {
     const ConnectionStatistics statistics = handle.core()->statistics();
     const std::uint64_t confirmed = statistics.sent_messages - statistics.in_flight_messages;
+    unsigned handled = 0;
     while (!handle.sent.empty() && handle.sent.head->number <= confirmed) {
         complete(handle.sent.pop(), DOCA_SUCCESS);
         ++handled;
     }
+    return handled;
+}
+
+void ControlContext::deliver(Connection& connection, std::span<const std::byte> message) {
+    if (!is_live(connection)) {
+        return;
+    }
+    ConnectionHandle& handle = handle_of_core(connection);
+    // What a message answers is complete before it: programs with one task for requests answer, or
+    // ask the next, inside the callback.
+    if (!handle.sent.empty()) {
+        complete_confirmed(handle);
+        if (!is_live(connection)) {
+            return; // a callback has ended it
+        }
+    }
+    calls_->message(*this, handle, message);
+}
+
+unsigned ControlContext::serve(ConnectionHandle& handle) {
+    if (handle.core() == nullptr) {
+        return 0; // ended, and its tasks with it
+    }
+    unsigned handled = complete_confirmed(handle);
+    bool moved = false;
     while (!handle.waiting.empty()) {
         SendTask& task = *handle.waiting.head;
         // Off the queue first: put() links it into the other one.

@@ -86,11 +86,7 @@ protected:
     [[nodiscard]] static bool is_live(const Connection& connection) noexcept {
         return connection.user_data() != 0 && handle_of_core(connection).core() == &connection;
     }
-    void deliver(Connection& connection, std::span<const std::byte> message) {
-        if (is_live(connection)) [[likely]] {
-            calls_->message(*this, handle_of_core(connection), message);
-        }
-    }
+    void deliver(Connection& connection, std::span<const std::byte> message);
     void tell_of_consumer(Connection& connection, std::uint32_t id, bool added);
     /// Completes what is left of its tasks.
     void end(ConnectionHandle& handle, Errc status, bool delivered);
@@ -111,6 +107,7 @@ private:
     void mark_busy(ConnectionHandle& handle);
     [[nodiscard]] unsigned progress();
     [[nodiscard]] unsigned serve(ConnectionHandle& handle);
+    unsigned complete_confirmed(ConnectionHandle& handle);
     [[nodiscard]] static bool sent_all(const ConnectionHandle& handle, Clock::time_point since);
     [[nodiscard]] Errc arm();
 

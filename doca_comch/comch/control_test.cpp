@@ -332,6 +332,23 @@ TEST(DocaControl, TasksAreCountedAndUsedAgain) {
     ASSERT_TRUE(sides.until([&] { return sides.client.sends.size() == 5; }));
 }
 
+TEST(DocaControl, OneSendTaskIsEnoughForRequestsAndAnswers) {
+    TwoSides sides(1);
+    const auto free_it = [](doca_comch_task_send* done) {
+        doca_task_free(doca_comch_task_send_as_task(done));
+    };
+    sides.server.on_sent = free_it;
+    sides.client.on_sent = free_it;
+    // Each allocates its next task when it has the answer to the last, one of them in its callback.
+    sides.server.on_message = [&](doca_comch_connection* from, const std::string& text) {
+        EXPECT_OK(sides.server.send(from, text));
+    };
+    for (std::size_t round = 1; round <= 500; ++round) {
+        ASSERT_OK(sides.client.send("request"));
+        ASSERT_TRUE(sides.until([&] { return sides.client.messages.size() == round; }));
+    }
+}
+
 TEST(DocaControl, AFreedTaskCompletesSilently) {
     TwoSides sides;
     doca_comch_task_send* task = nullptr;

@@ -339,8 +339,8 @@ doca_error_t doca_dma_task_memcpy_set_conf(doca_dma* dma,
 
 doca_error_t doca_dma_task_memcpy_alloc_init(doca_dma* dma, const doca_buf* src, doca_buf* dst,
                                              doca_data user_data, doca_dma_task_memcpy** task) {
-    if (dma == nullptr || src == nullptr || dst == nullptr || task == nullptr) {
-        return DOCA_ERROR_INVALID_VALUE;
+    if (dma == nullptr || task == nullptr) {
+        return DOCA_ERROR_INVALID_VALUE; // buffers may be set later
     }
     if (of(dma)->state() != DOCA_CTX_STATE_RUNNING) {
         return DOCA_ERROR_BAD_STATE;

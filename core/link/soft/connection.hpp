@@ -90,6 +90,11 @@ public:
     Errc send_ordered(std::uint8_t id, std::span<const std::byte> message) noexcept {
         return pipe_.send_ordered(id, message);
     }
+    void confirm_received() noexcept {
+        if (pipe_.rx().control() != nullptr) {
+            pipe_.rx().confirm();
+        }
+    }
     [[nodiscard]] std::uint64_t sent() const noexcept { return pipe_.sent(); }
     [[nodiscard]] std::uint64_t confirmed() noexcept { return pipe_.confirmed(); }
 

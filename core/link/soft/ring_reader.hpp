@@ -92,8 +92,11 @@ public:
     /// Confirms the messages that were handed out, the one at hand included, and returns no room:
     /// that one's payload is still being read.
     void confirm() noexcept {
-        // Release: before whatever is said to the writer next.
-        control_->consumer.messages.store(messages_, std::memory_order_release);
+        if (messages_ != confirmed_) {
+            // Release: before whatever is said to the writer next.
+            control_->consumer.messages.store(messages_, std::memory_order_release);
+            confirmed_ = messages_;
+        }
     }
 
     /// Where the next bulk payload must be, checked; null if the reference is wrong.
@@ -138,6 +141,7 @@ private:
         }
         // Release: what was read in place was read before it is confirmed.
         control_->consumer.messages.store(messages_, std::memory_order_release);
+        confirmed_ = messages_;
         control_->consumer.lines.store(position_, std::memory_order_release);
         returned_ = position_;
         return_at_ = position_ + tuning::credit_batch_lines;
@@ -154,6 +158,7 @@ private:
     std::uint64_t bulk_returned_ = 0;
     std::uint32_t bulk_batch_ = ~0u; ///< taken out before credit is returned; no ring, none
     std::uint64_t messages_ = 0;
+    std::uint64_t confirmed_ = 0; ///< of these, as the writer was told
 };
 
 } // namespace comch::link::soft
