@@ -55,6 +55,7 @@ TEST(Connected, DataTravelsWithRequestAndAnswer) {
         char byte = 0;
         COMCH_FI(fi_recv(server.ep, &byte, 1, nullptr, 0, &byte));
         EXPECT_EQ(fi_shutdown(client.node.ep, 0), 0);
+        EXPECT_EQ(next_event(client.node.eq).event, static_cast<std::uint32_t>(FI_SHUTDOWN));
         EXPECT_EQ(next_event(server.eq).event, static_cast<std::uint32_t>(FI_SHUTDOWN));
         EXPECT_EQ(await(server.rx).error, FI_ECANCELED);
         EXPECT_EQ(fi_send(server.ep, "x", 1, nullptr, 0, nullptr), 0);
@@ -141,6 +142,29 @@ TEST(SocketAddresses, AreOfServicesWithNumbers) {
     datagrams->ep_attr->type = FI_EP_RDM;
     datagrams->addr_format = FI_SOCKADDR_IN;
     EXPECT_EQ(query(datagrams.value), nullptr);
+}
+
+TEST(SocketAddresses, AListenerMayBeNamedLater) {
+    fi_info* const offer = socket_offer(nullptr, 0);
+    ASSERT_NE(offer, nullptr);
+    sockaddr_in chosen{};
+    std::memcpy(&chosen, offer->src_addr, sizeof(chosen));
+    chosen.sin_port = htons(5019);
+    std::free(offer->src_addr);
+    offer->src_addr = nullptr;
+    offer->src_addrlen = 0;
+    fid_fabric* fabric = nullptr;
+    fid_pep* pep = nullptr;
+    COMCH_FI(fi_fabric(offer->fabric_attr, &fabric, nullptr));
+    COMCH_FI(fi_passive_ep(fabric, offer, &pep, nullptr));
+    COMCH_FI(fi_setname(&pep->fid, &chosen, sizeof(chosen)));
+    sockaddr_in name{};
+    std::size_t length = sizeof(name);
+    COMCH_FI(fi_getname(&pep->fid, &name, &length));
+    EXPECT_EQ(std::memcmp(&name, &chosen, sizeof(name)), 0);
+    EXPECT_EQ(fi_close(&pep->fid), 0);
+    EXPECT_EQ(fi_close(&fabric->fid), 0);
+    fi_freeinfo(offer);
 }
 
 TEST(SocketAddresses, AListenerWithoutAPortGetsOneAndPeersConnectToIt) {

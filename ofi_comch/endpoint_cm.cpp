@@ -196,7 +196,9 @@ void Endpoint::shut_down() {
     Station& at = *with.station;
     at.port().close(std::exchange(with.link, nullptr)); // as in break_off()
     lose(with, link::Reason::closed);
-    state = State::ended; // its own program knows
+    if (state != State::connected) {
+        state = State::ended; // its own program knows
+    }
     end_connection(Errc::not_connected);
     at.remove_conn(&with);
 }

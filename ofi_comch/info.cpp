@@ -26,8 +26,10 @@ constexpr std::uint64_t primary_caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC;
 constexpr std::uint64_t tx_modifiers = FI_SEND | FI_READ | FI_WRITE;
 constexpr std::uint64_t rx_modifiers = FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE;
 constexpr std::uint64_t modifiers = tx_modifiers | rx_modifiers;
-constexpr std::uint64_t secondary_caps =
-    FI_MULTI_RECV | FI_RMA_EVENT | FI_LOCAL_COMM | FI_REMOTE_COMM;
+constexpr std::uint64_t domain_caps = FI_LOCAL_COMM | FI_REMOTE_COMM;
+constexpr std::uint64_t tx_secondary_caps = FI_RMA_EVENT | FI_FENCE;
+constexpr std::uint64_t rx_secondary_caps = FI_MULTI_RECV | FI_RMA_EVENT;
+constexpr std::uint64_t secondary_caps = tx_secondary_caps | rx_secondary_caps | domain_caps;
 /// Named explicitly only: they cost a little, or need an address vector.
 constexpr std::uint64_t datagram_caps = FI_SOURCE | FI_DIRECTED_RECV;
 
@@ -102,7 +104,7 @@ Info make_info(const Device& device, fi_ep_type type, bool socket_addresses, std
     info->addr_format = socket_addresses ? std::uint32_t{FI_SOCKADDR_IN} : address_format;
 
     fi_tx_attr& tx = *info->tx_attr;
-    tx.caps = info->caps & (primary_caps | tx_modifiers);
+    tx.caps = info->caps & (primary_caps | tx_modifiers | tx_secondary_caps);
     tx.op_flags = 0;
     tx.msg_order = message_order;
     tx.comp_order = 0;
@@ -112,7 +114,7 @@ Info make_info(const Device& device, fi_ep_type type, bool socket_addresses, std
     tx.rma_iov_limit = 1;
 
     fi_rx_attr& rx = *info->rx_attr;
-    rx.caps = info->caps & (primary_caps | rx_modifiers | secondary_caps | datagram_caps);
+    rx.caps = info->caps & (primary_caps | rx_modifiers | rx_secondary_caps | datagram_caps);
     rx.op_flags = 0;
     rx.msg_order = message_order;
     rx.comp_order = 0;

@@ -64,6 +64,19 @@ TEST(Info, GrantsThePrimaryCapabilitiesThatWereAskedForOnly) {
     fi_freeinfo(info);
 }
 
+TEST(Info, EachAttributeHasItsOwnCapabilities) {
+    InfoHints hints;
+    hints->caps = FI_MSG | FI_RMA | FI_FENCE;
+    fi_info* const info = query(hints.value);
+    ASSERT_NE(info, nullptr);
+    EXPECT_NE(info->tx_attr->caps & FI_FENCE, 0u);
+    EXPECT_NE(info->domain_attr->caps & FI_REMOTE_COMM, 0u);
+    constexpr std::uint64_t of_domain = FI_LOCAL_COMM | FI_REMOTE_COMM;
+    EXPECT_EQ(info->tx_attr->caps & (of_domain | FI_MULTI_RECV | FI_RECV), 0u);
+    EXPECT_EQ(info->rx_attr->caps & (of_domain | FI_FENCE | FI_SEND), 0u);
+    fi_freeinfo(info);
+}
+
 TEST(Vector, NamesComeAndGo) {
     Node a;
     Node b;
@@ -145,6 +158,10 @@ TEST(SharedReceives, ServeTheirEndpoints) {
     EXPECT_NE(fi_recv(server.ep, &byte, 1, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
     COMCH_FI(fi_recv(server.srx, &byte, 1, nullptr, FI_ADDR_UNSPEC, &byte));
     const std::vector<fid_cq*> cqs = {server.rx, client.rx, client.tx};
+    post([&] { return fi_inject(client.ep, "x", 1, to); }, cqs);
+    EXPECT_EQ(await(server.rx, cqs).entry.op_context, &byte);
+    // Whom it is from does not matter where receives are not asked to be directed.
+    COMCH_FI(fi_recv(server.srx, &byte, 1, nullptr, 0, &byte));
     post([&] { return fi_inject(client.ep, "x", 1, to); }, cqs);
     EXPECT_EQ(await(server.rx, cqs).entry.op_context, &byte);
     COMCH_FI(fi_trecv(server.srx, &byte, 1, nullptr, FI_ADDR_UNSPEC, 1, 0, &byte));

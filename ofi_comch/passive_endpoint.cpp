@@ -262,8 +262,9 @@ int open_passive_endpoint(fid_fabric* fabric_fid, fi_info* info, fid_pep** out, 
         if (!passive->address) {
             return -FI_EINVAL;
         }
-    } else if (passive->socket_addresses) {
-        return -FI_EINVAL;
+    } else if (passive->socket_addresses) { // fi_setname may follow
+        const sockaddr_in own = socket_address(*function_of_node(fabric.device, ""), 0);
+        passive->address = parse_address(domain, &own, sizeof(own));
     }
     ++fabric.references;
     *out = &passive.release()->fid;

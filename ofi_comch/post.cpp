@@ -126,9 +126,13 @@ ssize_t post_receive(const Receiver& to, const iovec* iov, std::size_t count, fi
         if (!to.endpoint->enabled && to.endpoint->type == FI_EP_RDM) {
             return -FI_EOPBADSTATE;
         }
-        if (to.endpoint->type == FI_EP_MSG || (to.endpoint->caps & FI_DIRECTED_RECV) == 0) {
-            from = FI_ADDR_UNSPEC; // the source is ignored
-        }
+    }
+    const bool is_directed = to.endpoint == nullptr
+                                 ? to.srx->is_directed
+                                 : to.endpoint->type != FI_EP_MSG &&
+                                       (to.endpoint->caps & FI_DIRECTED_RECV) != 0;
+    if (!is_directed) {
+        from = FI_ADDR_UNSPEC; // the source is ignored
     }
     if (count > max_iov || ((flags & FI_MULTI_RECV) != 0 && count != 1)) {
         return -FI_EINVAL;

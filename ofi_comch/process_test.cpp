@@ -224,6 +224,39 @@ TEST(Representor, HoldsForNames) {
     EXPECT_EQ(server.wait(), 0);
 }
 
+/// Who is on the host or on the DPU finds a service on either.
+TEST(Representor, IsOpenToTheDpu) {
+    (void)environment();
+    for (const char* const there : {"host", "dpu"}) {
+        for (const char* const here : {"host", "dpu"}) {
+            Process server([&](Line& line) {
+                on_side(there);
+                NodeOptions options;
+                options.node = "host_pf0";
+                options.service = "mill";
+                Node node(options);
+                char buffer[8] = {};
+                COMCH_FI(fi_recv(node.ep, buffer, 8, nullptr, FI_ADDR_UNSPEC, nullptr));
+                line.put(1);
+                EXPECT_EQ(await(node.rx, {node.tx}).error, 0);
+                EXPECT_STREQ(buffer, "corn");
+            });
+            (void)server.line().get<int>();
+            Process client([&](Line&) {
+                on_side(here);
+                Node node;
+                fi_addr_t to = FI_ADDR_NOTAVAIL;
+                EXPECT_EQ(fi_av_insertsvc(node.av, "host_pf0", "mill", &to, 0, nullptr), 1);
+                post([&] { return fi_send(node.ep, "corn", 5, nullptr, to, nullptr); },
+                     {node.rx, node.tx});
+                EXPECT_EQ(await(node.tx, {node.rx}).error, 0) << here << " to " << there;
+            });
+            EXPECT_EQ(client.wait(), 0);
+            EXPECT_EQ(server.wait(), 0);
+        }
+    }
+}
+
 /// A peer that is killed: whatever was outstanding towards it fails, and nothing else.
 TEST(Death, EverythingOutstandingFails) {
     (void)environment();

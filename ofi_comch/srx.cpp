@@ -35,6 +35,7 @@ int open_srx(fid_domain* fid, fi_rx_attr* attr, fid_ep** out, void* context) {
     srx->fid.tagged = &srx_tagged_ops;
     srx->domain = &domain;
     srx->op_flags = attr != nullptr ? attr->op_flags : 0;
+    srx->is_directed = attr != nullptr && (attr->caps & FI_DIRECTED_RECV) != 0;
     ++domain.references;
     *out = &srx.release()->fid;
     return 0;

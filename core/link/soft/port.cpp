@@ -678,8 +678,10 @@ bool Port::read_hello(Stranger& stranger, Introduction& intro) {
     if (intro.listener == nullptr) {
         return refuse_with(Errc::not_found);
     }
-    // Only clients of the function that the representor stands for reach its servers.
-    if (hello.service_length != 0 && hello.function != hello.service_function) {
+    // Of the host, only clients of the function that the representor stands for reach its servers.
+    // Whether the DPU's own do is for the layer above to say.
+    if (hello.service_length != 0 && hello.side == static_cast<std::uint8_t>(Side::host) &&
+        hello.function != hello.service_function) {
         return refuse_with(Errc::not_permitted);
     }
     intro.memfd = std::move(packet.fd[0]);
