@@ -34,10 +34,14 @@ std::optional<FunctionId> function_of_number(const Domain& domain, std::uint32_t
     return std::nullopt;
 }
 
-std::optional<Address> parse_socket_address(const Domain& domain, const void* bytes) noexcept {
+std::optional<Address> parse_socket_address(const Device& device, const void* bytes) noexcept {
+    const Domain& domain = *device.domain();
     sockaddr_in given{};
     std::memcpy(&given, bytes, sizeof(given));
-    const auto function = function_of_number(domain, ntohl(given.sin_addr.s_addr));
+    const std::uint32_t number = ntohl(given.sin_addr.s_addr);
+    const auto function = number == INADDR_LOOPBACK || number == INADDR_ANY
+                              ? function_of_node(device, "")
+                              : function_of_number(domain, number);
     if (!function) {
         return std::nullopt;
     }
@@ -98,8 +102,9 @@ std::optional<Address> named_address(const Domain& domain, FunctionId function,
     return address;
 }
 
-std::optional<Address> parse_address(const Domain& domain, const void* bytes,
+std::optional<Address> parse_address(const Device& device, const void* bytes,
                                      std::size_t length) noexcept {
+    const Domain& domain = *device.domain();
     Address address;
     std::uint16_t family = 0; // where ours have their magic number, which is no family's
     if (bytes == nullptr || length < sizeof(sockaddr_in)) {
@@ -107,7 +112,7 @@ std::optional<Address> parse_address(const Domain& domain, const void* bytes,
     }
     std::memcpy(&family, bytes, sizeof(family));
     if (family == AF_INET) {
-        return parse_socket_address(domain, bytes);
+        return parse_socket_address(device, bytes);
     }
     if (length < port_address_size) {
         return std::nullopt;

@@ -58,8 +58,9 @@ inline constexpr std::uint32_t address_format = 0x80000000u | 0x434du;
 [[nodiscard]] int copy_address(const sockaddr_in& address, void* to, std::size_t* length) noexcept;
 
 /// Copies an address that a program gave, in either form; nothing if it is not one of this domain.
-/// That of a socket without a port has an empty name.
-[[nodiscard]] std::optional<Address> parse_address(const Domain& domain, const void* bytes,
+/// That of a socket without a port has an empty name; 127.0.0.1 and 0.0.0.0 are the device's own
+/// function.
+[[nodiscard]] std::optional<Address> parse_address(const Device& device, const void* bytes,
                                                    std::size_t length) noexcept;
 
 [[nodiscard]] link::PortAddress port_of(const Address& address) noexcept;

@@ -15,8 +15,12 @@ Av& av_of(fid_av* fid) {
     return *object_of<Av>(fid);
 }
 
+const comch::Device& core_device(const Av& av) {
+    return av.domain->fabric->device;
+}
+
 const comch::Domain& core_domain(const Av& av) {
-    return *av.domain->fabric->device.domain();
+    return *core_device(av).domain();
 }
 
 /// Inserts what `address(i)` gives, and reports as the vector was asked to.
@@ -73,7 +77,7 @@ int insert(fid_av* fid, const void* addresses, std::size_t count, fi_addr_t* out
     Av& av = av_of(fid);
     const auto* bytes = static_cast<const std::byte*>(addresses);
     return insert_all(av, count, out, flags, context, [&](std::size_t) {
-        const auto address = parse_address(core_domain(av), bytes, sizeof(Address));
+        const auto address = parse_address(core_device(av), bytes, sizeof(Address));
         bytes += address ? size_of(*address) : port_address_size;
         return address;
     });
@@ -136,7 +140,7 @@ int lookup(fid_av* fid, fi_addr_t at, void* to, std::size_t* length) {
 }
 
 const char* to_text(fid_av* fid, const void* bytes, char* to, std::size_t* length) {
-    const auto address = parse_address(core_domain(av_of(fid)), bytes, sizeof(Address));
+    const auto address = parse_address(core_device(av_of(fid)), bytes, sizeof(Address));
     const std::string text = address ? to_string(*address) : "comch://?";
     if (to != nullptr && *length != 0) {
         const std::size_t size = std::min(text.size(), *length - 1);

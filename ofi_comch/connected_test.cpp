@@ -149,7 +149,9 @@ TEST(SocketAddresses, AListenerMayBeNamedLater) {
     ASSERT_NE(offer, nullptr);
     sockaddr_in chosen{};
     std::memcpy(&chosen, offer->src_addr, sizeof(chosen));
-    chosen.sin_port = htons(5019);
+    sockaddr_in given = chosen;
+    chosen.sin_port = given.sin_port = htons(5019);
+    given.sin_addr.s_addr = htonl(INADDR_LOOPBACK); // the device's own function
     std::free(offer->src_addr);
     offer->src_addr = nullptr;
     offer->src_addrlen = 0;
@@ -157,7 +159,7 @@ TEST(SocketAddresses, AListenerMayBeNamedLater) {
     fid_pep* pep = nullptr;
     COMCH_FI(fi_fabric(offer->fabric_attr, &fabric, nullptr));
     COMCH_FI(fi_passive_ep(fabric, offer, &pep, nullptr));
-    COMCH_FI(fi_setname(&pep->fid, &chosen, sizeof(chosen)));
+    COMCH_FI(fi_setname(&pep->fid, &given, sizeof(given)));
     sockaddr_in name{};
     std::size_t length = sizeof(name);
     COMCH_FI(fi_getname(&pep->fid, &name, &length));
@@ -187,6 +189,10 @@ TEST(SocketAddresses, AListenerWithoutAPortGetsOneAndPeersConnectToIt) {
     {
         Node server(connected(), request.info, listener.fabric);
         COMCH_FI(fi_accept(server.ep, nullptr, 0));
+        sockaddr_in accepted{};
+        length = sizeof(accepted);
+        COMCH_FI(fi_getname(&server.ep->fid, &accepted, &length));
+        EXPECT_EQ(std::memcmp(&accepted, &name, sizeof(name)), 0) << "where it was called";
         EXPECT_EQ(next_event(server.eq, {client.eq}).event, FI_CONNECTED);
         EXPECT_EQ(next_event(client.eq, {server.eq}).event, FI_CONNECTED);
     }

@@ -422,7 +422,8 @@ int open_endpoint(fid_domain* domain_fid, fi_info* info, fid_ep** out, void* con
     endpoint->queue = endpoint->own_queue.get();
     endpoint->local_address = port_address(core_domain, endpoint->station->port().address());
     if (info->src_addr != nullptr && type == FI_EP_RDM) {
-        endpoint->local_address = parse_address(core_domain, info->src_addr, info->src_addrlen);
+        endpoint->local_address =
+            parse_address(domain.fabric->device, info->src_addr, info->src_addrlen);
         if (!endpoint->local_address || endpoint->local_address->name_length == 0) {
             return -FI_EINVAL; // only names can be chosen
         }
@@ -430,14 +431,22 @@ int open_endpoint(fid_domain* domain_fid, fi_info* info, fid_ep** out, void* con
     endpoint->socket_addresses = is_socket_format(info->addr_format);
     endpoint->function = *function_of_node(domain.fabric->device, "");
     if (info->src_addr != nullptr && endpoint->socket_addresses) {
-        const auto own = parse_address(core_domain, info->src_addr, info->src_addrlen);
+        const auto own = parse_address(domain.fabric->device, info->src_addr, info->src_addrlen);
         if (!own) {
             return -FI_EINVAL;
         }
         endpoint->function = own->function;
+        endpoint->socket_port = ntohs(socket_address(*own).sin_port);
+    }
+    if (endpoint->socket_addresses && info->handle != nullptr &&
+        info->handle->fclass == FI_CLASS_PEP) { // named by a passive endpoint that it replaces
+        const auto& passive = *reinterpret_cast<PassiveEndpoint*>(info->handle);
+        endpoint->function = passive.address->function;
+        endpoint->socket_port = ntohs(socket_address(*passive.address).sin_port);
     }
     if (info->dest_addr != nullptr) {
-        endpoint->remote_address = parse_address(core_domain, info->dest_addr, info->dest_addrlen);
+        endpoint->remote_address =
+            parse_address(domain.fabric->device, info->dest_addr, info->dest_addrlen);
     }
     if (info->handle != nullptr && info->handle->fclass == FI_CLASS_CONNREQ) {
         take_over(*endpoint, *reinterpret_cast<ConnectionRequest*>(info->handle));

@@ -229,6 +229,7 @@ public:
     std::optional<Address> local_address;
     FunctionId function = dpu_function_id; ///< the host function that its names lie under
     bool socket_addresses = false;         ///< the program wants addresses in that form
+    std::uint16_t socket_port = 0;         ///< and what fi_getname tells
 
 private:
     [[nodiscard]] Conn* route(fi_addr_t to, ssize_t& error) {

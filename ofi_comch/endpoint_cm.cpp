@@ -28,7 +28,7 @@ int get_name(fid* fid, void* to, std::size_t* length) {
     Endpoint& endpoint = endpoint_of(fid);
     const Guard guard(*endpoint.domain->lock);
     if (endpoint.socket_addresses) {
-        return copy_address(socket_address(endpoint.function, 0), to, length);
+        return copy_address(socket_address(endpoint.function, endpoint.socket_port), to, length);
     }
     // Also one that was given a name is known to its peers by its port.
     return copy_address(
@@ -56,7 +56,7 @@ int connect(fid_ep* fid, const void* to, const void* data, std::size_t length) {
     if (!endpoint.enabled || endpoint.state != Endpoint::State::idle) {
         return -FI_EOPBADSTATE;
     }
-    const auto address = parse_address(*endpoint.station->device().domain(), to, sizeof(Address));
+    const auto address = parse_address(endpoint.station->device(), to, sizeof(Address));
     if (!address || (address->named != 0 && address->name_length == 0)) {
         return -FI_EINVAL;
     }

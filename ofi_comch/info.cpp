@@ -27,7 +27,7 @@ constexpr std::uint64_t tx_modifiers = FI_SEND | FI_READ | FI_WRITE;
 constexpr std::uint64_t rx_modifiers = FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE;
 constexpr std::uint64_t modifiers = tx_modifiers | rx_modifiers;
 constexpr std::uint64_t domain_caps = FI_LOCAL_COMM | FI_REMOTE_COMM;
-constexpr std::uint64_t tx_secondary_caps = FI_RMA_EVENT | FI_FENCE;
+constexpr std::uint64_t tx_secondary_caps = FI_FENCE;
 constexpr std::uint64_t rx_secondary_caps = FI_MULTI_RECV | FI_RMA_EVENT;
 constexpr std::uint64_t secondary_caps = tx_secondary_caps | rx_secondary_caps | domain_caps;
 /// Named explicitly only: they cost a little, or need an address vector.
@@ -303,13 +303,13 @@ bool resolve(const Device& device, const char* node, const char* service, std::u
         return true;
     }
     if (hints->src_addr != nullptr && !is_source) {
-        source = parse_address(domain, hints->src_addr, hints->src_addrlen);
+        source = parse_address(device, hints->src_addr, hints->src_addrlen);
         if (!source) {
             return false;
         }
     }
     if (hints->dest_addr != nullptr && ((node == nullptr && service == nullptr) || is_source)) {
-        dest = parse_address(domain, hints->dest_addr, hints->dest_addrlen);
+        dest = parse_address(device, hints->dest_addr, hints->dest_addrlen);
         if (!dest) {
             return false;
         }
@@ -377,7 +377,7 @@ int get_info(std::uint32_t version, const char* node, const char* service, std::
     }
     if (*socket_addresses && !source) { // such programs change the port of what is there
         const sockaddr_in own = socket_address(*function_of_node(*device, ""), 0);
-        source = parse_address(*device->domain(), &own, sizeof(own));
+        source = parse_address(*device, &own, sizeof(own));
     }
     Info first;
     fi_info** tail = nullptr;

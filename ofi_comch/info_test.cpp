@@ -72,7 +72,7 @@ TEST(Info, EachAttributeHasItsOwnCapabilities) {
     EXPECT_NE(info->tx_attr->caps & FI_FENCE, 0u);
     EXPECT_NE(info->domain_attr->caps & FI_REMOTE_COMM, 0u);
     constexpr std::uint64_t of_domain = FI_LOCAL_COMM | FI_REMOTE_COMM;
-    EXPECT_EQ(info->tx_attr->caps & (of_domain | FI_MULTI_RECV | FI_RECV), 0u);
+    EXPECT_EQ(info->tx_attr->caps & (of_domain | FI_MULTI_RECV | FI_RMA_EVENT | FI_RECV), 0u);
     EXPECT_EQ(info->rx_attr->caps & (of_domain | FI_FENCE | FI_SEND), 0u);
     fi_freeinfo(info);
 }

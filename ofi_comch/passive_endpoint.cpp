@@ -56,7 +56,7 @@ int get_name(fid* fid, void* to, std::size_t* length) {
 
 int set_name(fid* fid, void* from, std::size_t length) {
     PassiveEndpoint& passive = passive_of(fid);
-    const auto address = parse_address(*passive.fabric->device.domain(), from, length);
+    const auto address = parse_address(passive.fabric->device, from, length);
     if (!address || passive.listening) {
         return address ? -FI_EOPBADSTATE : -FI_EINVAL;
     }
@@ -227,6 +227,12 @@ ConnectDecision PassiveEndpoint::on_connect_request(Connection& link,
                                            &offer->dest_addrlen)
                             : copy_address(port_address(*fabric->device.domain(), port),
                                            offer->dest_addr, &offer->dest_addrlen));
+    if (socket_addresses) { // that of the endpoint to be is the one that was called
+        std::free(offer->src_addr);
+        offer->src_addrlen = sizeof(sockaddr_in);
+        offer->src_addr = std::calloc(1, offer->src_addrlen);
+        (void)copy_address(socket_address(*address), offer->src_addr, &offer->src_addrlen);
+    }
     offer->handle = &made.fid;
     struct {
         struct fid* fid;
@@ -258,13 +264,13 @@ int open_passive_endpoint(fid_fabric* fabric_fid, fi_info* info, fid_pep** out, 
     passive->address = port_address(domain, passive->station->port().address());
     passive->socket_addresses = is_socket_format(info->addr_format);
     if (info->src_addr != nullptr) {
-        passive->address = parse_address(domain, info->src_addr, info->src_addrlen);
+        passive->address = parse_address(fabric.device, info->src_addr, info->src_addrlen);
         if (!passive->address) {
             return -FI_EINVAL;
         }
     } else if (passive->socket_addresses) { // fi_setname may follow
         const sockaddr_in own = socket_address(*function_of_node(fabric.device, ""), 0);
-        passive->address = parse_address(domain, &own, sizeof(own));
+        passive->address = parse_address(fabric.device, &own, sizeof(own));
     }
     ++fabric.references;
     *out = &passive.release()->fid;
