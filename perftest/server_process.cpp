@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <vector>
 
 #include <fcntl.h>
@@ -23,13 +24,15 @@ constexpr int start_timeout_ms = 10'000;
 constexpr int end_timeout_ms = 3'000;
 
 /// In the child: nothing that allocates or locks.
-[[noreturn]] void become(char* const* arguments, char* const* environment, pid_t parent) {
+[[noreturn]] void become(const char* program, char* const* arguments, char* const* environment,
+                         pid_t parent) {
     // It has nothing to do without its client.
     (void)::prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (::getppid() != parent) {
         ::_exit(1);
     }
-    ::execve("/proc/self/exe", arguments, environment);
+    ::execve(program, arguments, environment);
+    ::execve("/proc/self/exe", arguments, environment); // the file has been replaced, say
     ::_exit(127);
 }
 
@@ -70,13 +73,16 @@ ServerProcess::start(const Options& options, const std::string& name, const std:
     }
     environment.push_back(nullptr);
 
+    // By its own path, which is what comch_stat shows.
+    std::error_code unknown;
+    const std::string program = std::filesystem::read_symlink("/proc/self/exe", unknown).string();
     const pid_t parent = ::getpid();
     const pid_t pid = ::fork();
     if (pid < 0) {
         return fail_errno(Errc::io, "cannot start the server: fork", errno);
     }
     if (pid == 0) {
-        become(arguments.data(), environment.data(), parent);
+        become(program.c_str(), arguments.data(), environment.data(), parent);
     }
     std::unique_ptr<ServerProcess> process(new ServerProcess(pid));
     writing.reset();

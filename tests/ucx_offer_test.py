@@ -51,7 +51,7 @@ class Offer(unittest.TestCase):
 
     def test_settings_are_shown_with_help(self):
         text = self.info("-cf")
-        for name in ("DOMAIN", "SIDE", "DEVICE", "HOST_DPU_ONLY", "MAX_SHORT", "BW", "LAT"):
+        for name in ("DOMAIN", "SIDE", "DEVICE", "HOST_DPU_ONLY", "SHORT_MAX", "BW", "LAT"):
             found = re.search(rf"((?:^#.*\n)+)#?\n?UCX_COMCH_{name}=", text, re.MULTILINE)
             self.assertIsNotNone(found, f"UCX_COMCH_{name} has no help text")
             self.assertGreater(len(found.group(1).strip("# \n")), 20, name)

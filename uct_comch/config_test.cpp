@@ -47,18 +47,20 @@ TEST_F(Configuration, OfTheInterfaceThatAreWrongAreNamed) {
     for (const char* value : {"0", "63", "100000", "4294967295"}) {
         Log::lines().clear();
         try {
-            const Interface interface("host", {{"MAX_SHORT", value}});
+            const Interface interface("host", {{"SHORT_MAX", value}});
             ADD_FAILURE() << value << " was accepted";
         } catch (const std::runtime_error&) {
         }
-        EXPECT_THAT(log.text(), AllOf(HasSubstr("UCX_COMCH_MAX_SHORT"), HasSubstr(value)));
+        EXPECT_THAT(log.text(), AllOf(HasSubstr("UCX_COMCH_SHORT_MAX"), HasSubstr(value)));
     }
     uct_iface_config_t* config = nullptr;
     const auto [md, status] = try_open_md({});
     ASSERT_EQ(status, UCS_OK);
     ASSERT_EQ(uct_md_iface_config_read(md, "comch", nullptr, nullptr, &config), UCS_OK);
-    for (const auto& [name, value] : Settings{{"MAX_SHORT", "many"}, {"BW", "fast"},
-                                              {"LAT", "soon"}, {"HOST_DPU_ONLY", "perhaps"}}) {
+    for (const auto& [name, value] : Settings{{"SHORT_MAX", "many"},
+                                              {"BW", "fast"},
+                                              {"LAT", "soon"},
+                                              {"HOST_DPU_ONLY", "perhaps"}}) {
         EXPECT_LT(uct_config_modify(config, name.c_str(), value.c_str()), UCS_OK) << name;
     }
     uct_config_release(config);
@@ -66,7 +68,7 @@ TEST_F(Configuration, OfTheInterfaceThatAreWrongAreNamed) {
 }
 
 TEST_F(Configuration, SayWhatTheInterfaceReports) {
-    const Interface interface("host", {{"MAX_SHORT", "500"}, {"BW", "2000MBs"}, {"LAT", "3us"}});
+    const Interface interface("host", {{"SHORT_MAX", "500"}, {"BW", "2000MBs"}, {"LAT", "3us"}});
     EXPECT_EQ(interface.attr.cap.am.max_short, 500u);
     EXPECT_NEAR(interface.attr.bandwidth.dedicated, 2000e6, 100e6);
     EXPECT_NEAR(interface.attr.latency.c, 3e-6, 1e-9);
@@ -115,8 +117,7 @@ TEST_F(Configuration, TheInterfaceDescribesItselfHonestly) {
           UCT_IFACE_FLAG_PUT_SHORT, UCT_IFACE_FLAG_PUT_BCOPY, UCT_IFACE_FLAG_PUT_ZCOPY,
           UCT_IFACE_FLAG_GET_SHORT, UCT_IFACE_FLAG_GET_BCOPY, UCT_IFACE_FLAG_GET_ZCOPY,
           UCT_IFACE_FLAG_ATOMIC_CPU, UCT_IFACE_FLAG_PENDING, UCT_IFACE_FLAG_CONNECT_TO_IFACE,
-          UCT_IFACE_FLAG_CB_SYNC, UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE,
-          UCT_IFACE_FLAG_EP_CHECK}) {
+          UCT_IFACE_FLAG_CB_SYNC, UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE, UCT_IFACE_FLAG_EP_CHECK}) {
         EXPECT_NE(attr.cap.flags & flag, 0u) << std::hex << flag;
     }
     EXPECT_EQ(attr.cap.flags & UCT_IFACE_FLAG_CONNECT_TO_EP, 0u);

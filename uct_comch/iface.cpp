@@ -23,17 +23,19 @@ ucs_config_field_t iface_config_table[] = {
      "through their device as well, so that a job of any shape runs.",
      ucs_offsetof(IfaceConfig, host_dpu_only), UCS_CONFIG_TYPE_BOOL},
 
-    {"MAX_SHORT", "2048",
+    {"SHORT_MAX", "2048",
      "Longest active message, header included, that is sent as a short one (copied straight into "
      "the ring).",
      ucs_offsetof(IfaceConfig, max_short), UCS_CONFIG_TYPE_UINT},
 
     {"BW", "0MBs",
-     "Bandwidth reported to the upper layer. 0: that of the soft device, or of the RDMA device's port.",
+     "Bandwidth reported to the upper layer. 0: that of the soft device, or of the RDMA device's "
+     "port.",
      ucs_offsetof(IfaceConfig, bandwidth), UCS_CONFIG_TYPE_BW},
 
     {"LAT", "0ns",
-     "Latency reported to the upper layer. 0: what the soft device, or an RDMA device, usually has.",
+     "Latency reported to the upper layer. 0: what the soft device, or an RDMA device, usually "
+     "has.",
      ucs_offsetof(IfaceConfig, latency), UCS_CONFIG_TYPE_TIME},
 
     {nullptr, nullptr, nullptr, 0, {}}};
@@ -93,17 +95,17 @@ ucs_status_t status_of(Reason reason) {
 }
 
 template <class Link>
-void Sink<Link>::on_disconnected(Connection& connection, Reason reason, std::span<const std::byte>) {
+void Sink<Link>::on_disconnected(Connection& connection, Reason reason,
+                                 std::span<const std::byte>) {
     auto* const ep = static_cast<Ep<Link>*>(connection.user());
     const ucs_status_t status = status_of(reason);
     const std::string& detail = connection.error_text();
     const link::PeerInfo& peer = connection.peer();
     const auto say = [&](ucs_log_level_t level) {
-        const std::string who =
-            peer.process_id == 0
-                ? "connection to a process that has not answered yet"
-                : fmt::format("connection with process {} on the {} side", peer.pid,
-                              to_string(peer.side));
+        const std::string who = peer.process_id == 0
+                                    ? "connection to a process that has not answered yet"
+                                    : fmt::format("connection with process {} on the {} side",
+                                                  peer.pid, to_string(peer.side));
         const std::string_view why = link::to_string(reason);
         ucs_log(level, "comch: %s ended: %.*s%s%s", who.c_str(), static_cast<int>(why.size()),
                 why.data(), detail.empty() ? "" : "; ", detail.c_str());
@@ -112,10 +114,11 @@ void Sink<Link>::on_disconnected(Connection& connection, Reason reason, std::spa
     const bool told = iface.has_told_of(peer.process_id);
     if (ep == nullptr) {
         // If we send to that peer as well, that endpoint will tell.
-        const bool will_tell = std::any_of(iface.eps.begin(), iface.eps.end(), [&](const Ep<Link>* other) {
-            return other->connection != nullptr &&
-                   other->connection->peer().process_id == peer.process_id;
-        });
+        const bool will_tell =
+            std::any_of(iface.eps.begin(), iface.eps.end(), [&](const Ep<Link>* other) {
+                return other->connection != nullptr &&
+                       other->connection->peer().process_id == peer.process_id;
+            });
         if (reason != Reason::closed && !told && !will_tell) {
             iface.told_of.push_back(peer.process_id);
             say(iface.super.config.failure_level);
@@ -187,10 +190,9 @@ template <class Link> ucs_status_t query(uct_iface_h tl_iface, uct_iface_attr_t*
                       UCT_IFACE_FLAG_PUT_SHORT | UCT_IFACE_FLAG_PUT_BCOPY |
                       UCT_IFACE_FLAG_PUT_ZCOPY | UCT_IFACE_FLAG_GET_SHORT |
                       UCT_IFACE_FLAG_GET_BCOPY | UCT_IFACE_FLAG_GET_ZCOPY |
-                      UCT_IFACE_FLAG_ATOMIC_CPU | UCT_IFACE_FLAG_PENDING |
-                      UCT_IFACE_FLAG_CB_SYNC | UCT_IFACE_FLAG_CONNECT_TO_IFACE |
-                      UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE | UCT_IFACE_FLAG_EP_CHECK |
-                      UCT_IFACE_FLAG_EP_KEEPALIVE;
+                      UCT_IFACE_FLAG_ATOMIC_CPU | UCT_IFACE_FLAG_PENDING | UCT_IFACE_FLAG_CB_SYNC |
+                      UCT_IFACE_FLAG_CONNECT_TO_IFACE | UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE |
+                      UCT_IFACE_FLAG_EP_CHECK | UCT_IFACE_FLAG_EP_KEEPALIVE;
     attr->cap.event_flags =
         UCT_IFACE_FLAG_EVENT_SEND_COMP | UCT_IFACE_FLAG_EVENT_RECV | UCT_IFACE_FLAG_EVENT_FD;
 
@@ -209,7 +211,8 @@ template <class Link> ucs_status_t query(uct_iface_h tl_iface, uct_iface_attr_t*
     return UCS_OK;
 }
 
-template <class Link> ucs_status_t get_device_address(uct_iface_h tl_iface, uct_device_addr_t* out) {
+template <class Link>
+ucs_status_t get_device_address(uct_iface_h tl_iface, uct_device_addr_t* out) {
     const Device& device = Iface<Link>::of(tl_iface)->md()->device;
     DeviceAddress address{};
     std::memcpy(address.domain, device.domain()->id().bytes.data(), sizeof(address.domain));
@@ -225,7 +228,8 @@ template <class Link> ucs_status_t get_address(uct_iface_h tl_iface, uct_iface_a
     return UCS_OK;
 }
 
-template <class Link> int is_reachable(const uct_iface_h tl_iface, const uct_device_addr_t* device_address,
+template <class Link>
+int is_reachable(const uct_iface_h tl_iface, const uct_device_addr_t* device_address,
                  const uct_iface_addr_t*) {
     const Iface<Link>& iface = *Iface<Link>::of(tl_iface);
     const Device& device = iface.md()->device;
@@ -238,7 +242,8 @@ template <class Link> int is_reachable(const uct_iface_h tl_iface, const uct_dev
     return !iface.host_dpu_only || address.side != static_cast<std::uint8_t>(device.side());
 }
 
-template <class Link> ucs_status_t flush(uct_iface_h tl_iface, unsigned flags, uct_completion_t* completion) {
+template <class Link>
+ucs_status_t flush(uct_iface_h tl_iface, unsigned flags, uct_completion_t* completion) {
     if (completion != nullptr) {
         return UCS_ERR_UNSUPPORTED;
     }
@@ -312,13 +317,13 @@ ucs_status_t open_over(uct_md_h md, uct_worker_h worker, const uct_iface_params_
     }
     constexpr auto longest = static_cast<unsigned>(LinkLimits<Link>::max_inline);
     if (config.max_short < 64 || config.max_short > longest) {
-        ucs_error("comch: UCX_COMCH_MAX_SHORT is %u, it must be from 64 to %u", config.max_short,
+        ucs_error("comch: UCX_COMCH_SHORT_MAX is %u, it must be from 64 to %u", config.max_short,
                   longest);
         return UCS_ERR_INVALID_PARAM;
     }
     auto iface = std::make_unique<Iface<Link>>();
     auto port = Link::Port::open(reinterpret_cast<Md*>(md)->device,
-                           {.face = "uct", .arrival_order = false, .one_way = true});
+                                 {.face = "uct", .arrival_order = false, .one_way = true});
     if (!port) {
         ucs_error("comch: %s", port.error().message.c_str());
         return to_ucs(port.error().code);
@@ -334,9 +339,8 @@ ucs_status_t open_over(uct_md_h md, uct_worker_h worker, const uct_iface_params_
         iface->speed.latency = config.latency;
     }
     iface->host_dpu_only = config.host_dpu_only != 0;
-    const ucs_status_t status =
-        init_base_iface(&iface->super, &ops, &uct_base_iface_internal_ops, md, worker, params,
-                        tl_config);
+    const ucs_status_t status = init_base_iface(&iface->super, &ops, &uct_base_iface_internal_ops,
+                                                md, worker, params, tl_config);
     if (status != UCS_OK) {
         return status;
     }

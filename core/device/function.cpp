@@ -113,4 +113,9 @@ bool is_plain_name(std::string_view name) noexcept {
                        [](char c) { return is_alnum(c) || c == '_' || c == '-' || c == '.'; });
 }
 
+std::string function_name(const Domain& domain, FunctionId id) {
+    const Function* const function = domain.find_function(id);
+    return function != nullptr ? function->name : fmt::format("{:#x}", id);
+}
+
 } // namespace comch

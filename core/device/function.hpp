@@ -19,6 +19,9 @@ namespace comch {
 /// The usual form of an IPv4 or IPv6 address; invalid_argument for anything else.
 [[nodiscard]] Result<std::string> normalize_ip_address(std::string_view address);
 
+/// For people: the function's name; its number, if the domain does not have it.
+[[nodiscard]] std::string function_name(const Domain& domain, FunctionId id);
+
 /// `value` in lower case (ASCII).
 [[nodiscard]] std::string to_lower(std::string_view value);
 

@@ -1,5 +1,7 @@
 // comch_info: what comch sees here - the domain, its devices and what they can do.
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <string>
 
 #include <CLI/CLI.hpp>
@@ -117,9 +119,9 @@ Json to_json(const comch::RdmaDeviceInfo& device, const comch::DomainDescription
                                  {"addresses", port.addresses}});
     if (const auto limits = comch::link::verbs::query_limits(device.name))
         json["capabilities"] = {
-            {"queue_depth", limits->queue_depth},      {"shared_queue_depth", limits->shared_depth},
-            {"completions", limits->completions},      {"max_message", limits->max_message},
-            {"reads_in_flight", limits->reads},        {"atomics", limits->atomics},
+            {"queue_depth", limits->queue_depth}, {"shared_queue_depth", limits->shared_depth},
+            {"completions", limits->completions}, {"max_message", limits->max_message},
+            {"reads_in_flight", limits->reads},   {"atomics", limits->atomics},
         };
     return json;
 }
@@ -210,16 +212,18 @@ void print_rdma(const comch::DomainDescription& description) {
                    side_of(device, description),
                    function != nullptr ? ", function " + function->name : "");
         for (const auto& port : device.ports)
-            fmt::print("        port {}  {}  at {}  addresses {}\n", port.number, port.state,
-                       port.interfaces.empty() ? "-" : fmt::format("{}", fmt::join(port.interfaces, ", ")),
-                       port.addresses.empty() ? "-" : fmt::format("{}", fmt::join(port.addresses, ", ")));
+            fmt::print(
+                "        port {}  {}  at {}  addresses {}\n", port.number, port.state,
+                port.interfaces.empty() ? "-" : fmt::format("{}", fmt::join(port.interfaces, ", ")),
+                port.addresses.empty() ? "-" : fmt::format("{}", fmt::join(port.addresses, ", ")));
         if (!device.representors.empty())
             fmt::print("        representors {}\n", fmt::join(device.representors, ", "));
         if (const auto limits = comch::link::verbs::query_limits(device.name))
-            fmt::print("        work requests {}  shared receive queue {}  completions {}  message {} "
-                       "bytes  reads in flight {}  atomics {}\n",
-                       limits->queue_depth, limits->shared_depth, limits->completions,
-                       limits->max_message, limits->reads, limits->atomics ? "yes" : "no");
+            fmt::print(
+                "        work requests {}  shared receive queue {}  completions {}  message {} "
+                "bytes  reads in flight {}  atomics {}\n",
+                limits->queue_depth, limits->shared_depth, limits->completions, limits->max_message,
+                limits->reads, limits->atomics ? "yes" : "no");
     }
 }
 
@@ -228,8 +232,7 @@ void print_text(const std::shared_ptr<comch::Domain>& domain, const comch::Devic
     fmt::print("    directory    {}\n", domain->path());
     fmt::print("    id           {}\n", domain->id().to_string());
     fmt::print("    description  {}\n", domain->description().source);
-    fmt::print("    transport    {}\n",
-               domain->over_rdma() ? "rdma" : "memory");
+    fmt::print("    transport    {}\n", domain->over_rdma() ? "rdma" : "memory");
     print_side(domain, comch::Side::host, chosen);
     print_side(domain, comch::Side::dpu, chosen);
     fmt::print("\n  * is the device of a program that is started here and names none; see "
@@ -268,5 +271,10 @@ int main(int argc, char** argv) {
         fmt::print("{}\n", to_json(*domain, *chosen).dump(2));
     else
         print_text(*domain, *chosen);
-    return std::fflush(stdout) == 0 && std::ferror(stdout) == 0 ? 0 : 1;
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+        fmt::print(stderr, "comch_info: cannot write to standard output: {}\n",
+                   std::strerror(errno));
+        return 1;
+    }
+    return 0;
 }

@@ -1,8 +1,10 @@
 // comch_stat: the live connections of a domain, from the counter files of its processes.
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <ctime>
 #include <optional>
 #include <string>
@@ -42,6 +44,8 @@ Columns:
   out, B         messages sent and one-sided operations started, and their bytes
   in, B          messages received and operations executed for the peer, and bytes that came
                  (what the peer reads or writes in mapped memory is counted there, not here)
+                 A message is what goes into the ring at once: of a producer's long message each
+                 part counts, and what the consumer says of its buffers is messages, too.
   flight         messages sent that the other end has not taken out yet; -: it cannot be seen
   credit         attempts to send that found a ring full
   buffer         sends refused because the consumer had posted no buffer
@@ -73,7 +77,13 @@ struct Options {
 struct Reading {
     std::vector<ProcessSample> processes;
     Clock::time_point time;
+    bool filtered = false; ///< there were others
 };
+
+int cannot_write() {
+    fmt::print(stderr, "comch_stat: cannot write to standard output: {}\n", std::strerror(errno));
+    return 1;
+}
 
 std::optional<Reading> read(const Domain& domain, const Options& options) {
     auto processes = comch::counters::read_counter_files(domain);
@@ -81,8 +91,10 @@ std::optional<Reading> read(const Domain& domain, const Options& options) {
         fmt::print(stderr, "comch_stat: {}\n", processes.error().message);
         return std::nullopt;
     }
+    const std::size_t all = processes->size();
     comch::stat::apply(options.filter, *processes); // after the ends were paired
-    return Reading{std::move(*processes), Clock::now()};
+    const bool filtered = processes->size() != all;
+    return Reading{std::move(*processes), Clock::now(), filtered};
 }
 
 std::vector<std::string> table_of(const Domain& domain, const Reading& reading, const Gains* gains,
@@ -94,7 +106,11 @@ std::vector<std::string> table_of(const Domain& domain, const Reading& reading, 
         lines.back().resize(std::min(lines.back().size(), room.columns));
     }
     if (reading.processes.empty()) {
-        lines.push_back(fmt::format("no process is in domain {}", domain.path()));
+        lines.push_back(reading.filtered
+                            ? fmt::format("no process in domain {} is one of those asked for with "
+                                          "--pid or --face",
+                                          domain.path())
+                            : fmt::format("no process is in domain {}", domain.path()));
         return lines;
     }
     // The line below the last one is the cursor's.
@@ -116,7 +132,7 @@ int show_once(const Domain& domain, const Options& options) {
             fmt::print("{}\n", line);
         }
     }
-    return 0;
+    return std::fflush(stdout) == 0 && std::ferror(stdout) == 0 ? 0 : cannot_write();
 }
 
 int watch(const Domain& domain, const Options& options) {
@@ -161,7 +177,7 @@ int watch(const Domain& domain, const Options& options) {
         gains.emplace(before->processes,
                       std::chrono::duration<double>(now->time - before->time).count());
         if (!draw()) {
-            return 1;
+            return cannot_write();
         }
         ++shown;
         due = std::max(due + interval, now->time); // the times that were missed are gone

@@ -21,6 +21,7 @@ class Samples:
     def __init__(self):
         self.pairs = {}
         self.thrown_away = 0
+        self.failed = 0
 
     def take(self, row, peer, probe, run, peer_first):
         names = (peer, "comch") if peer_first else ("comch", peer)

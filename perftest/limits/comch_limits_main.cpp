@@ -1,6 +1,8 @@
 // comch_limits: what this machine can do at best between two of its CPUs.
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <map>
 #include <string>
@@ -43,16 +45,18 @@ Json measure(const std::string& what, std::size_t size, const Options& options) 
     const comch::limits::Cpus cpus{options.cpus[0], options.cpus[1]};
     const double duration = options.duration;
     if (what == "hand-over") {
-        return {{"what", what}, {"value", comch::limits::hand_over_ns(cpus, duration)}, {"unit", "ns"}};
+        return {
+            {"what", what}, {"value", comch::limits::hand_over_ns(cpus, duration)}, {"unit", "ns"}};
     }
     if (what == "line-rate") {
         return {{"what", what},
                 {"value", comch::limits::line_rate(cpus, duration) / 1e6},
                 {"unit", "M/s"}};
     }
-    const double rate = what == "memcpy"   ? comch::limits::memcpy_rate(cpus.first, size, duration)
-                        : what == "stream" ? comch::limits::stream_rate(cpus, size, duration)
-                                           : comch::limits::process_vm_rate(cpus.first, size, duration);
+    const double rate = what == "memcpy" ? comch::limits::memcpy_rate(cpus.first, size, duration)
+                        : what == "stream"
+                            ? comch::limits::stream_rate(cpus, size, duration)
+                            : comch::limits::process_vm_rate(cpus.first, size, duration);
     return {{"what", what}, {"bytes", size}, {"value", rate / 1e9}, {"unit", "GB/s"}};
 }
 
@@ -93,16 +97,21 @@ int main(int argc, char** argv) {
         }
         if (json) {
             fmt::print("{}\n", results.dump(2));
-            return 0;
+            results.clear();
         }
         for (const Json& result : results) {
             fmt::print("{:<11}{:>12}  {:10.2f} {}\n", result["what"].get<std::string>(),
-                       result.contains("bytes") ? fmt::format("{} B", result["bytes"].get<std::size_t>())
-                                                : "",
+                       result.contains("bytes")
+                           ? fmt::format("{} B", result["bytes"].get<std::size_t>())
+                           : "",
                        result["value"].get<double>(), result["unit"].get<std::string>());
         }
     } catch (const std::exception& error) {
         fmt::print(stderr, "error: {}\n", error.what());
+        return 1;
+    }
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+        fmt::print(stderr, "error: cannot write to standard output: {}\n", std::strerror(errno));
         return 1;
     }
     return 0;

@@ -1,4 +1,5 @@
 #include "core/link/soft/port.hpp"
+#include "core/device/function.hpp"
 
 #include <atomic>
 #include <cerrno>
@@ -264,8 +265,8 @@ Result<void> Port::listen(const ServiceName& service) {
         if (error != ECONNREFUSED && error != ENOENT && owner_lives(domain, name)) {
             return give_up(Errc::in_use,
                            fmt::format("a server named '{}' is already listening for function "
-                                       "{:#x}; stop it or choose another name",
-                                       service.name, service.function));
+                                       "{}; stop it or choose another name",
+                                       service.name, function_name(domain, service.function)));
         }
         (void)domain.remove_entry(name);
     }
@@ -489,11 +490,13 @@ bool Port::slow_poll_due() noexcept {
     const std::uint64_t interval = resting_ != 0 || unanswered_ != 0 || !strangers_.empty()
                                        ? tuning::slow_poll_interval_busy_ns
                                        : tuning::slow_poll_interval_ns;
-    // How fast the counter counts, as seen since the last time; after a jump, no faster than any CPU.
+    // How fast the counter counts, as seen since the last time; after a jump, no faster than any
+    // CPU.
     const double rate = elapsed == 0 ? 0
                                      : static_cast<double>(ticks_now - last_slow_poll_ticks_) /
                                            static_cast<double>(elapsed);
-    slow_poll_ticks_ = static_cast<std::uint64_t>(std::min(rate, 8.0) * static_cast<double>(interval));
+    slow_poll_ticks_ =
+        static_cast<std::uint64_t>(std::min(rate, 8.0) * static_cast<double>(interval));
     last_slow_poll_ticks_ = ticks_now;
     // A caller this slow gets a look at the sockets at every call.
     if (elapsed >= 20 * tuning::slow_poll_interval_ns) {
@@ -554,8 +557,7 @@ Errc Port::arm(bool for_credit) {
             // What waits here may have been refused before the room came that somebody else's
             // refusal has seen; so it is tried once more.
             if (c->peer_gone_ || c->pipe_.corrupt() || c->one_sided_.push_before_sleep() ||
-                c->one_sided_.may_fetch() ||
-                c->pipe_.take_refusal_with_room()) {
+                c->one_sided_.may_fetch() || c->pipe_.take_refusal_with_room()) {
                 return Errc::again;
             }
             if (!c->map_requests_.empty() || !c->map_answers_.empty() ||
@@ -635,8 +637,8 @@ bool Port::read_hello(Stranger& stranger, Introduction& intro) {
         return false;
     }
     wire::Hello& hello = intro.hello;
-    Received packet = receive_packet(stranger.socket.get(),
-                                     std::as_writable_bytes(std::span(&hello, 1)));
+    Received packet =
+        receive_packet(stranger.socket.get(), std::as_writable_bytes(std::span(&hello, 1)));
     if (packet.status == SocketStatus::again) {
         return false;
     }
@@ -658,8 +660,7 @@ bool Port::read_hello(Stranger& stranger, Introduction& intro) {
         return refuse_with(Errc::version_mismatch);
     }
     if (packet.descriptors != 2 || hello.service_length > wire::max_name ||
-        hello.private_length > max_private_data || hello.side > 1 ||
-        hello.process_id == 0) {
+        hello.private_length > max_private_data || hello.side > 1 || hello.process_id == 0) {
         return refuse_with(Errc::invalid_argument);
     }
     if (std::memcmp(hello.domain, device_.domain()->id().bytes.data(), sizeof(hello.domain)) != 0) {
@@ -667,11 +668,10 @@ bool Port::read_hello(Stranger& stranger, Introduction& intro) {
     }
     // Services are addressed by name on their own socket; the full name decides, not the hash.
     for (const auto& listener : listeners_) {
-        if (hello.service_length == 0 ? listener->name_entry.empty()
-                                      : listener->service.name ==
-                                                std::string_view(hello.service,
-                                                                 hello.service_length) &&
-                                            listener->service.function == hello.service_function) {
+        if (hello.service_length == 0
+                ? listener->name_entry.empty()
+                : listener->service.name == std::string_view(hello.service, hello.service_length) &&
+                      listener->service.function == hello.service_function) {
             intro.listener = listener.get();
         }
     }
@@ -847,12 +847,11 @@ Reason Port::try_connect(Connection& c) {
         return Reason::closed; // its backlog is full; tried again at the next progress
     }
     if (error != 0 && error != EISCONN) {
-        c.error_text_ =
-            error == ENOENT || error == ECONNREFUSED
-                ? fmt::format("nobody listens on '{}' in domain directory '{}'", c.entry_,
-                              domain.path())
-                : fmt::format("cannot connect to '{}' in domain directory '{}': {}", c.entry_,
-                              domain.path(), std::strerror(error));
+        c.error_text_ = error == ENOENT || error == ECONNREFUSED
+                            ? fmt::format("nobody listens on '{}' in domain directory '{}'",
+                                          c.entry_, domain.path())
+                            : fmt::format("cannot connect to '{}' in domain directory '{}': {}",
+                                          c.entry_, domain.path(), std::strerror(error));
         return error == ENOENT || error == ECONNREFUSED ? Reason::not_found : Reason::device_error;
     }
     if (!c.process_ && !watch_listener(c)) {
@@ -972,7 +971,8 @@ Port::SocketResult Port::next_packet(Connection& c, wire::Answer& buffer, std::s
     if (!c.socket_ || c.state_ == Connection::State::connecting) {
         return SocketResult::fine;
     }
-    Received packet = receive_packet(c.socket_.get(), std::as_writable_bytes(std::span(&buffer, 1)));
+    Received packet =
+        receive_packet(c.socket_.get(), std::as_writable_bytes(std::span(&buffer, 1)));
     switch (packet.status) {
     case SocketStatus::again:
         return SocketResult::fine;
@@ -1012,9 +1012,9 @@ bool Port::take_packet(Connection& c, const wire::Packet& packet,
         }
         return true;
     case wire::Type::map_answer: {
-        const auto asked =
-            std::find_if(c.asked_.begin(), c.asked_.end(),
-                         [&](const auto& entry) { return entry.region == packet.value; });
+        const auto asked = std::find_if(c.asked_.begin(), c.asked_.end(), [&](const auto& entry) {
+            return entry.region == packet.value;
+        });
         if (asked == c.asked_.end()) {
             return false; // nobody has asked
         }
@@ -1080,7 +1080,8 @@ bool Port::accept_channel(Connection& c, std::array<UniqueFd, 2>& descriptors, C
     const auto option = [&](int name) {
         int value = -1;
         socklen_t size = sizeof(value);
-        return ::getsockopt(descriptors[1].get(), SOL_SOCKET, name, &value, &size) == 0 ? value : -1;
+        return ::getsockopt(descriptors[1].get(), SOL_SOCKET, name, &value, &size) == 0 ? value
+                                                                                        : -1;
     };
     if (option(SO_DOMAIN) != AF_UNIX || option(SO_TYPE) != SOCK_SEQPACKET ||
         option(SO_ACCEPTCONN) != 0) {
@@ -1090,9 +1091,9 @@ bool Port::accept_channel(Connection& c, std::array<UniqueFd, 2>& descriptors, C
     if (!pipe) {
         return false;
     }
-    channel = Channel(std::move(*pipe), std::move(descriptors[1]), c.life_, counters_,
-                      c.slot_info(counters::SlotState::connected),
-                      !membarrier_ || c.pipe_.fenced());
+    channel =
+        Channel(std::move(*pipe), std::move(descriptors[1]), c.life_, counters_,
+                c.slot_info(counters::SlotState::connected), !membarrier_ || c.pipe_.fenced());
     return true;
 }
 

@@ -1,4 +1,5 @@
 #include "core/link/verbs/port.hpp"
+#include "core/device/function.hpp"
 
 #include <cerrno>
 #include <charconv>
@@ -161,9 +162,9 @@ Result<void> Port::listen(const ServiceName& service) {
         const std::string text(holder, static_cast<std::size_t>(length));
         if (process_lives(domain, text.substr(0, text.find('.')))) {
             return fail(Errc::in_use,
-                        fmt::format("a server named '{}' is already listening for function {:#x}; "
+                        fmt::format("a server named '{}' is already listening for function {}; "
                                     "stop it or choose another name",
-                                    service.name, service.function));
+                                    service.name, function_name(domain, service.function)));
         }
         (void)domain.remove_entry(entry);
     }
