@@ -939,7 +939,8 @@ bool Port::slow_poll_due() noexcept {
     slow_poll_ticks_ =
         static_cast<std::uint64_t>(std::min(rate, 8.0) * static_cast<double>(interval));
     last_slow_poll_ticks_ = ticks_now;
-    if (elapsed >= tuning::slow_caller_ns) {
+    // A caller this slow gets a look at every call.
+    if (elapsed >= 20 * tuning::slow_poll_interval_ns) {
         calls_to_clock_ = 1;
         slow_poll_ticks_ = 0;
     }

@@ -29,13 +29,10 @@ inline constexpr std::uint32_t credit_batch = window / 4;
 /// A port looks at the credit that it owes once in so many calls, and returns what it found the last
 /// time already: most often something goes the other way meanwhile and takes the credit along, which
 /// else costs a work request of its own. A channel returns it after so many polls that found nothing.
-/// Longer than a round trip: where the answers go over another connection, as UCX's do, nothing takes
-/// the credit along, and the next message comes before it is worth a work request. Nobody is short
-/// of it meanwhile (credit_batch), but flushes wait for it.
-inline constexpr unsigned credit_after_calls = 256;
+inline constexpr unsigned credit_after_calls = 64;
 /// So many looks where something went, which tells all but the room of the last record: the next
 /// takes that along too.
-inline constexpr unsigned credit_after_looks = 16;
+inline constexpr unsigned credit_after_looks = 64;
 
 /// Send buffers of one connection: messages too long to be sent inline that the peer's device has
 /// not acknowledged. A power of two.
@@ -73,12 +70,10 @@ inline constexpr std::uint32_t rdma_chunk = 1u << 20;
 /// Reads that the device may have under way at once; negotiated down to what both can.
 inline constexpr std::uint8_t reads_in_flight = 16;
 
-/// A spinning caller looks at its descriptors (system calls) this often: seldom, as making a
-/// connection takes milliseconds anyhow.
+/// A spinning caller looks at its descriptors (a system call) this often: seldom, as making a
+/// connection takes a millisecond anyhow.
 inline constexpr unsigned clock_check_calls = 16;
-inline constexpr std::uint64_t slow_poll_interval_ns = 1'000'000;
-/// A caller that has not looked for so long does so with every call.
-inline constexpr std::uint64_t slow_caller_ns = 4'000'000;
+inline constexpr std::uint64_t slow_poll_interval_ns = 200'000;
 /// While connections are being made or ended, more often.
 inline constexpr std::uint64_t slow_poll_interval_busy_ns = 10'000;
 
