@@ -139,6 +139,33 @@ TEST(DocaDma, LocalCopiesAndRefusals) {
     EXPECT_EQ(doca_dma_destroy(copier.dma), DOCA_ERROR_BAD_STATE);
 }
 
+TEST(DocaDma, ATaskMayGetItsBuffersLater) {
+    Lab lab;
+    Copier copier(lab);
+    std::vector<char> bytes(128, 'x');
+    std::fill(bytes.begin() + 64, bytes.end(), '-');
+    Map map(lab.dpu, bytes, DOCA_ACCESS_FLAG_LOCAL_READ_WRITE);
+    doca_buf* source = nullptr;
+    doca_buf* room = nullptr;
+    ASSERT_OK(
+        doca_buf_inventory_buf_get_by_data(copier.inventory, map.mmap, bytes.data(), 64, &source));
+    ASSERT_OK(doca_buf_inventory_buf_get_by_addr(copier.inventory, map.mmap, bytes.data() + 64, 64,
+                                                 &room));
+    doca_dma_task_memcpy* task = nullptr;
+    ASSERT_OK(doca_dma_task_memcpy_alloc_init(copier.dma, nullptr, nullptr, doca_data{}, &task));
+    doca_task* const base = doca_dma_task_memcpy_as_task(task);
+    EXPECT_EQ(doca_task_submit(base), DOCA_ERROR_INVALID_VALUE);
+    doca_dma_task_memcpy_set_src(task, source);
+    EXPECT_EQ(doca_task_submit(base), DOCA_ERROR_INVALID_VALUE);
+    doca_dma_task_memcpy_set_dst(task, room);
+    ASSERT_OK(doca_task_submit(base));
+    ASSERT_TRUE(progress_until([&] { return !copier.done.empty(); }, copier.engine));
+    EXPECT_OK(copier.done[0]);
+    EXPECT_EQ(bytes, std::vector<char>(128, 'x'));
+    EXPECT_OK(doca_buf_dec_refcount(source, nullptr));
+    EXPECT_OK(doca_buf_dec_refcount(room, nullptr));
+}
+
 TEST(DocaDma, AMapWithoutPermissionsIsThisProcesssToWrite) {
     Lab lab;
     Copier copier(lab);

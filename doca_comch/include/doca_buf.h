@@ -49,7 +49,7 @@ DOCA_STABLE doca_error_t doca_buf_get_last_in_list(struct doca_buf *buf,
 DOCA_STABLE doca_error_t doca_buf_is_last_in_list(const struct doca_buf *buf, uint8_t *is_last);
 DOCA_STABLE doca_error_t doca_buf_is_first_in_list(const struct doca_buf *buf, uint8_t *is_first);
 DOCA_STABLE doca_error_t doca_buf_is_in_list(const struct doca_buf *buf, uint8_t *is_in_list);
-/* Both must be heads. `list2` follows the end of `list1`. */
+/* Both must be heads. `list2` follows the end of `list1`. NOT_PERMITTED: `list2` has other references. */
 DOCA_STABLE doca_error_t doca_buf_chain_list(struct doca_buf *list1, struct doca_buf *list2);
 /* The same, when the end of the first list is known. */
 DOCA_STABLE doca_error_t doca_buf_chain_list_tail(struct doca_buf *list1,

@@ -47,8 +47,8 @@ DOCA_STABLE doca_error_t doca_buf_inventory_buf_dup(struct doca_buf_inventory *i
                                                     const struct doca_buf *src_buf,
                                                     struct doca_buf **dst_buf);
 
-/* Moves a buffer to another piece of its map. NOT_PERMITTED: others hold references, or it is in a
- * list. */
+/* Moves a buffer to another piece of its map. NOT_PERMITTED: others hold references, it is in a
+ * list, or a pool's. */
 DOCA_STABLE doca_error_t doca_buf_inventory_buf_reuse_by_args(struct doca_buf *buf, void *addr,
                                                               size_t len, void *data,
                                                               size_t data_len);

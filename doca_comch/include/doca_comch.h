@@ -82,8 +82,8 @@ enum doca_comch_counter {
     DOCA_COMCH_COUNTER_RECV_MESSAGES = 3,
     DOCA_COMCH_COUNTER_RECV_BYTES = 4
 };
-/* Takes a snapshot of the counters; get_counter reads it. NOT_CONNECTED, CONNECTION_RESET: the
- * connection has ended. */
+/* Takes a snapshot of the counters; get_counter reads it. CONNECTION_ABORTED: the connection has
+ * ended. */
 DOCA_STABLE doca_error_t doca_comch_connection_update_info(
     struct doca_comch_connection *comch_connection);
 DOCA_STABLE doca_error_t doca_comch_connection_get_counter(

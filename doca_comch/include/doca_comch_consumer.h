@@ -33,7 +33,7 @@ typedef void (*doca_comch_consumer_task_post_recv_completion_cb_t)(
     union doca_data ctx_user_data);
 
 /* `buf_mmap` holds all buffers that are posted. NOT_PERMITTED: it was not started with
- * DOCA_ACCESS_FLAG_PCI_READ_WRITE. NOT_CONNECTED: the connection has ended. */
+ * DOCA_ACCESS_FLAG_PCI_READ_WRITE. BAD_STATE: the connection has ended. */
 DOCA_STABLE doca_error_t doca_comch_consumer_create(struct doca_comch_connection *comch_connection,
                                                     struct doca_mmap *buf_mmap,
                                                     struct doca_comch_consumer **consumer);

@@ -26,6 +26,7 @@ typedef void (*doca_comch_producer_task_send_completion_cb_t)(
     struct doca_comch_producer_task_send *task, union doca_data task_user_data,
     union doca_data ctx_user_data);
 
+/* BAD_STATE: the connection has ended. */
 DOCA_STABLE doca_error_t doca_comch_producer_create(struct doca_comch_connection *comch_connection,
                                                     struct doca_comch_producer **producer);
 /* BAD_STATE: not idle. */

@@ -46,9 +46,9 @@ DOCA_STABLE doca_error_t doca_dma_task_memcpy_set_conf(
     struct doca_dma *dma, doca_dma_task_memcpy_completion_cb_t task_completion_cb,
     doca_dma_task_memcpy_completion_cb_t task_error_cb, uint32_t num_memcpy_tasks);
 /* Copies the data of `src`, which may be the head of a list, behind the data of `dst`, whose data
- * grows. Either may be of imported memory maps. On submit: INVALID_VALUE: no data, more than the
- * room of `dst`, `dst` is in a list, `src` is in one and not its head, or the list is too long;
- * NOT_PERMITTED: a memory map does not allow it; NOT_SUPPORTED: both are imported. */
+ * grows. Either may be of imported memory maps, and null until a setter names it. On submit:
+ * INVALID_VALUE: no buffer, no data, more than the room of `dst`, `dst` is in a list, `src` is in one
+ * and not its head, or the list is too long; NOT_PERMITTED: a memory map does not allow it; NOT_SUPPORTED: both are imported. */
 DOCA_STABLE doca_error_t doca_dma_task_memcpy_alloc_init(struct doca_dma *dma,
                                                          const struct doca_buf *src,
                                                          struct doca_buf *dst,

@@ -34,14 +34,14 @@ DOCA_STABLE doca_error_t doca_mmap_create(struct doca_mmap **mmap);
 DOCA_STABLE doca_error_t doca_mmap_destroy(struct doca_mmap *mmap);
 
 /* The setters below: BAD_STATE once the map is started; NOT_PERMITTED on an imported one. */
-/* Once: NOT_PERMITTED for another range. */
+/* Once: NOT_PERMITTED for another range. INVALID_VALUE: the range is empty, or wraps. */
 DOCA_STABLE doca_error_t doca_mmap_set_memrange(struct doca_mmap *mmap, void *addr, size_t len);
 /* A combination of doca_access_flag, with one of the two for PCI at most. Without it: local reads
  * and writes. */
 DOCA_STABLE doca_error_t doca_mmap_set_permissions(struct doca_mmap *mmap, uint32_t access_mask);
 DOCA_STABLE doca_error_t doca_mmap_set_max_num_devices(struct doca_mmap *mmap,
                                                        uint32_t max_num_devices);
-/* Called when the map no longer holds the range: when it is destroyed. */
+/* Called when a map that was started no longer holds the range: when it is destroyed. */
 DOCA_STABLE doca_error_t doca_mmap_set_free_cb(struct doca_mmap *mmap,
                                                doca_mmap_memrange_free_cb_t *free_cb, void *cookie);
 DOCA_STABLE doca_error_t doca_mmap_enable_thread_safety(struct doca_mmap *mmap);
@@ -51,7 +51,8 @@ DOCA_STABLE doca_error_t doca_mmap_set_user_data(struct doca_mmap *mmap, union d
 DOCA_STABLE doca_error_t doca_mmap_add_dev(struct doca_mmap *mmap, struct doca_dev *dev);
 DOCA_STABLE doca_error_t doca_mmap_rm_dev(struct doca_mmap *mmap, struct doca_dev *dev);
 
-/* BAD_STATE: started already, or without a range or a device. */
+/* BAD_STATE: started already, or without a range or a device. INVALID_VALUE: not all of the range is
+ * memory of this process, or it may not be written and the permissions say otherwise. */
 DOCA_STABLE doca_error_t doca_mmap_start(struct doca_mmap *mmap);
 /* NOT_PERMITTED: as for doca_mmap_destroy(). What was exported cannot be reached any more. */
 DOCA_STABLE doca_error_t doca_mmap_stop(struct doca_mmap *mmap);
@@ -70,7 +71,7 @@ DOCA_STABLE doca_error_t doca_mmap_get_from_export(const struct doca_mmap *mmap,
 
 /* Bytes by which the other side can import the map, sent to it by any means; they are the map's,
  * and valid until it is stopped. NOT_PERMITTED: neither PCI permission was set; the map is itself
- * imported. BAD_STATE: not started. */
+ * imported, or not started. NOT_FOUND: the map does not have the device. */
 DOCA_STABLE doca_error_t doca_mmap_export_pci(struct doca_mmap *mmap, const struct doca_dev *dev,
                                               const void **export_desc, size_t *export_desc_len);
 /* NOT_SUPPORTED: there is no RDMA here. */
@@ -88,7 +89,8 @@ DOCA_STABLE doca_error_t doca_mmap_cap_is_export_pci_supported(const struct doca
 DOCA_STABLE doca_error_t doca_mmap_cap_is_create_from_export_pci_supported(
     const struct doca_devinfo *devinfo, uint8_t *from_export);
 
-/* The map's handle for programs on the DPA. */
+/* The map's handle for programs on the DPA. BAD_STATE: not started. NOT_FOUND: the map does not have the
+ * device. */
 DOCA_EXPERIMENTAL doca_error_t doca_mmap_dev_get_dpa_handle(struct doca_mmap *mmap,
                                                             const struct doca_dev *dev,
                                                             doca_dpa_dev_mmap_t *dpa_mmap);
