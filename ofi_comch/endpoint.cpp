@@ -440,7 +440,7 @@ int open_endpoint(fid_domain* domain_fid, fi_info* info, fid_ep** out, void* con
     }
     if (endpoint->socket_addresses && info->handle != nullptr &&
         info->handle->fclass == FI_CLASS_PEP) { // named by a passive endpoint that it replaces
-        const auto& passive = *reinterpret_cast<PassiveEndpoint*>(info->handle);
+        const auto& passive = *object_of<PassiveEndpoint>(info->handle);
         endpoint->function = passive.address->function;
         endpoint->socket_port = ntohs(socket_address(*passive.address).sin_port);
     }

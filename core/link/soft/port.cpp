@@ -1,5 +1,4 @@
 #include "core/link/soft/port.hpp"
-#include "core/device/function.hpp"
 
 #include <atomic>
 #include <cerrno>
@@ -15,6 +14,7 @@
 #include <unistd.h>
 
 #include "core/base/ticks.hpp"
+#include "core/device/function.hpp"
 #include "core/link/soft/membarrier.hpp"
 #include "core/link/soft/names.hpp"
 #include "core/link/soft/socket.hpp"

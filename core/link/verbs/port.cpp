@@ -1,5 +1,4 @@
 #include "core/link/verbs/port.hpp"
-#include "core/device/function.hpp"
 
 #include <cerrno>
 #include <charconv>
@@ -15,6 +14,7 @@
 #include <xxhash.h>
 
 #include "core/base/ticks.hpp"
+#include "core/device/function.hpp"
 #include "core/link/verbs/admission.hpp"
 #include "core/link/verbs/bell.hpp"
 #include "core/link/verbs/clock.hpp"
