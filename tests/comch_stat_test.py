@@ -180,8 +180,9 @@ def check_one_sided(domain, alloc, path):
         else:
             # The first go by ring, until its owner is found to be busy with something else.
             expect(sender["tx_mapped_bytes"] == 0, "nothing mapped:", sender)
-            expect(receiver["one_sided_served"] > 0 and receiver["rx_bulk_ring_bytes"] > 0,
-                   "the receiver's work:", receiver)
+            # (Its owner may have executed none of them: they can all be taken back.)
+            expect(receiver["rx_bytes"] <= receiver["rx_bulk_ring_bytes"] <=
+                   sender["tx_bulk_ring_bytes"], "the receiver's work:", sender, receiver)
             seen = [sender]
 
             def copied_by_kernel():

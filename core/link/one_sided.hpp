@@ -5,6 +5,7 @@
 // (on the soft link through the bulk ring), both CPUs copying at once.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -52,13 +53,14 @@ public:
     /// There is something for advance() to do, or a reply to wait for.
     [[nodiscard]] bool busy() const noexcept {
         return !jobs_.empty() || !flushes_.empty() || !deferred_.empty() || active_ != canceled_ ||
-               helps_;
+               helps_ || put_refused_ || withdrawing_;
     }
     /// Answers to the peer wait for room.
     [[nodiscard]] bool owes() const noexcept { return replies_waiting_ != 0; }
     [[nodiscard]] bool awaits_reply() const noexcept { return active_ != 0; }
-    /// An answer that does not come will be fetched: no sleep until then.
-    [[nodiscard]] bool may_fetch() noexcept;
+    /// If the peer goes on not to attend, what waits for it will be done without it: no sleep until
+    /// then.
+    [[nodiscard]] bool may_pass_by() noexcept;
 
     /// Before a sleep: pushes what can go out by now. True if advance() has something to report.
     [[nodiscard]] bool push_before_sleep();
@@ -66,9 +68,14 @@ public:
     /// Pushes what waits for room and completes flushes: `done(token, Errc)`.
     template <class Done> unsigned advance(Done&& done) {
         unsigned count = push_jobs(done);
-        if ((active_ != canceled_ || puts_waiting_ != 0 || !flushes_.empty()) && fetch_missing()) {
-            done(fetched_, Errc::ok);
-            ++count;
+        put_refused_ = put_refused_ && done_until() < direct_after_;
+        if ((active_ != canceled_ || waits_for_puts()) && (withdrawing_ || peer_missing())) {
+            if (fetch_missing()) {
+                done(fetched_, Errc::ok);
+                ++count;
+            } else {
+                (void)withdraw_puts();
+            }
         }
         if (helps_) {
             help();
@@ -158,6 +165,8 @@ public:
         }
         active_ = 0;
         canceled_ = 0;
+        put_refused_ = false;
+        withdrawing_ = false;
         end_waiting(status, ended);
         for (const auto& [token, result] : ended) {
             done(token, result);
@@ -270,7 +279,12 @@ private:
     /// No put or atomic of ours is on its way: a get may read the memory itself.
     [[nodiscard]] bool writes_done() noexcept {
         return !hold_ && puts_waiting_ == 0 &&
-               (direct_after_ == 0 || caught_up() || pipe_.tx().consumed() >= direct_after_);
+               (direct_after_ == 0 || caught_up() || done_until() >= direct_after_);
+    }
+    /// Up to here nothing in our ring waits for the peer: it took it out, or has been passed by.
+    [[nodiscard]] std::uint64_t done_until() noexcept {
+        // (What is taken back is taken out unexecuted.)
+        return withdrawing_ ? withdrawn_from_ : std::max(pipe_.tx().consumed(), passed_by_);
     }
 
     // The kernel's copies; a peer that does not answer.
@@ -278,7 +292,7 @@ private:
     /// Not before the puts and atomics before it, and not once there are some behind it: it must see
     /// all of those and none of these.
     [[nodiscard]] bool may_be_fetched(const Operation& get) noexcept {
-        return get.by_kernel && direct_after_ < get.end && pipe_.tx().consumed() >= get.after;
+        return get.by_kernel && direct_after_ < get.end && done_until() >= get.after;
     }
     /// A record that asks for nothing, to see whether the peer takes it out.
     void probe_attention() noexcept;
@@ -292,8 +306,19 @@ private:
     /// By the kernel. False: it refuses, or the memory is no longer what was asked for.
     [[nodiscard]] bool read_peer(std::byte* to, std::uint64_t address, std::size_t length) noexcept;
     [[nodiscard]] bool peer_missing() noexcept;
-    /// Fetches the oldest get if it is waited for in vain: fetched_ is its token.
+    /// Fetches the oldest get: fetched_ is its token.
     [[nodiscard]] bool fetch_missing() noexcept;
+    /// Somebody wants puts to be executed, or room where they lie.
+    [[nodiscard]] bool waits_for_puts() const noexcept {
+        return puts_waiting_ != 0 || !flushes_.empty() || put_refused_ || withdrawing_;
+    }
+    /// Nothing that must keep its order with the puts that wait for the peer waits with them, and the
+    /// kernel may do them all.
+    [[nodiscard]] bool may_withdraw() noexcept;
+    [[nodiscard]] bool kernel_permits_puts() noexcept;
+    /// Takes back the puts that the peer has not executed, and has the kernel do them. True when all
+    /// are done; false: it may not be, or the peer is at one of them just now.
+    [[nodiscard]] bool withdraw_puts() noexcept;
     /// Before anything is asked of a peer that has been missing, or if it is faster.
     [[nodiscard]] bool put_by_kernel(const std::byte* from, std::size_t length,
                                      std::uint64_t address) noexcept;
@@ -314,6 +339,8 @@ private:
     /// Copies a part of what the peer wants to have copied by both.
     void help() noexcept;
     [[nodiscard]] bool peer_absent() noexcept;
+    /// Changes with everything that the peer does for us.
+    [[nodiscard]] std::uint64_t signs_of_peer() noexcept;
     void note_time_of(const Operation& operation) noexcept;
     [[nodiscard]] bool caught_up();
     void release_if_out();
@@ -346,6 +373,10 @@ private:
     /// does not wait for the peer to look at them, for they may have been fetched.
     std::uint64_t gets_end_ = 0;
     std::uint64_t gets_begin_ = 0;
+    std::uint64_t passed_by_ = 0;      ///< behind the last put that was taken back and done by the kernel
+    std::uint64_t withdrawn_from_ = 0; ///< in our ring: the first that was taken back
+    bool withdrawing_ = false;         ///< taken back, but perhaps not decided: see put_claims.hpp
+    bool put_refused_ = false;         ///< that the kernel may do, for want of room
     bool hold_ = false; ///< after a fence: nothing new until what was before it is out
 };
 

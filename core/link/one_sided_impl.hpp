@@ -13,6 +13,10 @@
 namespace comch::link {
 namespace one_sided {
 
+/// The name of a put that may be done by the kernel as well: its requester finds it in its own ring.
+/// Others have none.
+inline constexpr std::uint64_t put_by_kernel = 1;
+
 template <class T> bool read_head(const std::byte* payload, std::uint32_t length, T& out) {
     if (length < sizeof(T)) {
         return false;
@@ -43,15 +47,18 @@ Errc OneSidedEngine<Pipe>::put(const std::byte* from, std::size_t length, std::u
     job.region = region;
     job.address = address;
     job.remaining = length;
+    job.op = by_kernel ? one_sided::put_by_kernel : 0;
     job.token = token;
     if (push(job)) {
+        put_refused_ = false;
         return Errc::ok;
     }
     if (pipe_.broken() != Errc::ok) {
         return pipe_.broken();
     }
-    if (job.remaining == length) {
-        return Errc::again; // nothing of it is out
+    if (job.remaining == length) { // nothing of it is out
+        put_refused_ = by_kernel;
+        return Errc::again;
     }
     jobs_.push_back(job);
     ++puts_waiting_;
@@ -137,8 +144,9 @@ template <class Pipe> Errc OneSidedEngine<Pipe>::flush(void* token) {
     }
     if (token != nullptr) { // else the caller asks again
         flushes_.push_back(flush);
+    } else if (peer_missing() && withdraw_puts() && flush_reached(flush)) {
+        return Errc::ok;
     }
-    (void)peer_missing(); // to know the next time
     return Errc::in_progress;
 }
 
@@ -153,7 +161,7 @@ template <class Pipe> Errc OneSidedEngine<Pipe>::fence() {
 
 template <class Pipe> bool OneSidedEngine<Pipe>::caught_up() {
     // What the peer took out it has done, except for a get: that is done when it is answered.
-    if (hold_ || puts_waiting_ != 0 || active_ != canceled_ || pipe_.tx().consumed() < direct_after_) {
+    if (hold_ || puts_waiting_ != 0 || active_ != canceled_ || done_until() < direct_after_) {
         return false;
     }
     direct_after_ = 0;
@@ -196,7 +204,7 @@ template <class Pipe> bool OneSidedEngine<Pipe>::push(Job& job) {
 template <class Pipe> bool OneSidedEngine<Pipe>::push_put_chunk(Job& job) {
     const auto chunk =
         static_cast<std::uint32_t>(std::min<std::uint64_t>(job.remaining, Pipe::max_chunk));
-    const OneSided head{job.region, job.address, chunk, 0};
+    const OneSided head{job.region, job.address, chunk, job.op};
     if (!Pipe::bulk_ring || chunk <= Pipe::inline_data) {
         if (pipe_.put_record(Kind::put, 0, static_cast<std::uint32_t>(sizeof(head)) + chunk,
                              [&](std::byte* at) {
@@ -366,12 +374,23 @@ template <class Pipe> bool OneSidedEngine<Pipe>::owe(Job job) {
 template <class Pipe>
 bool OneSidedEngine<Pipe>::serve_put(const OneSided& request, const std::byte* data,
                                      std::uint32_t length) {
+    if constexpr (Pipe::kernel_copies) {
+        if (!pipe_.begin_put()) {
+            return true; // whoever sent it has it done
+        }
+    }
     pipe_.slot()->rx.one_sided_served.add(1);
     const RegionTable::Pin pin = RegionTable::instance().pin(request.region);
     std::byte* const to = pin ? pin.range(request.address, length, access_remote_write) : nullptr;
-    if (to != nullptr && request.length == length) {
+    const bool permitted = to != nullptr && request.length == length;
+    if (permitted) {
         std::memcpy(to, data, length);
         pipe_.slot()->rx.bytes.add(length);
+    }
+    if constexpr (Pipe::kernel_copies) {
+        pipe_.end_put();
+    }
+    if (permitted) {
         return true;
     }
     Job job{.kind = Job::Kind::error_reply};
@@ -504,11 +523,19 @@ bool OneSidedEngine<Pipe>::read_peer(std::byte* to, std::uint64_t address,
     return false;
 }
 
+template <class Pipe> std::uint64_t OneSidedEngine<Pipe>::signs_of_peer() noexcept {
+    std::uint64_t signs = pipe_.tx().consumed() + answers_;
+    if constexpr (Pipe::kernel_copies) {
+        signs += pipe_.puts_executed(); // it takes long ones out many at a time
+    }
+    return signs;
+}
+
 template <class Pipe> bool OneSidedEngine<Pipe>::peer_missing() noexcept {
     if constexpr (Pipe::kernel_copies) {
         // (Who copies for a get of ours takes nothing out meanwhile.)
         return joint_ == 0 && pipe_.peer_memory().usable() &&
-               pipe_.attention().missing([this] { return pipe_.tx().consumed() + answers_; });
+               pipe_.attention().missing([this] { return signs_of_peer(); });
     }
     return false;
 }
@@ -516,7 +543,7 @@ template <class Pipe> bool OneSidedEngine<Pipe>::peer_missing() noexcept {
 template <class Pipe> bool OneSidedEngine<Pipe>::peer_absent() noexcept {
     if constexpr (Pipe::kernel_copies) {
         if (pipe_.attention().distrusted() &&
-            pipe_.attention().absent(pipe_.tx().consumed() + answers_)) {
+            pipe_.attention().absent(signs_of_peer())) {
             probe_attention();
             return true;
         }
@@ -796,20 +823,102 @@ typename OneSidedEngine<Pipe>::Operation* OneSidedEngine<Pipe>::oldest_get() noe
     return oldest;
 }
 
-template <class Pipe> bool OneSidedEngine<Pipe>::may_fetch() noexcept {
+template <class Pipe> bool OneSidedEngine<Pipe>::may_pass_by() noexcept {
     if constexpr (Pipe::kernel_copies) {
         const Operation* const operation =
             active_ != canceled_ && pipe_.peer_memory().usable() ? oldest_get() : nullptr;
-        return operation != nullptr && may_be_fetched(*operation);
+        return (operation != nullptr && may_be_fetched(*operation)) || withdrawing_ ||
+               (waits_for_puts() && may_withdraw());
+    }
+    return false;
+}
+
+template <class Pipe> bool OneSidedEngine<Pipe>::may_withdraw() noexcept {
+    if constexpr (Pipe::kernel_copies) {
+        if (done_until() >= direct_after_ && puts_waiting_ == 0) {
+            return false; // there is none
+        }
+        const auto by_kernel = [](std::uint64_t op) { return op == one_sided::put_by_kernel; };
+        return active_ == canceled_ && joint_ == 0 && pipe_.peer_memory().usable() &&
+               std::all_of(jobs_.begin(), jobs_.end(),
+                           [&](const Job& job) {
+                               return job.kind != Job::Kind::put || by_kernel(job.op);
+                           }) &&
+               pipe_.visit_puts(done_until(),
+                                [&](std::uint64_t, const OneSided& head, const std::byte*) {
+                                    return by_kernel(head.op);
+                                });
+    }
+    return false;
+}
+
+template <class Pipe> bool OneSidedEngine<Pipe>::kernel_permits_puts() noexcept {
+    if constexpr (Pipe::kernel_copies) {
+        // It permits to write where it permits to read. What is not there is left to its owner to refuse.
+        std::byte any{};
+        const auto may_reach = [&](std::uint64_t address, std::uint64_t length) {
+            return length == 0 || read_peer(&any, address, sizeof(any));
+        };
+        return pipe_.visit_puts(done_until(),
+                                [&](std::uint64_t, const OneSided& head, const std::byte*) {
+                                    return may_reach(head.address, head.length);
+                                }) &&
+               std::all_of(jobs_.begin(), jobs_.end(), [&](const Job& job) {
+                   return job.kind != Job::Kind::put || may_reach(job.address, job.remaining);
+               });
+    }
+    return false;
+}
+
+template <class Pipe> bool OneSidedEngine<Pipe>::withdraw_puts() noexcept {
+    if constexpr (Pipe::kernel_copies) {
+        if (!withdrawing_) {
+            if (!may_withdraw() || !kernel_permits_puts()) {
+                return false;
+            }
+            withdrawn_from_ = done_until(); // the peer takes them out from now on as it likes
+            withdrawing_ = true;
+            pipe_.begin_withdrawal();
+        }
+        if (!pipe_.withdrawal_decided()) {
+            return false;
+        }
+        const auto write = [this](std::uint64_t to, const std::byte* from, std::uint64_t length) {
+            if (length != 0 && (pipe_.peer_said_goodbye() ||
+                                !pipe_.peer_memory().write(to, from, length))) {
+                return false;
+            }
+            pipe_.slot()->tx.process_vm_bytes.add(length);
+            return true;
+        };
+        const std::uint64_t executed = pipe_.puts_executed();
+        bool done = pipe_.visit_puts(
+            withdrawn_from_, [&](std::uint64_t at, const OneSided& head, const std::byte* data) {
+                return at < executed || write(head.address, data, head.length);
+            });
+        const auto waiting = std::find_if(jobs_.begin(), jobs_.end(), [](const Job& job) {
+            return job.kind == Job::Kind::put;
+        });
+        done = done && (waiting == jobs_.end() ||
+                        write(waiting->address, waiting->from, waiting->remaining));
+        if (done && waiting != jobs_.end()) { // there is at most one
+            deferred_.push_back(waiting->token);
+            jobs_.erase(waiting);
+            --puts_waiting_;
+        }
+        passed_by_ = pipe_.tx().head();
+        withdrawing_ = false;
+        put_refused_ = false;
+        pipe_.end_withdrawal(done);
+        pipe_.encourage();
+        release_if_out();
+        return done;
     }
     return false;
 }
 
 template <class Pipe> bool OneSidedEngine<Pipe>::fetch_missing() noexcept {
     if constexpr (Pipe::kernel_copies) {
-        if (!peer_missing()) {
-            return false;
-        }
         // The oldest first: withdrawing one withdraws those before it.
         Operation* const operation = oldest_get();
         if (operation == nullptr || !may_be_fetched(*operation)) {
@@ -947,7 +1056,7 @@ template <class Pipe> bool OneSidedEngine<Pipe>::flush_reached(Flush& flush) {
         flush.position = pipe_.tx().head() == gets_end_ ? gets_begin_ : pipe_.tx().head();
         flush.positioned = true;
     }
-    if (pipe_.tx().consumed() < flush.position) {
+    if (done_until() < flush.position) {
         pipe_.note_refusal(Pipe::Short::lines);
         return false;
     }

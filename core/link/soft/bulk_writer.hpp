@@ -50,6 +50,13 @@ public:
         return ref;
     }
 
+    /// A payload that has not been overwritten; null if there can be none.
+    [[nodiscard]] const std::byte* at(const BulkRef& ref) const noexcept {
+        return attached() && ref.length <= size_ && ref.offset <= size_ - ref.length
+                   ? base_ + ref.offset
+                   : nullptr;
+    }
+
 private:
     [[nodiscard]] bool refresh(std::uint64_t need) noexcept {
         // Acquire: the reader is done with the bytes before they are overwritten.

@@ -102,7 +102,7 @@ Errc Connection::put(const void* local, std::size_t length, RemoteRegion& region
     if (result == Errc::ok || result == Errc::in_progress) {
         pipe_.slot()->tx.one_sided.add(1);
     }
-    if (result == Errc::in_progress) {
+    if (result != Errc::ok && one_sided_.busy()) {
         needs_work();
     }
     return result;

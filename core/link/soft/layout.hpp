@@ -39,7 +39,7 @@ static_assert(std::endian::native == std::endian::little,
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
-inline constexpr std::uint32_t protocol_version = 2; ///< of everything in this file and wire.hpp
+inline constexpr std::uint32_t protocol_version = 3; ///< of everything in this file and wire.hpp
 inline constexpr std::uint32_t line_size = 64;
 inline constexpr std::uint32_t ring_offset = 4096;
 
@@ -73,6 +73,12 @@ struct Direction {
         std::atomic<std::uint64_t> claims;            ///< both ends'
         alignas(64) std::atomic<std::uint64_t> done; ///< the ring's reader's
     } joint;
+    /// Who executes the puts in the ring (put_claims.hpp).
+    struct alignas(128) Puts {
+        std::atomic<std::uint64_t> withdrawn; ///< the writer's: those in lines before this one are its own
+        alignas(64) std::atomic<std::uint64_t> begun; ///< the reader's: line of the one at hand + 1; 0: none
+        std::atomic<std::uint64_t> executed; ///< the reader's: line of the last one + 1
+    } puts;
     /// Set by the ring's reader before it sleeps; taken back by the writer that rings the bell.
     struct alignas(128) Doorbell {
         std::atomic<std::uint32_t> armed;
@@ -85,10 +91,11 @@ struct SegmentControl {
 };
 
 static_assert(sizeof(SegmentHeader) == 128);
-static_assert(sizeof(Direction) == 512 && offsetof(Direction, producer) == 128 &&
+static_assert(sizeof(Direction) == 640 && offsetof(Direction, producer) == 128 &&
               offsetof(Direction, joint) == 256 && offsetof(Direction::Joint, done) == 64 &&
-              offsetof(Direction, doorbell) == 384);
-static_assert(sizeof(SegmentControl) == 128 + 2 * 512 && sizeof(SegmentControl) <= ring_offset);
+              offsetof(Direction, puts) == 384 && offsetof(Direction::Puts, begun) == 64 &&
+              offsetof(Direction, doorbell) == 512);
+static_assert(sizeof(SegmentControl) == 128 + 2 * 640 && sizeof(SegmentControl) <= ring_offset);
 static_assert(std::is_standard_layout_v<SegmentControl>);
 
 /// Flag in the kind byte: the payload of a data record begins with an 8-byte time stamp

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include "core/link/soft/membarrier.hpp"
 #include "core/link/soft/socket.hpp"
 #include "core/link/soft/wire.hpp"
 
@@ -43,6 +44,8 @@ Result<Pipe::Created> Pipe::create() {
     result.pipe.rx_ = RingReader(&control->direction[1], ring(base, lines, 1), lines);
     result.pipe.joint_copy_.attach(&control->direction[0].joint);
     result.pipe.joint_help_.attach(&control->direction[1].joint);
+    result.pipe.withdrawal_ = PutWithdrawal(&control->direction[0].puts);
+    result.pipe.put_owner_ = PutOwner(&control->direction[1].puts);
     result.pipe.segment_ = std::move(memory->mapping);
     result.pipe.number_ = number_of(memory->fd.get());
     result.memfd = std::move(memory->fd);
@@ -72,6 +75,8 @@ Result<Pipe> Pipe::accept(int memfd) {
     pipe.tx_ = RingWriter(&control->direction[1], ring(base, header.lines, 1), header.lines);
     pipe.joint_help_.attach(&control->direction[0].joint);
     pipe.joint_copy_.attach(&control->direction[1].joint);
+    pipe.put_owner_ = PutOwner(&control->direction[0].puts);
+    pipe.withdrawal_ = PutWithdrawal(&control->direction[1].puts);
     pipe.segment_ = std::move(*all);
     pipe.number_ = number_of(memfd);
     return pipe;
@@ -127,6 +132,12 @@ bool Pipe::accept_bulk(int memfd, std::uint64_t size) noexcept {
     bulk_rx_ = std::move(*mapping);
     rx_.set_bulk_size(static_cast<std::uint32_t>(size));
     return true;
+}
+
+void Pipe::begin_withdrawal() noexcept {
+    hold(hold_withdrawal);
+    withdrawal_.withdraw(tx_.head());
+    membarrier_all(); // where the peer does not take part in it, it has a fence of its own
 }
 
 Errc Pipe::no_room(Short what) noexcept {

@@ -557,7 +557,7 @@ Errc Port::arm(bool for_credit) {
             // What waits here may have been refused before the room came that somebody else's
             // refusal has seen; so it is tried once more.
             if (c->peer_gone_ || c->pipe_.corrupt() || c->one_sided_.push_before_sleep() ||
-                c->one_sided_.may_fetch() || c->pipe_.take_refusal_with_room()) {
+                c->one_sided_.may_pass_by() || c->pipe_.take_refusal_with_room()) {
                 return Errc::again;
             }
             if (!c->map_requests_.empty() || !c->map_answers_.empty() ||

@@ -78,6 +78,22 @@ public:
     /// The same as last read: what the latest refusal of reserve() was based on.
     [[nodiscard]] std::uint64_t last_consumed() const noexcept { return taken_; }
 
+    /// Shows the records from `position` on, which nothing has been written over: `visit(position,
+    /// header, payload)`. False: it said no, or the peer has scribbled on them.
+    template <class Visit> [[nodiscard]] bool visit_from(std::uint64_t position, Visit&& visit) const {
+        while (position != head_) {
+            const std::uint32_t index = static_cast<std::uint32_t>(position) & mask_;
+            const Header header = unpack(word(index).load(std::memory_order_relaxed));
+            const std::uint32_t count = lines_for(header.length);
+            if (header.tag != tag_at(position, shift_) || count > head_ - position ||
+                index + count > mask_ + 1 || !visit(position, header, line(index) + 8)) {
+                return false;
+            }
+            position += count;
+        }
+        return true;
+    }
+
     /// From now on there is no room, until resume(). Costs the hot path nothing: the credit is gone.
     void stop() noexcept {
         stopped_ = true;

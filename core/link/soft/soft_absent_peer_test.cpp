@@ -1,5 +1,6 @@
 // Peers that compute, or have no CPU, while something is asked of them: their memory is reached by way
 // of the kernel.
+#include <algorithm>
 #include <csignal>
 
 #include <sys/syscall.h>
@@ -90,6 +91,13 @@ protected:
         RemoteRegion region(with);
         return connection->put(&value, sizeof(value), region, key.base, &token);
     }
+    Errc atomic_add(std::uint64_t value) {
+        RegionKey with = key;
+        with.access |= access_by_kernel;
+        RemoteRegion region(with);
+        return connection->atomic({AtomicOp::add, sizeof(value), value, 0, nullptr}, region, key.base,
+                                  &token);
+    }
     bool completes(std::size_t count = 1) {
         return until([&] { return end->seen.completions.size() >= count; }, *end);
     }
@@ -97,6 +105,18 @@ protected:
     void wait_in_vain() { settle(std::chrono::milliseconds(5), *end); }
     bool holds(std::size_t length) const {
         return std::memcmp(got.data(), content.data(), length) == 0;
+    }
+    std::uint64_t first_of_content() const {
+        std::uint64_t first = 0;
+        std::memcpy(&first, content.data(), sizeof(first));
+        return first;
+    }
+    counters::Figures connection_figures() const {
+        const auto processes = counters::read_counter_files(*lab.domain()).value();
+        const auto ours = std::find_if(processes.begin(), processes.end(), [](const auto& process) {
+            return process.pid == static_cast<std::uint64_t>(::getpid());
+        });
+        return ours->connections.at(0).figures;
     }
     std::uint64_t in_memory_of_the_owner() {
         to_child.put(Order::check_first_bytes);
@@ -214,19 +234,123 @@ TEST_F(AbsentPeer, AGetDoesNotOvertakeAPut) {
     finish();
 }
 
-TEST_F(AbsentPeer, OnceItIsKnownToBeAbsentPutsNeedItNoMore) {
+TEST_F(AbsentPeer, PutsThatItDoesNotTakeOutAreTakenBack) {
+    ASSERT_EQ(put(1), Errc::ok); // into the ring
+    EXPECT_EQ(connection->flush(&token), Errc::in_progress);
+    ASSERT_TRUE(completes());
+    EXPECT_EQ(in_memory_of_the_owner(), 1u);
+    ASSERT_EQ(put(2), Errc::ok); // by the kernel, while the first still lies there
+    EXPECT_EQ(connection->flush(nullptr), Errc::ok);
+    EXPECT_EQ(in_memory_of_the_owner(), 2u);
+    to_child.put(Order::progress_once);
+    EXPECT_EQ(in_memory_of_the_owner(), 2u); // the first is not executed any more
+    finish();
+}
+
+TEST_F(AbsentPeer, WhoAsksAgainAndAgainWhetherAPutIsDoneIsServed) {
+    ASSERT_EQ(put(1), Errc::ok);
+    ASSERT_TRUE(until([&] { return connection->flush(nullptr) == Errc::ok; }));
+    EXPECT_EQ(in_memory_of_the_owner(), 1u);
+    finish();
+}
+
+TEST_F(AbsentPeer, WhoSleepsForAPutToBeExecutedIsServed) {
+    ASSERT_EQ(put(1), Errc::ok);
+    EXPECT_EQ(connection->flush(&token), Errc::in_progress);
+    ASSERT_TRUE(sleep_until(*end, [&] { return !end->seen.completions.empty(); }));
+    EXPECT_EQ(in_memory_of_the_owner(), 1u);
+    finish();
+}
+
+TEST_F(AbsentPeer, PutsThatFindNoRoomAreDoneByTheKernel) {
+    const std::vector<std::byte> source = pattern(size, 2);
+    RegionKey with = key;
+    with.access |= access_by_kernel;
+    RemoteRegion region(with);
+    // One that is too long for the rings waits with its rest; those that fit find them full.
+    for (const std::size_t length : {size, std::size_t{1} << 20, std::size_t{8}}) {
+        for (std::size_t at = 0; at < std::min(size, 10'000 * length); at += length) {
+            const std::size_t before = end->seen.completions.size();
+            Errc result = Errc::again;
+            ASSERT_TRUE(until(
+                [&] {
+                    result = connection->put(source.data() + at, length, region, key.base + at, &token);
+                    return result != Errc::again;
+                },
+                *end));
+            ASSERT_TRUE(result == Errc::ok || result == Errc::in_progress) << to_string(result);
+            ASSERT_TRUE(completes(before + (result == Errc::ok ? 0 : 1)));
+        }
+        ASSERT_TRUE(until([&] { return connection->flush(nullptr) == Errc::ok; }, *end));
+        PeerMemory memory;
+        const UniqueFd process = pidfd_of(child->pid());
+        memory.open(process.get(), static_cast<std::uint64_t>(child->pid()));
+        const std::size_t written = std::min(size, 10'000 * length);
+        std::fill(got.begin(), got.end(), std::byte{});
+        ASSERT_TRUE(memory.read(got.data(), key.base, written));
+        EXPECT_EQ(std::memcmp(got.data(), source.data(), written), 0) << length;
+        // It attends again, so that the next ones go by the rings.
+        to_child.put(Order::progress);
+        ASSERT_TRUE(until([&] { return get(8) == Errc::in_progress; }, *end));
+        settle(std::chrono::milliseconds(1), *end);
+        to_child.put(Order::progress_once);
+        (void)in_memory_of_the_owner();
+    }
+    finish();
+}
+
+TEST_F(AbsentPeer, APutThatSomethingLiesBehindIsLeftToIt) {
+    ASSERT_EQ(put(1), Errc::ok);
+    const std::uint64_t add = 4;
+    ASSERT_EQ(atomic_add(add), Errc::ok);
+    EXPECT_EQ(connection->flush(&token), Errc::in_progress);
+    wait_in_vain();
+    EXPECT_TRUE(end->seen.completions.empty());
+    EXPECT_EQ(in_memory_of_the_owner(), first_of_content());
+    to_child.put(Order::progress);
+    ASSERT_TRUE(completes());
+    EXPECT_EQ(in_memory_of_the_owner(), 5u);
+    finish();
+}
+
+TEST_F(AbsentPeer, APutOfWhatIsNoMemoryIsLeftToItsOwnerToRefuse) {
+    key.base = 64; // nothing is there
     ASSERT_EQ(put(1), Errc::ok);
     EXPECT_EQ(connection->flush(&token), Errc::in_progress);
     wait_in_vain();
     EXPECT_TRUE(end->seen.completions.empty());
-    ASSERT_EQ(put(2), Errc::ok); // behind the first, in the ring
-    EXPECT_NE(in_memory_of_the_owner(), 2u);
-    to_child.put(Order::progress_once);
-    ASSERT_TRUE(until([&] { return connection->flush(nullptr) == Errc::ok; }, *end));
-    EXPECT_EQ(in_memory_of_the_owner(), 2u);
-    ASSERT_EQ(put(3), Errc::ok);
-    EXPECT_EQ(connection->flush(nullptr), Errc::ok); // nothing is on its way
-    EXPECT_EQ(in_memory_of_the_owner(), 3u);
+    EXPECT_TRUE(end->seen.ends.empty());
+    to_child.put(Order::progress);
+    ASSERT_TRUE(until([&] { return !end->seen.ends.empty(); }, *end));
+    finish();
+}
+
+// Whoever executes a put, it is executed before the flush says so, and not once more later.
+TEST_F(AbsentPeer, PutsAreExecutedOnceWhileItComesAndGoes) {
+    std::uint64_t taken_back = 0;
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    for (std::uint64_t i = 1; i < 100 || taken_back < 4; ++i) {
+        ASSERT_LT(std::chrono::steady_clock::now(), deadline) << taken_back;
+        if (i % 3 == 0) {
+            to_child.put(Order::progress_once);
+        } else if (i % 50 == 1) { // until it is trusted
+            to_child.put(Order::progress);
+            ASSERT_TRUE(until([&] { return get(8) == Errc::in_progress; }, *end));
+            ASSERT_TRUE(until([&] { return connection->flush(nullptr) == Errc::ok; }, *end));
+            (void)in_memory_of_the_owner();
+        }
+        const std::uint64_t by_kernel = connection_figures().tx_process_vm_bytes;
+        const std::uint64_t by_ring = connection_figures().tx_bytes;
+        Errc result = Errc::again;
+        ASSERT_TRUE(until([&] { return (result = put(i)) != Errc::again; }, *end));
+        ASSERT_EQ(result, Errc::ok);
+        ASSERT_TRUE(until([&] { return connection->flush(nullptr) == Errc::ok; }, *end));
+        taken_back += connection_figures().tx_process_vm_bytes != by_kernel &&
+                              connection_figures().tx_bytes != by_ring
+                          ? 1
+                          : 0;
+        ASSERT_EQ(in_memory_of_the_owner(), i);
+    }
     finish();
 }
 

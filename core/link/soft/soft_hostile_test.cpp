@@ -625,6 +625,11 @@ public:
             break;
         case 3:
             theirs.consumer.messages.store(random_.wide(), std::memory_order_relaxed);
+            (random_.below(2) == 0   ? ours.puts.withdrawn
+             : random_.below(2) == 0 ? theirs.puts.begun
+                                     : theirs.puts.executed)
+                .store(random_.below(4) == 0 ? random_.wide() : random_.below(2000),
+                       std::memory_order_relaxed);
             (random_.below(2) == 0 ? ours.joint.claims : theirs.joint.done)
                 .store(random_.below(4) == 0 ? random_.wide() : random_.below(3),
                        std::memory_order_relaxed);
