@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -53,7 +54,7 @@ public:
     /// There is something for advance() to do, or a reply to wait for.
     [[nodiscard]] bool busy() const noexcept {
         return !jobs_.empty() || !flushes_.empty() || !deferred_.empty() || active_ != canceled_ ||
-               helps_ || put_refused_ || withdrawing_;
+               helps_ || asks_for_puts_ || withdrawing_;
     }
     /// Answers to the peer wait for room.
     [[nodiscard]] bool owes() const noexcept { return replies_waiting_ != 0; }
@@ -68,7 +69,7 @@ public:
     /// Pushes what waits for room and completes flushes: `done(token, Errc)`.
     template <class Done> unsigned advance(Done&& done) {
         unsigned count = push_jobs(done);
-        put_refused_ = put_refused_ && done_until() < direct_after_;
+        asks_for_puts_ = asks_for_puts_ && done_until() < direct_after_;
         if ((active_ != canceled_ || waits_for_puts()) && (withdrawing_ || peer_missing())) {
             if (fetch_missing()) {
                 done(fetched_, Errc::ok);
@@ -165,7 +166,7 @@ public:
         }
         active_ = 0;
         canceled_ = 0;
-        put_refused_ = false;
+        asks_for_puts_ = false;
         withdrawing_ = false;
         end_waiting(status, ended);
         for (const auto& [token, result] : ended) {
@@ -207,6 +208,7 @@ private:
         std::uint64_t op = 0;
         std::uint64_t position = 0; ///< get_reply: of the request in the peer's ring
         void* token = nullptr;
+        std::unique_ptr<std::byte[]> data{}; ///< of a put that its caller knows to be done already
     };
 
     struct Flush {
@@ -228,12 +230,14 @@ private:
             return 0;
         }
         while (!jobs_.empty() && push_past_holds(jobs_.front())) {
-            const Job job = jobs_.front();
+            const Job job = std::move(jobs_.front());
             jobs_.pop_front();
             if (job.kind == Job::Kind::put) {
                 --puts_waiting_;
                 pipe_.encourage();
-                done(job.token, Errc::ok);
+                if (job.data == nullptr) {
+                    done(job.token, Errc::ok);
+                }
             } else {
                 --replies_waiting_;
             }
@@ -310,15 +314,20 @@ private:
     [[nodiscard]] bool fetch_missing() noexcept;
     /// Somebody wants puts to be executed, or room where they lie.
     [[nodiscard]] bool waits_for_puts() const noexcept {
-        return puts_waiting_ != 0 || !flushes_.empty() || put_refused_ || withdrawing_;
+        return puts_waiting_ != 0 || !flushes_.empty() || asks_for_puts_ || withdrawing_;
     }
-    /// Nothing that must keep its order with the puts that wait for the peer waits with them, and the
-    /// kernel may do them all.
+    /// Nothing that must keep its order with the puts that wait for the peer waits with them, and
+    /// the kernel may do them all.
     [[nodiscard]] bool may_withdraw() noexcept;
     [[nodiscard]] bool kernel_permits_puts() noexcept;
-    /// Takes back the puts that the peer has not executed, and has the kernel do them. True when all
-    /// are done; false: it may not be, or the peer is at one of them just now.
-    [[nodiscard]] bool withdraw_puts() noexcept;
+    /// Takes back the puts that the peer has not executed, and has the kernel do them. True when
+    /// all are done; false: it may not be, or the peer is at one of them just now, or it ends.
+    [[nodiscard]] bool withdraw_puts();
+    /// In place of the peer. False: the kernel refuses, or the peer has ended.
+    [[nodiscard]] bool write_peer(std::uint64_t to, const std::byte* from,
+                                  std::uint64_t length) noexcept;
+    /// Leaves the withdrawn puts from ring position `from` on to the peer after all.
+    void give_back_puts(std::uint64_t from);
     /// Before anything is asked of a peer that has been missing, or if it is faster.
     [[nodiscard]] bool put_by_kernel(const std::byte* from, std::size_t length,
                                      std::uint64_t address) noexcept;
@@ -373,10 +382,14 @@ private:
     /// does not wait for the peer to look at them, for they may have been fetched.
     std::uint64_t gets_end_ = 0;
     std::uint64_t gets_begin_ = 0;
-    std::uint64_t passed_by_ = 0;      ///< behind the last put that was taken back and done by the kernel
+    std::uint64_t passed_by_ =
+        0; ///< behind the last put that was taken back and done by the kernel
     std::uint64_t withdrawn_from_ = 0; ///< in our ring: the first that was taken back
+    std::uint64_t refused_until_ = 0;  ///< behind puts that the kernel does not do
+    std::uint64_t awake_for_ = 0;      ///< direct_after_ when may_pass_by() was asked last
+    std::uint32_t looks_awake_ = 0;    ///< how often it said yes for that
     bool withdrawing_ = false;         ///< taken back, but perhaps not decided: see put_claims.hpp
-    bool put_refused_ = false;         ///< that the kernel may do, for want of room
+    bool asks_for_puts_ = false; ///< whoever was refused room, or was told that a flush goes on
     bool hold_ = false; ///< after a fence: nothing new until what was before it is out
 };
 

@@ -13,8 +13,8 @@
 namespace comch::link {
 namespace one_sided {
 
-/// The name of a put that may be done by the kernel as well: its requester finds it in its own ring.
-/// Others have none.
+/// The name of a put that may be done by the kernel as well: its requester finds it in its own
+/// ring. Others have none.
 inline constexpr std::uint64_t put_by_kernel = 1;
 
 template <class T> bool read_head(const std::byte* payload, std::uint32_t length, T& out) {
@@ -50,17 +50,16 @@ Errc OneSidedEngine<Pipe>::put(const std::byte* from, std::size_t length, std::u
     job.op = by_kernel ? one_sided::put_by_kernel : 0;
     job.token = token;
     if (push(job)) {
-        put_refused_ = false;
         return Errc::ok;
     }
     if (pipe_.broken() != Errc::ok) {
         return pipe_.broken();
     }
     if (job.remaining == length) { // nothing of it is out
-        put_refused_ = by_kernel;
+        asks_for_puts_ = by_kernel;
         return Errc::again;
     }
-    jobs_.push_back(job);
+    jobs_.push_back(std::move(job));
     ++puts_waiting_;
     return Errc::in_progress;
 }
@@ -139,15 +138,20 @@ template <class Pipe> Errc OneSidedEngine<Pipe>::flush(void* token) {
     Flush flush;
     flush.sequence = sequence_;
     flush.token = token;
-    if (flush_reached(flush)) {
+    // (What is done must have been reported, too.)
+    if (flush_reached(flush) && deferred_.empty()) {
         return Errc::ok;
     }
-    if (token != nullptr) { // else the caller asks again
+    if (token != nullptr) {
         flushes_.push_back(flush);
-    } else if (peer_missing() && withdraw_puts() && flush_reached(flush)) {
-        return Errc::ok;
+        (void)peer_missing(); // to know the next time
+        return Errc::in_progress;
     }
-    return Errc::in_progress;
+    // The caller asks again.
+    asks_for_puts_ = Pipe::kernel_copies;
+    return peer_missing() && withdraw_puts() && flush_reached(flush) && deferred_.empty()
+               ? Errc::ok
+               : Errc::in_progress;
 }
 
 template <class Pipe> Errc OneSidedEngine<Pipe>::fence() {
@@ -367,7 +371,7 @@ template <class Pipe> bool OneSidedEngine<Pipe>::owe(Job job) {
         return false;
     }
     ++replies_waiting_;
-    jobs_.push_back(job);
+    jobs_.push_back(std::move(job));
     return true;
 }
 
@@ -395,7 +399,7 @@ bool OneSidedEngine<Pipe>::serve_put(const OneSided& request, const std::byte* d
     }
     Job job{.kind = Job::Kind::error_reply};
     job.offset = static_cast<std::uint64_t>(Errc::not_permitted);
-    return owe(job);
+    return owe(std::move(job));
 }
 
 template <class Pipe> bool OneSidedEngine<Pipe>::serve_get(const OneSided& request) {
@@ -417,7 +421,7 @@ template <class Pipe> bool OneSidedEngine<Pipe>::serve_get(const OneSided& reque
         job.offset = static_cast<std::uint64_t>(Errc::not_permitted);
     }
     const typename Pipe::Bypass bypass(pipe_);
-    return (jobs_.empty() && push(job)) || owe(job);
+    return (jobs_.empty() && push(job)) || owe(std::move(job));
 }
 
 template <class Pipe>
@@ -435,7 +439,7 @@ bool OneSidedEngine<Pipe>::serve_atomic(const OneSided& request, const Atomic& a
     if (at == nullptr || request.address % atomic.size != 0) {
         job.kind = Job::Kind::error_reply;
         job.offset = static_cast<std::uint64_t>(Errc::not_permitted);
-        return owe(job);
+        return owe(std::move(job));
     }
     pipe_.slot()->rx.bytes.add(atomic.size);
     job.address = execute_atomic(at, {static_cast<AtomicOp>(atomic.op), atomic.size, atomic.operand,
@@ -445,7 +449,7 @@ bool OneSidedEngine<Pipe>::serve_atomic(const OneSided& request, const Atomic& a
     }
     // At once where there is room: somebody waits for the value.
     const typename Pipe::Bypass bypass(pipe_);
-    return (jobs_.empty() && push_small_reply(job)) || owe(job);
+    return (jobs_.empty() && push_small_reply(job)) || owe(std::move(job));
 }
 
 template <class Pipe>
@@ -542,8 +546,7 @@ template <class Pipe> bool OneSidedEngine<Pipe>::peer_missing() noexcept {
 
 template <class Pipe> bool OneSidedEngine<Pipe>::peer_absent() noexcept {
     if constexpr (Pipe::kernel_copies) {
-        if (pipe_.attention().distrusted() &&
-            pipe_.attention().absent(signs_of_peer())) {
+        if (pipe_.attention().distrusted() && pipe_.attention().absent(signs_of_peer())) {
             probe_attention();
             return true;
         }
@@ -792,6 +795,11 @@ template <class Pipe> void OneSidedEngine<Pipe>::stop_copying() noexcept {
             pipe_.joint_copy().end();
             joint_ = 0;
         }
+        // What is taken back is ours to do, also if nobody waits for it any more.
+        const std::uint64_t began = pipe_.now_ns();
+        while (withdrawing_ && !withdraw_puts() && pipe_.peer_memory().lives() &&
+               !pipe_.peer_said_goodbye() && pipe_.now_ns() - began < Pipe::joint_patience_ns) {
+        }
     }
 }
 
@@ -827,16 +835,28 @@ template <class Pipe> bool OneSidedEngine<Pipe>::may_pass_by() noexcept {
     if constexpr (Pipe::kernel_copies) {
         const Operation* const operation =
             active_ != canceled_ && pipe_.peer_memory().usable() ? oldest_get() : nullptr;
-        return (operation != nullptr && may_be_fetched(*operation)) || withdrawing_ ||
-               (waits_for_puts() && may_withdraw());
+        if (operation != nullptr && may_be_fetched(*operation)) {
+            return true;
+        }
+        if (!withdrawing_ && !(waits_for_puts() && may_withdraw())) {
+            return false;
+        }
+        // Attention knows soon, and so does an owner that is at a put. Unless it is stopped there,
+        // or lies: then it is the credit that wakes us, if it comes.
+        if (awake_for_ != direct_after_) {
+            awake_for_ = direct_after_;
+            looks_awake_ = 0;
+        }
+        return ++looks_awake_ < Pipe::looks_before_sleep;
     }
     return false;
 }
 
 template <class Pipe> bool OneSidedEngine<Pipe>::may_withdraw() noexcept {
     if constexpr (Pipe::kernel_copies) {
-        if (done_until() >= direct_after_ && puts_waiting_ == 0) {
-            return false; // there is none
+        if ((done_until() >= direct_after_ && puts_waiting_ == 0) || // there is none
+            refused_until_ == direct_after_) {
+            return false;
         }
         const auto by_kernel = [](std::uint64_t op) { return op == one_sided::put_by_kernel; };
         return active_ == canceled_ && joint_ == 0 && pipe_.peer_memory().usable() &&
@@ -844,36 +864,54 @@ template <class Pipe> bool OneSidedEngine<Pipe>::may_withdraw() noexcept {
                            [&](const Job& job) {
                                return job.kind != Job::Kind::put || by_kernel(job.op);
                            }) &&
-               pipe_.visit_puts(done_until(),
-                                [&](std::uint64_t, const OneSided& head, const std::byte*) {
-                                    return by_kernel(head.op);
-                                });
+               pipe_.visit_puts(done_until(), [&](std::uint64_t, const OneSided& head,
+                                                  const std::byte*) { return by_kernel(head.op); });
     }
     return false;
 }
 
 template <class Pipe> bool OneSidedEngine<Pipe>::kernel_permits_puts() noexcept {
     if constexpr (Pipe::kernel_copies) {
-        // It permits to write where it permits to read. What is not there is left to its owner to refuse.
+        // It permits to write where it permits to read. What is not there is left to its owner to
+        // refuse.
         std::byte any{};
         const auto may_reach = [&](std::uint64_t address, std::uint64_t length) {
             return length == 0 || read_peer(&any, address, sizeof(any));
         };
-        return pipe_.visit_puts(done_until(),
-                                [&](std::uint64_t, const OneSided& head, const std::byte*) {
-                                    return may_reach(head.address, head.length);
-                                }) &&
-               std::all_of(jobs_.begin(), jobs_.end(), [&](const Job& job) {
+        return pipe_.visit_puts(done_until(), [&](std::uint64_t, const OneSided& head,
+                                                  const std::byte*) {
+            return may_reach(head.address, head.length);
+        }) && std::all_of(jobs_.begin(), jobs_.end(), [&](const Job& job) {
                    return job.kind != Job::Kind::put || may_reach(job.address, job.remaining);
                });
     }
     return false;
 }
 
-template <class Pipe> bool OneSidedEngine<Pipe>::withdraw_puts() noexcept {
+template <class Pipe>
+bool OneSidedEngine<Pipe>::write_peer(std::uint64_t to, const std::byte* from,
+                                      std::uint64_t length) noexcept {
+    if constexpr (Pipe::kernel_copies) {
+        if (length == 0) {
+            return true;
+        }
+        if (pipe_.peer_said_goodbye() || !pipe_.peer_memory().write(to, from, length)) {
+            return false;
+        }
+        pipe_.slot()->tx.process_vm_bytes.add(length);
+        return !pipe_.peer_said_goodbye();
+    }
+    return false;
+}
+
+template <class Pipe> bool OneSidedEngine<Pipe>::withdraw_puts() {
     if constexpr (Pipe::kernel_copies) {
         if (!withdrawing_) {
-            if (!may_withdraw() || !kernel_permits_puts()) {
+            if (!may_withdraw()) {
+                return false;
+            }
+            if (!kernel_permits_puts()) {
+                refused_until_ = direct_after_;
                 return false;
             }
             withdrawn_from_ = done_until(); // the peer takes them out from now on as it likes
@@ -883,38 +921,65 @@ template <class Pipe> bool OneSidedEngine<Pipe>::withdraw_puts() noexcept {
         if (!pipe_.withdrawal_decided()) {
             return false;
         }
-        const auto write = [this](std::uint64_t to, const std::byte* from, std::uint64_t length) {
-            if (length != 0 && (pipe_.peer_said_goodbye() ||
-                                !pipe_.peer_memory().write(to, from, length))) {
-                return false;
-            }
-            pipe_.slot()->tx.process_vm_bytes.add(length);
-            return true;
-        };
         const std::uint64_t executed = pipe_.puts_executed();
+        std::uint64_t failed = pipe_.tx().head();
         bool done = pipe_.visit_puts(
             withdrawn_from_, [&](std::uint64_t at, const OneSided& head, const std::byte* data) {
-                return at < executed || write(head.address, data, head.length);
+                if (at < executed || write_peer(head.address, data, head.length)) {
+                    return true;
+                }
+                failed = at;
+                return false;
             });
-        const auto waiting = std::find_if(jobs_.begin(), jobs_.end(), [](const Job& job) {
-            return job.kind == Job::Kind::put;
-        });
+        // There is at most one, whose first parts are those.
+        const auto waiting = std::find_if(
+            jobs_.begin(), jobs_.end(), [](const Job& job) { return job.kind == Job::Kind::put; });
         done = done && (waiting == jobs_.end() ||
-                        write(waiting->address, waiting->from, waiting->remaining));
-        if (done && waiting != jobs_.end()) { // there is at most one
+                        write_peer(waiting->address, waiting->from, waiting->remaining));
+        if (!done) {
+            if (pipe_.peer_said_goodbye() || !pipe_.peer_memory().lives()) {
+                return false; // the connection ends
+            }
+            give_back_puts(failed);
+        } else if (waiting != jobs_.end()) {
             deferred_.push_back(waiting->token);
             jobs_.erase(waiting);
             --puts_waiting_;
         }
         passed_by_ = pipe_.tx().head();
         withdrawing_ = false;
-        put_refused_ = false;
-        pipe_.end_withdrawal(done);
+        asks_for_puts_ = false;
+        pipe_.end_withdrawal();
         pipe_.encourage();
         release_if_out();
         return done;
     }
     return false;
+}
+
+template <class Pipe> void OneSidedEngine<Pipe>::give_back_puts(std::uint64_t from) {
+    if constexpr (Pipe::kernel_copies) {
+        // Copied, for the peer frees the place where they lie. In front of what waits.
+        std::deque<Job> again;
+        (void)pipe_.visit_puts(
+            from, [&](std::uint64_t, const OneSided& head, const std::byte* data) {
+                Job job{.kind = Job::Kind::put};
+                job.data = std::make_unique_for_overwrite<std::byte[]>(head.length);
+                std::memcpy(job.data.get(), data, head.length);
+                job.from = job.data.get();
+                job.region = head.region;
+                job.address = head.address;
+                job.remaining = head.length;
+                again.push_back(std::move(job));
+                return true;
+            });
+        puts_waiting_ += static_cast<std::uint32_t>(again.size());
+        jobs_.insert(jobs_.begin(), std::move_iterator(again.begin()),
+                     std::move_iterator(again.end()));
+        for (Flush& flush : flushes_) {
+            flush.positioned = false; // those are before it
+        }
+    }
 }
 
 template <class Pipe> bool OneSidedEngine<Pipe>::fetch_missing() noexcept {
@@ -1020,12 +1085,12 @@ template <class Pipe> bool OneSidedEngine<Pipe>::push_before_sleep() {
 template <class Pipe>
 void OneSidedEngine<Pipe>::end_waiting(Errc status, std::vector<std::pair<void*, Errc>>& ended) {
     for (const Job& job : jobs_) {
-        if (job.kind == Job::Kind::put) {
+        if (job.kind == Job::Kind::put && job.data == nullptr) {
             ended.emplace_back(job.token, status);
         }
     }
-    std::erase_if(jobs_, [](const Job& job) { return job.kind == Job::Kind::put; });
-    puts_waiting_ = 0;
+    puts_waiting_ -= static_cast<std::uint32_t>(std::erase_if(
+        jobs_, [](const Job& job) { return job.kind == Job::Kind::put && job.data == nullptr; }));
     for (void* const token : deferred_) {
         ended.emplace_back(token, Errc::ok); // they are done, only not reported
     }

@@ -29,7 +29,7 @@ struct OneSided {
     std::uint64_t region;
     std::uint64_t address; ///< the target's virtual address
     std::uint64_t length;
-    std::uint64_t op;      ///< the requester's name for it; comes back in the reply. A put has none
+    std::uint64_t op; ///< the requester's name for it; comes back in the reply. A put has none
 };
 
 struct Atomic {

@@ -75,9 +75,11 @@ struct Direction {
     } joint;
     /// Who executes the puts in the ring (put_claims.hpp).
     struct alignas(128) Puts {
-        std::atomic<std::uint64_t> withdrawn; ///< the writer's: those in lines before this one are its own
-        alignas(64) std::atomic<std::uint64_t> begun; ///< the reader's: line of the one at hand + 1; 0: none
-        std::atomic<std::uint64_t> executed; ///< the reader's: line of the last one + 1
+        std::atomic<std::uint64_t>
+            withdrawn; ///< the writer's: those in lines before this one are its own
+        alignas(64) std::atomic<std::uint64_t> begun; ///< the reader's: line of the one at hand +
+                                                      ///< 1; 0: none
+        std::atomic<std::uint64_t> executed;          ///< the reader's: line of the last one + 1
     } puts;
     /// Set by the ring's reader before it sleeps; taken back by the writer that rings the bell.
     struct alignas(128) Doorbell {

@@ -43,6 +43,7 @@ public:
     static constexpr std::uint64_t joint_patience_ns = tuning::joint_patience_ns;
     static constexpr std::uint64_t joint_claim_ns = tuning::joint_claim_ns;
     static constexpr unsigned joint_looks = tuning::joint_looks;
+    static constexpr unsigned looks_before_sleep = tuning::looks_before_sleep;
     [[nodiscard]] static std::uint64_t now_ns() noexcept { return monotonic_ns(); }
     static constexpr std::uint32_t bulk_ref = sizeof(BulkRef);
 
@@ -178,8 +179,8 @@ public:
 
     /// Who wants sends to be refused for now. Costs the sends nothing: their credit is taken away.
     enum Hold : unsigned {
-        hold_fence = 1, ///< something older must be out first
-        hold_queue = 2, ///< the layer above has older sends in a queue of its own
+        hold_fence = 1,      ///< something older must be out first
+        hold_queue = 2,      ///< the layer above has older sends in a queue of its own
         hold_withdrawal = 4, ///< puts are being taken back; nothing may pass, answers neither
     };
     void hold(Hold who) noexcept {
@@ -242,11 +243,7 @@ public:
 
     [[nodiscard]] RingReader& rx() noexcept { return rx_; }
     [[nodiscard]] RingWriter& tx() noexcept { return tx_; }
-    /// Something that was sent can be had neither by the peer nor back.
-    [[nodiscard]] bool lost() const noexcept { return lost_; }
-    [[nodiscard]] bool corrupt() const noexcept {
-        return tx_.corrupt() || bulk_tx_.corrupt() || lost_;
-    }
+    [[nodiscard]] bool corrupt() const noexcept { return tx_.corrupt() || bulk_tx_.corrupt(); }
     [[nodiscard]] counters::Slot* slot() const noexcept { return slot_; }
     /// Both ends know it, and no other pipe of this machine has it; 0: unknown.
     [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
@@ -383,8 +380,8 @@ public:
         return rx_.control()->producer.withdrawn.load(std::memory_order_relaxed) > position;
     }
 
-
-    /// Around the execution of a put of the peer's, the record at hand. False: it is not to be executed.
+    /// Around the execution of a put of the peer's, the record at hand. False: it is not to be
+    /// executed.
     [[nodiscard]] bool begin_put() noexcept {
         return put_owner_.begin(rx_.position(), [this] { publish_fence(); });
     }
@@ -392,19 +389,16 @@ public:
 
     /// Puts of ours that the peer has executed, as a number that grows.
     [[nodiscard]] std::uint64_t puts_executed() const noexcept { return withdrawal_.executed(); }
-    /// Shows the puts in our ring from `position` on: `visit(position, head, data)`. False: there is
-    /// something else that must keep its order with them. (Gets must, until they are answered.)
-    template <class Visit> [[nodiscard]] bool visit_puts(std::uint64_t position, Visit&& visit) const;
+    /// Shows the puts in our ring from `position` on: `visit(position, head, data)`. False: there
+    /// is something else that must keep its order with them. (Gets must, until they are answered.)
+    template <class Visit>
+    [[nodiscard]] bool visit_puts(std::uint64_t position, Visit&& visit) const;
     /// Takes all puts in our ring back; the peer begins none of them any more. Nothing can be sent
     /// before end_withdrawal().
     void begin_withdrawal() noexcept;
     /// Is none of them at hand any more?
     [[nodiscard]] bool withdrawal_decided() const noexcept { return withdrawal_.decided(); }
-    /// `done`: all of them have been executed, by whomever. Else the connection cannot go on.
-    void end_withdrawal(bool done) noexcept {
-        lost_ = lost_ || !done;
-        release(hold_withdrawal);
-    }
+    void end_withdrawal() noexcept { release(hold_withdrawal); }
 
 private:
     /// Wakes a writer that waits for credit.
@@ -470,7 +464,6 @@ private:
     PeerMemory peer_memory_;
     PutOwner put_owner_;       ///< of the peer's puts
     PutWithdrawal withdrawal_; ///< of ours
-    bool lost_ = false;        ///< see lost()
     Attention attention_;
     CopyWays ways_;
     JointCopy joint_copy_; ///< for our gets
@@ -478,40 +471,40 @@ private:
 };
 
 template <class Visit> bool Pipe::visit_puts(std::uint64_t position, Visit&& visit) const {
-    return tx_.visit_from(position, [&](std::uint64_t at, const Header& header,
-                                        const std::byte* payload) {
-        OneSided head{};
-        BulkRef ref{};
-        switch (static_cast<Kind>(header.kind)) {
-        case Kind::put:
-            if (header.length < sizeof(head)) {
+    return tx_.visit_from(
+        position, [&](std::uint64_t at, const Header& header, const std::byte* payload) {
+            OneSided head{};
+            BulkRef ref{};
+            switch (static_cast<Kind>(header.kind)) {
+            case Kind::put:
+                if (header.length < sizeof(head)) {
+                    return false;
+                }
+                std::memcpy(&head, payload, sizeof(head));
+                return head.length == header.length - sizeof(head) &&
+                       visit(at, head, payload + sizeof(head));
+            case Kind::put_bulk: {
+                if (header.length != sizeof(head) + sizeof(ref)) {
+                    return false;
+                }
+                std::memcpy(&head, payload, sizeof(head));
+                std::memcpy(&ref, payload + sizeof(head), sizeof(ref));
+                const std::byte* const data = bulk_tx_.at(ref);
+                return data != nullptr && head.length == ref.length && visit(at, head, data);
+            }
+            case Kind::pad:
+            case Kind::bulk_attach:
+            case Kind::get:
+            case Kind::joint_get:
+            case Kind::get_reply: // what the peer asked for has no order with what we ask for
+            case Kind::get_reply_bulk:
+            case Kind::atomic_reply:
+            case Kind::error_reply:
+                return true;
+            default:
                 return false;
             }
-            std::memcpy(&head, payload, sizeof(head));
-            return head.length == header.length - sizeof(head) &&
-                   visit(at, head, payload + sizeof(head));
-        case Kind::put_bulk: {
-            if (header.length != sizeof(head) + sizeof(ref)) {
-                return false;
-            }
-            std::memcpy(&head, payload, sizeof(head));
-            std::memcpy(&ref, payload + sizeof(head), sizeof(ref));
-            const std::byte* const data = bulk_tx_.at(ref);
-            return data != nullptr && head.length == ref.length && visit(at, head, data);
-        }
-        case Kind::pad:
-        case Kind::bulk_attach:
-        case Kind::get:
-        case Kind::joint_get:
-        case Kind::get_reply: // what the peer asked for has no order with what we ask for
-        case Kind::get_reply_bulk:
-        case Kind::atomic_reply:
-        case Kind::error_reply:
-            return true;
-        default:
-            return false;
-        }
-    });
+        });
 }
 
 struct Pipe::Created {

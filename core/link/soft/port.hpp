@@ -539,9 +539,7 @@ private:
 
     template <class S> void protocol_error(Connection& c, S& sink) {
         if (c.error_text_.empty()) {
-            c.error_text_ = c.pipe_.lost()
-                                ? "a put failed: the kernel would not write to the peer's memory"
-                                : "the peer sent what no correct peer sends";
+            c.error_text_ = "the peer sent what no correct peer sends";
         }
         end(c, Reason::protocol_error, {}, sink);
     }

@@ -80,7 +80,8 @@ public:
 
     /// Shows the records from `position` on, which nothing has been written over: `visit(position,
     /// header, payload)`. False: it said no, or the peer has scribbled on them.
-    template <class Visit> [[nodiscard]] bool visit_from(std::uint64_t position, Visit&& visit) const {
+    template <class Visit>
+    [[nodiscard]] bool visit_from(std::uint64_t position, Visit&& visit) const {
         while (position != head_) {
             const std::uint32_t index = static_cast<std::uint32_t>(position) & mask_;
             const Header header = unpack(word(index).load(std::memory_order_relaxed));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <csignal>
 
+#include <sys/mman.h>
 #include <sys/syscall.h>
 
 #include "core/counters/counter_files.hpp"
@@ -23,7 +24,14 @@ class AbsentPeer : public ::testing::Test {
 protected:
     static constexpr std::size_t size = 16 << 20; // more than the rings hold
 
-    enum class Order : std::uint8_t { stop, progress_once, progress, check_first_bytes };
+    enum class Order : std::uint8_t {
+        stop,
+        progress_once,
+        progress,
+        check_first_bytes,
+        protect,
+        unprotect,
+    };
 
     Lab lab;
     Line to_child;
@@ -71,6 +79,12 @@ protected:
                 to_parent.put(first);
                 continue;
             }
+            if (order == Order::protect || order == Order::unprotect) {
+                to_parent.put(
+                    ::mprotect(second_page(content.data()), 4096,
+                               order == Order::protect ? PROT_READ : PROT_READ | PROT_WRITE));
+                continue;
+            }
             server.progress();
             while (order == Order::progress && !to_child.has_something()) {
                 server.progress();
@@ -85,18 +99,23 @@ protected:
         std::memset(got.data(), 0, length);
         return connection->get(got.data(), length, region, key.base, &token);
     }
-    Errc put(std::uint64_t value) {
+    Errc put(std::uint64_t value, std::uint64_t offset = 0) {
         RegionKey with = key;
         with.access |= access_by_kernel;
         RemoteRegion region(with);
-        return connection->put(&value, sizeof(value), region, key.base, &token);
+        return connection->put(&value, sizeof(value), region, key.base + offset, &token);
+    }
+    /// A page that lies in `memory` as a whole.
+    static std::byte* second_page(std::byte* memory) {
+        const auto address = reinterpret_cast<std::uintptr_t>(memory);
+        return memory + (4096 - address % 4096) + 4096;
     }
     Errc atomic_add(std::uint64_t value) {
         RegionKey with = key;
         with.access |= access_by_kernel;
         RemoteRegion region(with);
-        return connection->atomic({AtomicOp::add, sizeof(value), value, 0, nullptr}, region, key.base,
-                                  &token);
+        return connection->atomic({AtomicOp::add, sizeof(value), value, 0, nullptr}, region,
+                                  key.base, &token);
     }
     bool completes(std::size_t count = 1) {
         return until([&] { return end->seen.completions.size() >= count; }, *end);
@@ -262,6 +281,49 @@ TEST_F(AbsentPeer, WhoSleepsForAPutToBeExecutedIsServed) {
     finish();
 }
 
+TEST_F(AbsentPeer, WhoSleepsBetweenQuestionsForAPutIsServed) {
+    ASSERT_EQ(put(1), Errc::ok);
+    ASSERT_TRUE(sleep_until(*end, [&] { return connection->flush(nullptr) == Errc::ok; }));
+    EXPECT_EQ(in_memory_of_the_owner(), 1u);
+    finish();
+}
+
+TEST_F(AbsentPeer, APutThatTheKernelRefusesIsGivenBackToItsOwner) {
+    to_child.put(Order::protect);
+    ASSERT_EQ(to_parent.get<int>(), 0);
+    const auto offset =
+        static_cast<std::uint64_t>(second_page(reinterpret_cast<std::byte*>(key.base)) -
+                                   reinterpret_cast<std::byte*>(key.base));
+    ASSERT_EQ(put(1), Errc::ok);
+    ASSERT_EQ(put(2, offset), Errc::ok);
+    EXPECT_EQ(connection->flush(&token), Errc::in_progress);
+    ASSERT_TRUE(
+        until([&] { return in_memory_of_the_owner() == 1; }, *end)); // that one by the kernel
+    wait_in_vain();
+    EXPECT_TRUE(end->seen.completions.empty());
+    EXPECT_TRUE(end->seen.ends.empty());
+    EXPECT_EQ(put(3), Errc::ok);
+    wait_in_vain();
+    EXPECT_EQ(in_memory_of_the_owner(), 1u); // it does not overtake the second
+    Errc armed = Errc::again;
+    ASSERT_TRUE(until([&] { return (armed = end->port->arm()) == Errc::ok; }, *end));
+    to_child.put(Order::unprotect);
+    ASSERT_EQ(to_parent.get<int>(), 0);
+    to_child.put(Order::progress);
+    ASSERT_TRUE(completes());
+    EXPECT_EQ(end->seen.completions[0].status, Errc::ok);
+    std::uint64_t second = 0;
+    PeerMemory memory;
+    const UniqueFd process = pidfd_of(child->pid());
+    memory.open(process.get(), static_cast<std::uint64_t>(child->pid()));
+    ASSERT_TRUE(
+        memory.read(reinterpret_cast<std::byte*>(&second), key.base + offset, sizeof(second)));
+    EXPECT_EQ(second, 2u);
+    ASSERT_TRUE(until([&] { return connection->flush(nullptr) == Errc::ok; }, *end));
+    EXPECT_EQ(in_memory_of_the_owner(), 3u);
+    finish();
+}
+
 TEST_F(AbsentPeer, PutsThatFindNoRoomAreDoneByTheKernel) {
     const std::vector<std::byte> source = pattern(size, 2);
     RegionKey with = key;
@@ -274,7 +336,8 @@ TEST_F(AbsentPeer, PutsThatFindNoRoomAreDoneByTheKernel) {
             Errc result = Errc::again;
             ASSERT_TRUE(until(
                 [&] {
-                    result = connection->put(source.data() + at, length, region, key.base + at, &token);
+                    result =
+                        connection->put(source.data() + at, length, region, key.base + at, &token);
                     return result != Errc::again;
                 },
                 *end));
@@ -320,6 +383,8 @@ TEST_F(AbsentPeer, APutOfWhatIsNoMemoryIsLeftToItsOwnerToRefuse) {
     wait_in_vain();
     EXPECT_TRUE(end->seen.completions.empty());
     EXPECT_TRUE(end->seen.ends.empty());
+    Errc armed = Errc::again;
+    ASSERT_TRUE(until([&] { return (armed = end->port->arm()) == Errc::ok; }, *end));
     to_child.put(Order::progress);
     ASSERT_TRUE(until([&] { return !end->seen.ends.empty(); }, *end));
     finish();

@@ -64,6 +64,9 @@ inline constexpr std::uint32_t max_one_sided = 128;
 inline constexpr std::uint64_t attention_ns = 20'000;
 /// The clock is looked at with one look in so many at whether the peer has answered.
 inline constexpr unsigned looks_for_attention = 16;
+/// Attempts to sleep that fail while what is waited for may be done without the peer: many times
+/// what it takes to know that it is missing.
+inline constexpr unsigned looks_before_sleep = 1000;
 /// A peer that was missing is not waited for again before it has done so many things: one that
 /// progresses once in a while would make every wait a long one.
 inline constexpr unsigned signs_of_attention = 64;
