@@ -382,8 +382,7 @@ private:
     /// does not wait for the peer to look at them, for they may have been fetched.
     std::uint64_t gets_end_ = 0;
     std::uint64_t gets_begin_ = 0;
-    std::uint64_t passed_by_ =
-        0; ///< behind the last put that was taken back and done by the kernel
+    std::uint64_t passed_by_ = 0;      ///< behind the last put that was taken back
     std::uint64_t withdrawn_from_ = 0; ///< in our ring: the first that was taken back
     std::uint64_t refused_until_ = 0;  ///< behind puts that the kernel does not do
     std::uint64_t awake_for_ = 0;      ///< direct_after_ when may_pass_by() was asked last
