@@ -85,13 +85,12 @@ public:
             done(std::exchange(joint_token_, nullptr), joint_status_);
             ++count;
         }
-        if (!deferred_.empty()) {
-            std::vector<void*> deferred;
-            deferred.swap(deferred_);
-            for (void* const token : deferred) {
-                done(token, Errc::ok);
-                ++count;
-            }
+        // (One by one: who is told of one may close the connection, or defer another.)
+        for (std::size_t n = deferred_.size(); n != 0 && !deferred_.empty(); --n) {
+            void* const token = deferred_.front();
+            deferred_.erase(deferred_.begin());
+            done(token, Errc::ok);
+            ++count;
         }
         // (Until somebody is told who closes the connection: then nobody is told more.)
         for (std::size_t i = 0; i < flushes_.size() && pipe_.broken() == Errc::ok;) {
@@ -152,7 +151,7 @@ public:
     }
 
     /// The connection is over: from here on neither end copies for a get that both copy.
-    void stop_copying() noexcept;
+    void stop_copying();
 
     /// Completes everything with `status`; the connection is over.
     template <class Done> void fail_all(Errc status, Done&& done) {
@@ -385,7 +384,7 @@ private:
     std::uint64_t passed_by_ = 0;      ///< behind the last put that was taken back
     std::uint64_t withdrawn_from_ = 0; ///< in our ring: the first that was taken back
     std::uint64_t refused_until_ = 0;  ///< behind puts that the kernel does not do
-    std::uint64_t awake_for_ = 0;      ///< direct_after_ when may_pass_by() was asked last
+    std::uint64_t awake_for_ = 0;      ///< what may_pass_by() was asked for last
     std::uint32_t looks_awake_ = 0;    ///< how often it said yes for that
     bool withdrawing_ = false;         ///< taken back, but perhaps not decided: see put_claims.hpp
     bool asks_for_puts_ = false; ///< whoever was refused room, or was told that a flush goes on

@@ -788,7 +788,7 @@ template <class Pipe> bool OneSidedEngine<Pipe>::end_joint(std::uint64_t patienc
     return true;
 }
 
-template <class Pipe> void OneSidedEngine<Pipe>::stop_copying() noexcept {
+template <class Pipe> void OneSidedEngine<Pipe>::stop_copying() {
     if constexpr (Pipe::kernel_copies) {
         helps_ = false;
         if (!end_joint(Pipe::joint_patience_ns)) {
@@ -799,6 +799,12 @@ template <class Pipe> void OneSidedEngine<Pipe>::stop_copying() noexcept {
         const std::uint64_t began = pipe_.now_ns();
         while (withdrawing_ && !withdraw_puts() && pipe_.peer_memory().lives() &&
                !pipe_.peer_said_goodbye() && pipe_.now_ns() - began < Pipe::joint_patience_ns) {
+        }
+        withdrawing_ = false;
+        while (!jobs_.empty() && jobs_.front().data != nullptr && pipe_.broken() == Errc::ok &&
+               push_past_holds(jobs_.front())) {
+            jobs_.pop_front();
+            --puts_waiting_;
         }
     }
 }
@@ -843,8 +849,8 @@ template <class Pipe> bool OneSidedEngine<Pipe>::may_pass_by() noexcept {
         }
         // Attention knows soon, and so does an owner that is at a put. Unless it is stopped there,
         // or lies: then it is the credit that wakes us, if it comes.
-        if (awake_for_ != direct_after_) {
-            awake_for_ = direct_after_;
+        if (const std::uint64_t now = direct_after_ + done_until(); awake_for_ != now) {
+            awake_for_ = now;
             looks_awake_ = 0;
         }
         return ++looks_awake_ < Pipe::looks_before_sleep;
@@ -978,6 +984,11 @@ template <class Pipe> void OneSidedEngine<Pipe>::give_back_puts(std::uint64_t fr
                      std::move_iterator(again.end()));
         for (Flush& flush : flushes_) {
             flush.positioned = false; // those are before it
+        }
+        refused_until_ = direct_after_;
+        if (puts_waiting_ != 0) { // messages that were sent behind them must stay behind
+            hold_ = true;
+            pipe_.hold(Pipe::hold_fence);
         }
     }
 }

@@ -299,9 +299,11 @@ TEST_F(AbsentPeer, APutThatTheKernelRefusesIsGivenBackToItsOwner) {
     EXPECT_EQ(connection->flush(&token), Errc::in_progress);
     ASSERT_TRUE(
         until([&] { return in_memory_of_the_owner() == 1; }, *end)); // that one by the kernel
+    EXPECT_EQ(connection->send(1, {}), Errc::again); // the second must be in the ring before it
     wait_in_vain();
     EXPECT_TRUE(end->seen.completions.empty());
     EXPECT_TRUE(end->seen.ends.empty());
+    EXPECT_EQ(connection->send(1, {}), Errc::ok);
     EXPECT_EQ(put(3), Errc::ok);
     wait_in_vain();
     EXPECT_EQ(in_memory_of_the_owner(), 1u); // it does not overtake the second
