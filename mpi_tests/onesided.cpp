@@ -1,60 +1,13 @@
 // One-sided communication: put, get and accumulate operations under every kind of synchronisation,
 // on windows over the user's memory and on windows that MPI allocates.
 #include "common.hpp"
+#include "window.hpp"
 
-#include <atomic>
 #include <functional>
 
 using namespace mpi_tests;
 
 namespace {
-
-enum class Memory { create, allocate };
-
-const char* name_of(Memory memory) {
-    return memory == Memory::create ? "created" : "allocated";
-}
-
-/// A window of `bytes` on each rank, with its memory.
-class Window {
-public:
-    Window(Memory memory, std::size_t bytes, int unit = 1) : bytes_(bytes) {
-        if (memory == Memory::create) {
-            own_.resize(bytes + 64);
-            data_ = own_.data();
-            MPI_Win_create(data_, MPI_Aint(bytes), unit, MPI_INFO_NULL, MPI_COMM_WORLD, &win_);
-        } else {
-            MPI_Win_allocate(MPI_Aint(bytes), unit, MPI_INFO_NULL, MPI_COMM_WORLD, &data_, &win_);
-        }
-        std::memset(data_, 0, bytes);
-        // The memory is set before anybody reaches it, also by what goes past MPI's own rules.
-        MPI_Win_lock(MPI_LOCK_EXCLUSIVE, rank(), 0, win_);
-        MPI_Win_unlock(rank(), win_);
-        MPI_Barrier(MPI_COMM_WORLD);
-    }
-    ~Window() { MPI_Win_free(&win_); }
-    Window(const Window&) = delete;
-    Window& operator=(const Window&) = delete;
-
-    [[nodiscard]] MPI_Win win() const { return win_; }
-    [[nodiscard]] std::byte* data() const { return data_; }
-    [[nodiscard]] std::span<std::byte> bytes() const { return {data_, bytes_}; }
-    template <typename T> [[nodiscard]] T* as() const {
-        return static_cast<T*>(static_cast<void*>(data_));
-    }
-
-private:
-    static int rank() {
-        int rank = 0;
-        MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-        return rank;
-    }
-
-    MPI_Win win_ = MPI_WIN_NULL;
-    std::vector<std::byte> own_;
-    std::byte* data_ = nullptr;
-    std::size_t bytes_;
-};
 
 /// How an epoch to one target is opened and closed; everybody is done when `end` returns on all.
 struct Synchronisation {
@@ -576,48 +529,6 @@ void strided(Session& s, Memory memory) {
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/// A rank that computes is in no MPI call, and what is put into its memory arrives all the same.
-void target_that_computes(Session& s, Memory memory) {
-    const int target = s.size() - 1;
-    constexpr int words = 1000;
-    Window window(memory, words * sizeof(std::int64_t), sizeof(std::int64_t));
-    std::vector<std::int64_t> values(words);
-    MPI_Win_lock_all(0, window.win());
-    for (int round = 1; round <= 3; ++round) {
-        // It attends first: nobody has given it up.
-        for (int i = 0; s.rank() == 0 && i < 100; ++i) {
-            MPI_Put(values.data(), 1, MPI_INT64_T, target, 1, 1, MPI_INT64_T, window.win());
-            MPI_Win_flush(target, window.win());
-            s.moved_to(target, sizeof(std::int64_t));
-        }
-        MPI_Barrier(MPI_COMM_WORLD);
-        if (s.rank() == 0) {
-            std::fill(values.begin(), values.end(), round);
-            MPI_Put(values.data() + 1, words - 1, MPI_INT64_T, target, 1, words - 1, MPI_INT64_T,
-                    window.win());
-            MPI_Win_flush(target, window.win());
-            MPI_Put(values.data(), 1, MPI_INT64_T, target, 0, 1, MPI_INT64_T, window.win());
-            MPI_Win_flush(target, window.win());
-            s.moved_to(target, words * sizeof(std::int64_t), 2);
-        }
-        if (s.rank() == target) {
-            const std::atomic_ref<std::int64_t> first(window.as<std::int64_t>()[0]);
-            const double begin = MPI_Wtime();
-            while (first.load(std::memory_order_acquire) != round && MPI_Wtime() - begin < 30) {
-            }
-            require(first.load() == round, "round {}: the word is {} after half a minute", round,
-                    first.load());
-            for (int i = 0; i < words; ++i) {
-                require(window.as<std::int64_t>()[i] == round, "round {}, word {}: {}", round, i,
-                        window.as<std::int64_t>()[i]);
-            }
-        }
-        MPI_Barrier(MPI_COMM_WORLD);
-    }
-    MPI_Win_unlock_all(window.win());
-    MPI_Barrier(MPI_COMM_WORLD);
-}
-
 } // namespace
 
 int main(int argc, char** argv) {
@@ -646,7 +557,6 @@ int main(int argc, char** argv) {
         group("exclusive lock", [&] { exclusive_lock_excludes(s, memory); });
         group("requests and local completion", [&] { requests(s, memory); });
         group("strided", [&] { strided(s, memory); });
-        group("a target that computes", [&] { target_that_computes(s, memory); });
     }
     return s.finish();
 }

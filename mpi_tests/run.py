@@ -90,8 +90,11 @@ CASES["abort"] = [
     for how in ("mpi_abort", "exit", "kill")
     for others in ("receive", "barrier", "bulk", "compute")
 ]
-# Not in "all": it needs 5 GiB of memory.
-EXTRA_CASES = {"huge": [Case("huge", "pt2pt_sizes", ("--huge",))]}
+# Not in "all": the one needs 5 GiB of memory; the other a transport that does without its target.
+EXTRA_CASES = {
+    "huge": [Case("huge", "pt2pt_sizes", ("--huge",))],
+    "computing_target": [Case("computing_target", "computing_target")],
+}
 
 
 def words(kind, allowed):
@@ -123,7 +126,7 @@ def rank_counts(text):
 def parse_arguments():
     parser = argparse.ArgumentParser(
         description=__doc__.split("\n\n", maxsplit=1)[0],
-        epilog="tests: " + ", ".join([*CASES, *EXTRA_CASES]) + " (the last not in 'all')",
+        epilog="tests: " + ", ".join([*CASES, *EXTRA_CASES]) + " (the last two not in 'all')",
     )
     parser.add_argument("--mpi", type=words("MPI", MPIS), default=["openmpi"],
                         help="openmpi, mpich, or both with a comma (default: openmpi)")
