@@ -434,6 +434,10 @@ public:
     wire::Hello hello;             ///< the client's, checked
 
 private:
+    /// So often in a row somebody looks for a confirmation in vain before the peer is asked: if it
+    /// answers anyhow, the answer brings it.
+    static constexpr unsigned patient_looks = 16;
+
     /// From producers and consumers to the owner.
     struct Mail {
         enum class Kind : std::uint8_t { added, posted, removed, broken };
@@ -530,12 +534,22 @@ private:
     [[nodiscard]] std::uint64_t in_flight_bound() {
         if (link_->sent() - known_confirmed_ >= send_window_) {
             known_confirmed_ = link_->confirmed();
+            if (link_->sent() - known_confirmed_ >= send_window_) {
+                link_->hurry_confirmation();
+            }
         }
         return link_->sent() - known_confirmed_;
     }
 
     [[nodiscard]] std::uint64_t messages_in_flight() const {
         const std::uint64_t confirmed = link_->confirmed();
+        if (confirmed != looked_at_confirmed_ || confirmed == link_->sent()) {
+            looked_at_confirmed_ = confirmed;
+            looks_ = 0;
+        } else if (++looks_ >= patient_looks) {
+            looks_ = 0;
+            link_->hurry_confirmation(); // the caller waits for it
+        }
         // Notes travel among the messages and are not the program's.
         while (!note_marks_.empty() && note_marks_.front() <= confirmed) {
             note_marks_.pop_front();
@@ -552,6 +566,8 @@ private:
     std::uint64_t in_flight_at_end_ = 0;
     std::deque<Note> notes_;
     mutable std::deque<std::uint64_t> note_marks_; ///< link positions of unconfirmed notes
+    mutable std::uint64_t looked_at_confirmed_ = 0;
+    mutable unsigned looks_ = 0; ///< at messages in flight, that found the same as before
 
     mutable std::mutex mutex_; ///< guards what follows, and writing link_, phase_ and status_
     std::shared_ptr<Notifier> owner_;

@@ -858,6 +858,46 @@ TYPED_TEST_P(LinkContract, MessagesAroundALongPutArriveAlthoughItsConnectionIsCl
     RegionTable::instance().remove(key.region);
 }
 
+TYPED_TEST_P(LinkContract, ALongAnswerGoesOnWhileMessagesComeTheOtherWay) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    const auto pair = this->connect(host, dpu);
+    const auto memory = pattern(2u << 20, 3);
+    // Without the link's data: the peer's CPU answers, in parts.
+    const auto key = *RegionTable::instance().add({.base = const_cast<std::byte*>(memory.data()),
+                                                   .length = memory.size(),
+                                                   .access = access_remote_all});
+    RemoteRegion region(key);
+    std::vector<std::byte> got(memory.size());
+    int token = 0;
+    const Errc result = pair.initiator->get(got.data(), got.size(), region, key.base, &token);
+    ASSERT_TRUE(result == Errc::ok || result == Errc::in_progress);
+    std::atomic<bool> over{false};
+    std::thread answering([&] {
+        while (!over) {
+            dpu.progress();
+        }
+    });
+    std::size_t sent = 0;
+    unsigned events = 0;
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    while (result != Errc::ok && host.seen.completions.empty() &&
+           std::chrono::steady_clock::now() < deadline) {
+        events += host.progress();
+        // So seldom that there is room for all of them, although a link may let them wait until the
+        // answer is through.
+        if (events >= 8) {
+            events = 0;
+            sent += pair.initiator->send(1, bytes_of("meanwhile")) == Errc::ok ? 1 : 0;
+        }
+    }
+    over = true;
+    answering.join();
+    EXPECT_EQ(got, memory) << sent << " messages sent";
+    ASSERT_TRUE(this->until([&] { return dpu.seen.messages.size() == sent; }, host, dpu));
+    RegionTable::instance().remove(key.region);
+}
+
 TYPED_TEST_P(LinkContract, AFlushComesAfterTheMessagesBefore) {
     auto dpu = this->open(Side::dpu);
     auto host = this->open(Side::host);
@@ -1011,6 +1051,36 @@ TYPED_TEST_P(LinkContract, AChannelKeepsAMessageThatIsNotWantedYet) {
     }));
     EXPECT_EQ(there.poll(take, 2), 1u);
     EXPECT_EQ(ids, (std::vector<std::uint8_t>{0, 1, 2}));
+}
+
+TYPED_TEST_P(LinkContract, RoomOnAChannelIsSeenByWhoDoesNotPollIt) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    const auto pair = this->connect(host, dpu);
+    auto opened = pair.initiator->open_channel(1);
+    ASSERT_TRUE(opened.has_value());
+    ASSERT_TRUE(this->until([&] { return dpu.seen.channels.size() == 1; }, host, dpu));
+    auto& there = dpu.seen.channels[0].second;
+    const auto take = [](auto, auto, auto) { return true; };
+    unsigned taken = 0;
+    for (unsigned i = 0; i < 300; ++i) {
+        ASSERT_TRUE(this->until(
+            [&] {
+                const Errc result = opened->send(1, bytes_of("one way"));
+                EXPECT_TRUE(result == Errc::ok || result == Errc::again);
+                return result != Errc::again;
+            },
+            host, dpu))
+            << i;
+        // Each is answered as soon as it is there, while there is room for answers.
+        ASSERT_TRUE(this->until(
+            [&] {
+                taken += there.poll(take, 16);
+                return taken == i + 1;
+            },
+            host, dpu));
+        (void)there.send(2, bytes_of("unread"));
+    }
 }
 
 TYPED_TEST_P(LinkContract, AChannelHasACounterForBufferStalls) {
@@ -1376,13 +1446,15 @@ REGISTER_TYPED_TEST_SUITE_P(
     ASinkMayCloseTheConnectionAtHand, ADeathIsReportedOnceAndAfterWhatCameBefore,
     EachOfSeveralDeathsAtOnceIsReported, ASleeperHearsOfADeathInTime,
     PutGetAndAtomicsReachThePeersMemory, OneSidedOperationsCannotLeaveTheRegion,
-    MessagesAroundALongPutArriveAlthoughItsConnectionIsClosed, AFlushComesAfterTheMessagesBefore,
+    MessagesAroundALongPutArriveAlthoughItsConnectionIsClosed,
+    ALongAnswerGoesOnWhileMessagesComeTheOtherWay, AFlushComesAfterTheMessagesBefore,
     AFlushOfAPeerThatIsBusyWithOthersEnds, ChannelsCarryMessagesBothWays,
-    AChannelKeepsAMessageThatIsNotWantedYet, AChannelHasACounterForBufferStalls,
-    AChannelsEndIsSeenAfterItsMessages, AChannelOutlivesItsConnectionAsAnObject,
-    AChannelThatNobodyTookEndsInAnOrderlyWayToo, AChannelsDeadPeerIsSeen,
-    ChannelsRunOnThreadsOfTheirOwn, SleepersLoseNoEvent, SleepersOnChannelsLoseNoEvent,
-    AConnectRequestEndsASleep, RoomEndsTheSleepOfWhoWasToldAgain, ConfirmationEndsASleepIfAskedFor,
-    RoomOnAChannelEndsASleep, RoomThatCameBeforeTheSleepPreventsIt);
+    AChannelKeepsAMessageThatIsNotWantedYet, RoomOnAChannelIsSeenByWhoDoesNotPollIt,
+    AChannelHasACounterForBufferStalls, AChannelsEndIsSeenAfterItsMessages,
+    AChannelOutlivesItsConnectionAsAnObject, AChannelThatNobodyTookEndsInAnOrderlyWayToo,
+    AChannelsDeadPeerIsSeen, ChannelsRunOnThreadsOfTheirOwn, SleepersLoseNoEvent,
+    SleepersOnChannelsLoseNoEvent, AConnectRequestEndsASleep, RoomEndsTheSleepOfWhoWasToldAgain,
+    ConfirmationEndsASleepIfAskedFor, RoomOnAChannelEndsASleep,
+    RoomThatCameBeforeTheSleepPreventsIt);
 
 } // namespace comch::link::contract

@@ -223,6 +223,9 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //                                      more that it could hand out a number of times, or sleeps
 //     void confirm_received();         whoever receives what is sent from now on finds confirmed
 //                                      what was handed out here, the message at hand included
+//     void hurry_confirmation();       the caller waits for confirmed() to advance: the peer's
+//                                      progress that hands out what was sent, if none before it,
+//                                      says so. To be called again and again
 //     -- one-sided: ok = done already; in_progress = on_complete(token) follows; again = no room.
 //        They take effect in the order of the calls, but for gets (and one-way connections answer
 //        those, too, before anything that came after them).

@@ -15,7 +15,7 @@ namespace one_sided {
 
 /// The name of a put that may be done by the kernel as well: its requester finds it in its own
 /// ring. Others have none.
-inline constexpr std::uint64_t put_by_kernel = 1;
+inline constexpr std::uint64_t kernel_may_put = 1;
 
 template <class T> bool read_head(const std::byte* payload, std::uint32_t length, T& out) {
     if (length < sizeof(T)) {
@@ -47,7 +47,7 @@ Errc OneSidedEngine<Pipe>::put(const std::byte* from, std::size_t length, std::u
     job.region = region;
     job.address = address;
     job.remaining = length;
-    job.op = by_kernel ? one_sided::put_by_kernel : 0;
+    job.op = by_kernel ? one_sided::kernel_may_put : 0;
     job.token = token;
     if (push(job)) {
         return Errc::ok;
@@ -165,7 +165,11 @@ template <class Pipe> Errc OneSidedEngine<Pipe>::fence() {
 
 template <class Pipe> bool OneSidedEngine<Pipe>::caught_up() {
     // What the peer took out it has done, except for a get: that is done when it is answered.
-    if (hold_ || puts_waiting_ != 0 || active_ != canceled_ || done_until() < direct_after_) {
+    if (hold_ || puts_waiting_ != 0 || active_ != canceled_) {
+        return false;
+    }
+    if (done_until() < direct_after_) {
+        pipe_.hurry(direct_after_);
         return false;
     }
     direct_after_ = 0;
@@ -569,11 +573,8 @@ template <class Pipe>
 bool OneSidedEngine<Pipe>::put_by_kernel(const std::byte* from, std::size_t length,
                                          std::uint64_t address) noexcept {
     if constexpr (Pipe::kernel_copies) {
-        if (pipe_.peer_memory().usable() && peer_absent() && direct_allowed() &&
-            pipe_.peer_memory().write(address, from, length)) {
-            pipe_.slot()->tx.process_vm_bytes.add(length);
-            return true;
-        }
+        return pipe_.peer_memory().usable() && peer_absent() && direct_allowed() &&
+               write_peer(address, from, length);
     }
     return false;
 }
@@ -864,7 +865,7 @@ template <class Pipe> bool OneSidedEngine<Pipe>::may_withdraw() noexcept {
             refused_until_ == direct_after_) {
             return false;
         }
-        const auto by_kernel = [](std::uint64_t op) { return op == one_sided::put_by_kernel; };
+        const auto by_kernel = [](std::uint64_t op) { return op == one_sided::kernel_may_put; };
         return active_ == canceled_ && joint_ == 0 && pipe_.peer_memory().usable() &&
                std::all_of(jobs_.begin(), jobs_.end(),
                            [&](const Job& job) {
@@ -1133,6 +1134,7 @@ template <class Pipe> bool OneSidedEngine<Pipe>::flush_reached(Flush& flush) {
         flush.positioned = true;
     }
     if (done_until() < flush.position) {
+        pipe_.hurry(flush.position);
         pipe_.note_refusal(Pipe::Short::lines);
         return false;
     }

@@ -213,6 +213,8 @@ public:
     private:
         Pipe& pipe_;
     };
+    /// Somebody waits until the peer has read so far: it says so soon enough unasked.
+    void hurry(std::uint64_t) noexcept {}
     /// Something that is not credit has become free since the last refusal.
     void encourage() noexcept { encouraged_ = true; }
     /// Would an attempt be worth while: has room come since the last refusal?

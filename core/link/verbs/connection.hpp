@@ -64,6 +64,7 @@ public:
         return pipe_->send(id, message);
     }
     void confirm_received() noexcept {} // the header of whatever is sent does
+    void hurry_confirmation() noexcept { pipe_->hurry(); }
     [[nodiscard]] std::uint64_t sent() const noexcept { return pipe_->sent(); }
     [[nodiscard]] std::uint64_t confirmed() noexcept { return pipe_->confirmed(); }
 
@@ -159,7 +160,7 @@ private:
     void needs_work();
     [[nodiscard]] bool has_work() const noexcept {
         return one_sided_.busy() || !transfers_.empty() || !flushes_.empty() || paused_ ||
-               !deferred_.empty();
+               !deferred_.empty() || pipe_->owes_answer();
     }
 
     /// Completes what is done: done(token, Errc).

@@ -319,12 +319,13 @@ bool Pipe::make_room(bool slot) noexcept {
         }
     }
     const bool bypassing = holds_ != 0;
+    // Completions of others' sends, and arrivals, are taken as well; they wait in the queues.
+    (void)queues_.fetch();
     look_at_credit();
+    look_at_arrival();
     if (bypassing) {
         allowed_ = limit_;
     }
-    // Completions of others' sends, and arrivals, are taken as well; they wait in the queues.
-    (void)queues_.fetch();
     return records_ < allowed_ && posted_ - done_ < tuning::send_queue - reserve_requests &&
            (!slot || slots_taken_ - slots_freed_ < tuning::send_slots);
 }
@@ -352,6 +353,54 @@ void Pipe::look_at_credit() noexcept {
     }
 }
 
+/// A caller that sends and does not take out what has come: its credit may be in there, and the
+/// peer does not tell of it twice. (The newest tells most.)
+void Pipe::look_at_arrival() noexcept {
+    const Queues::Arrival* const arrival = queues_.back();
+    if (arrival != nullptr && arrival->pipe == this) {
+        look_at_header(*arrival);
+    }
+}
+
+void Pipe::look_at_header(const Queues::Arrival& arrival) noexcept {
+    wire::Header head;
+    if (arrival.length < sizeof(head)) {
+        return;
+    }
+    std::memcpy(&head, arrival.data, sizeof(head));
+    accept_credit(head);
+}
+
+bool Pipe::keeps_order(const Queues::Arrival& arrival) const noexcept {
+    wire::Header head;
+    if (arrival.length < sizeof(head)) {
+        return true;
+    }
+    std::memcpy(&head, arrival.data, sizeof(head));
+    return wire::is_credited(head.kind) ||
+           head.kind == static_cast<std::uint8_t>(wire::Control::goodbye);
+}
+
+void Pipe::ask() noexcept {
+    if (!started_ || failed_ || broken_ != Errc::ok) {
+        return;
+    }
+    const Bypass bypass(*this); // it overtakes nothing that matters
+    std::byte* const to = reserve(0);
+    if (to == nullptr) {
+        return;
+    }
+    unsignalled_ = tuning::signal_every; // with a completion: a flush waits for that, too
+    commit(static_cast<std::uint8_t>(wire::Control::ask), 0, to, 0);
+    asked_up_to_ = records_;
+}
+
+void Pipe::accept_credit(const wire::Header& head) noexcept {
+    accept_credit(wire::widen(head.records, peer_taken_),
+                  wire::widen(head.messages, peer_taken_messages_),
+                  wire::widen(head.limit, limit_));
+}
+
 void Pipe::accept_credit(std::uint64_t records, std::uint64_t messages,
                          std::uint64_t limit) noexcept {
     if (records <= peer_taken_ && messages <= peer_taken_messages_ && limit <= limit_) {
@@ -375,9 +424,10 @@ void Pipe::return_credit() noexcept {
         return;
     }
     if (posted_ - done_ >= tuning::send_queue) {
-        return; // the next progress tries again
+        return; // tried again: owes_credit()
     }
     queues_.flush_buffers();
+    answer_due_ = false;
     returned_ = taken_;
     granted_ = taken_ + tuning::window;
     wire::Credit credit{.records = taken_, .messages = taken_messages_, .limit = granted_};
@@ -604,9 +654,7 @@ bool Pipe::open(const Queues::Arrival& arrival, wire::Header& head, const std::b
     if (length > tuning::max_message && head.kind == static_cast<std::uint8_t>(Kind::data)) {
         return false; // there is room for it in a buffer, but the layers above rely on the limit
     }
-    accept_credit(wire::widen(head.records, peer_taken_),
-                  wire::widen(head.messages, peer_taken_messages_),
-                  wire::widen(head.limit, limit_));
+    accept_credit(head);
     return !corrupt_;
 }
 

@@ -3,8 +3,10 @@
 //
 // Credit. Each record that the peer may send has a buffer here: `limit` says how many it may send,
 // ever. It comes back in the header of whatever goes the other way, or, when nothing does, by an
-// RDMA write into the sender's memory, which needs no buffer there and disturbs nobody. Whoever
-// wants to sleep until credit comes says so (want_credit), and is rung (bell).
+// RDMA write into the sender's memory, which needs no buffer there and disturbs nobody. There is no
+// hurry about that unless somebody waits. Who does says so: by a record behind what he waits for
+// (ask), which is answered by such a write in the poll that takes it out; or, if he is going to
+// sleep, by one that has him rung (want_credit, bell).
 //
 // Completions. Most work requests ask for none; one completion tells of all before it. Send buffers
 // are used in turn and come back in turn.
@@ -142,6 +144,20 @@ public:
 
     [[nodiscard]] std::uint64_t sent() const noexcept { return sent_; }
     [[nodiscard]] std::uint64_t confirmed() noexcept;
+    /// Somebody waits until the peer has taken out so many of our records (Positions): it is asked
+    /// to say so, unless it was already. For whoever looks again and again: if there is no room to
+    /// ask now, the next call does.
+    void hurry(std::uint64_t records) noexcept {
+        if (asked_up_to_ < records && peer_taken_ < records) {
+            ask();
+        }
+    }
+    /// Somebody waits for the peer to confirm anything. More than this it does not keep back.
+    void hurry() noexcept {
+        if (records_ - peer_taken_ < tuning::credit_batch) {
+            hurry(records_);
+        }
+    }
 
     // ---- RDMA ----------------------------------------------------------------------------------
 
@@ -252,6 +268,11 @@ public:
     /// correct peer sends this; the record must be popped all the same.
     [[nodiscard]] bool open(const Queues::Arrival& arrival, wire::Header& header,
                             const std::byte*& payload, std::uint32_t& length) noexcept;
+    /// One that has to wait its turn tells of credit at once: the peer does not say that again.
+    void look_at_header(const Queues::Arrival& arrival) noexcept;
+    /// It has to wait while others do. (What concerns sleeping does not: it is no part of the row,
+    /// and there is a buffer for one of each only.)
+    [[nodiscard]] bool keeps_order(const Queues::Arrival& arrival) const noexcept;
     /// And has been taken out (popped).
     void taken(const wire::Header& header) noexcept {
         if (!wire::is_credited(header.kind)) {
@@ -262,6 +283,9 @@ public:
             return_credit();
         }
     }
+    /// The record at hand asks. However many do, one answer in a poll is enough.
+    void note_ask() noexcept { answer_due_ = true; }
+    [[nodiscard]] bool owes_answer() const noexcept { return answer_due_; }
     /// Uncredited records of the peer. False: none that is known here.
     [[nodiscard]] bool handle_control(const wire::Header& header, const std::byte* payload,
                                       std::uint32_t length) noexcept;
@@ -273,7 +297,7 @@ public:
     }
     /// Nothing more has arrived: returns what credit is left.
     void idle() noexcept {
-        if (returned_ != taken_ || bell_due_) [[unlikely]] {
+        if (owes_credit()) [[unlikely]] {
             return_credit();
         }
         if (goodbye_due_) [[unlikely]] {
@@ -283,22 +307,28 @@ public:
     /// Nothing has arrived since the last poll: as idle(), but credit alone waits for something
     /// that takes it along, for a while.
     void quiet() noexcept {
-        if (returned_ != taken_ && !bell_due_ && !peer_asked_ && !goodbye_due_ &&
-            ++quiet_polls_ < tuning::credit_after_calls) {
+        if (returned_ != taken_ && !peer_waits() && !goodbye_due_ &&
+            ++quiet_polls_ < tuning::credit_after_polls) {
             return;
         }
         quiet_polls_ = 0;
         idle();
     }
     /// idle() has something to do.
-    [[nodiscard]] bool owes_credit() const noexcept { return returned_ != taken_ || bell_due_; }
+    [[nodiscard]] bool owes_credit() const noexcept {
+        return returned_ != taken_ || bell_due_ || answer_due_;
+    }
+    /// And the peer has said that it waits, or does not say so because so much comes unasked.
+    [[nodiscard]] bool peer_waits() const noexcept {
+        return bell_due_ || peer_asked_ || answer_due_ ||
+               taken_ - returned_ >= tuning::credit_batch;
+    }
     /// What the peer has been told of, to see whether there was something since.
     [[nodiscard]] std::uint64_t returned() const noexcept { return returned_; }
     /// All that is owed is the room of one record, and something was sent since it was handed out:
     /// that has confirmed it, and what is sent next returns the room.
     [[nodiscard]] bool has_answered() const noexcept {
-        return taken_ - returned_ == 1 && records_ != records_before_answer_ && !bell_due_ &&
-               !peer_asked_;
+        return taken_ - returned_ == 1 && records_ != records_before_answer_;
     }
 
     // ---- sleeping ------------------------------------------------------------------------------
@@ -365,6 +395,9 @@ private:
     }
     [[nodiscard]] bool room_came() const noexcept;
     void look_at_credit() noexcept;
+    void look_at_arrival() noexcept;
+    void accept_credit(const wire::Header& head) noexcept;
+    void ask() noexcept;
     void accept_credit(std::uint64_t records, std::uint64_t messages, std::uint64_t limit) noexcept;
     void return_credit() noexcept;
     [[nodiscard]] wire::Header header(std::uint8_t kind, std::uint8_t id) noexcept;
@@ -408,6 +441,7 @@ private:
     std::uint64_t sent_ = 0;
     std::uint64_t peer_taken_ = 0;
     std::uint64_t peer_taken_messages_ = 0;
+    std::uint64_t asked_up_to_ = 0; ///< records, the last one that asks included
     std::array<Mark, tuning::send_queue> marks_{};
     std::uint32_t marks_head_ = 0;
     std::uint32_t marks_tail_ = 0;
@@ -429,6 +463,7 @@ private:
     bool asked_ = false;    ///< for a bell that has not been rung
     bool bell_due_ = false; ///< the peer asked, and there is something to tell
     bool peer_asked_ = false;
+    bool answer_due_ = false; ///< to a record that asked
     bool goodbye_due_ = false;
     bool said_goodbye_ = false;
     bool peer_said_goodbye_ = false;

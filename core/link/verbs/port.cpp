@@ -904,7 +904,9 @@ void Port::return_credit(bool all) noexcept {
             c.returned_at_look_ = c.pipe_->returned();
             c.looks_ = 0;
         }
-        const unsigned enough = c.pipe_->has_answered() ? tuning::credit_after_looks : 1;
+        const unsigned enough = c.pipe_->peer_waits()     ? 1
+                                : c.pipe_->has_answered() ? tuning::answered_after_looks
+                                                          : tuning::credit_after_looks;
         if (c.state_ < Connection::State::ended && (all || c.looks_++ >= enough)) {
             c.pipe_->idle();
         }
@@ -939,8 +941,7 @@ bool Port::slow_poll_due() noexcept {
     slow_poll_ticks_ =
         static_cast<std::uint64_t>(std::min(rate, 8.0) * static_cast<double>(interval));
     last_slow_poll_ticks_ = ticks_now;
-    // A caller this slow gets a look at every call.
-    if (elapsed >= 20 * tuning::slow_poll_interval_ns) {
+    if (elapsed >= tuning::slow_caller_ns) {
         calls_to_clock_ = 1;
         slow_poll_ticks_ = 0;
     }

@@ -59,7 +59,7 @@ public:
                 count += handle_arrival(sink);
             }
         }
-        if (!owing_.empty() && ++calls_since_look_ >= tuning::credit_after_calls) [[unlikely]] {
+        if (!owing_.empty() && ++calls_since_look_ >= tuning::credit_look_calls) [[unlikely]] {
             return_credit(false);
         }
         if (!working_.empty()) [[unlikely]] {
@@ -105,7 +105,8 @@ private:
             return 0;
         }
         Connection& c = *static_cast<Connection*>(arrival.pipe->owner());
-        if (c.paused_ || !c.deferred_.empty()) [[unlikely]] {
+        if ((c.paused_ || !c.deferred_.empty()) && c.pipe_->keeps_order(arrival)) [[unlikely]] {
+            c.pipe_->look_at_header(arrival); // both sides may wait for the credit in there
             c.deferred_.push_back(queues_->take());
             return 1;
         }
@@ -170,6 +171,11 @@ private:
             return kind == static_cast<std::uint8_t>(wire::Control::welcome) &&
                    take_welcome(c, record, sink);
         case Connection::State::established: {
+            if (kind == static_cast<std::uint8_t>(wire::Control::ask)) {
+                c.pipe_->note_ask();
+                c.needs_work(); // later in this call: when it has been taken out
+                return length == 0;
+            }
             const bool fine = c.one_sided_.handle(
                 static_cast<Kind>(kind), payload, length,
                 [&](void* token, Errc status) { sink.on_complete(c, token, status); });
@@ -206,6 +212,9 @@ private:
                     queues_->give_back(arrival.slot);
                     after(c, fine, sink);
                     ++count;
+                }
+                if (c.state_ < Connection::State::ended && c.pipe_->owes_answer()) {
+                    c.pipe_->idle();
                 }
             }
             if (c.state_ >= Connection::State::ended || !c.has_work()) {

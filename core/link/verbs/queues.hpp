@@ -67,6 +67,10 @@ public:
     [[nodiscard]] Arrival* front() noexcept {
         return head_ == tail_ ? nullptr : &arrivals_[head_ & (arrivals_.size() - 1)];
     }
+    /// The newest, or null.
+    [[nodiscard]] const Arrival* back() const noexcept {
+        return head_ == tail_ ? nullptr : &arrivals_[(tail_ - 1) & (arrivals_.size() - 1)];
+    }
     /// Done with the oldest: its buffer is the device's again, soon.
     void pop() noexcept {
         give_back(arrivals_[head_ & (arrivals_.size() - 1)].slot);

@@ -26,13 +26,19 @@ inline constexpr std::uint32_t window = 64;
 inline constexpr std::uint32_t uncredited = 3;
 /// The receiver returns credit when it has taken out this part of the window, or finds nothing more.
 inline constexpr std::uint32_t credit_batch = window / 4;
-/// A port looks at the credit that it owes once in so many calls, and returns what it found the last
-/// time already: most often something goes the other way meanwhile and takes the credit along, which
-/// else costs a work request of its own. A channel returns it after so many polls that found nothing.
-inline constexpr unsigned credit_after_calls = 64;
+/// A port looks at the credit that it owes once in so many calls. What the peer sleeps for goes out
+/// if it was owed at the last look already, so that one bell tells of what comes together.
+inline constexpr unsigned credit_look_calls = 64;
+/// The rest is looked at more often than that first: something may go the other way and take it
+/// along, or more come, and else it costs a work request of its own. Longer than a round trip,
+/// because where the answers go over another connection, as UCX's do, nothing takes it along.
+/// Nobody is short of it meanwhile (credit_batch), and who waits for it asks.
+inline constexpr unsigned credit_after_looks = 8;
 /// So many looks where something went, which tells all but the room of the last record: the next
 /// takes that along too.
-inline constexpr unsigned credit_after_looks = 64;
+inline constexpr unsigned answered_after_looks = 64;
+/// A channel returns credit after so many polls that found nothing, for the same reason.
+inline constexpr unsigned credit_after_polls = 256;
 
 /// Send buffers of one connection: messages too long to be sent inline that the peer's device has
 /// not acknowledged. A power of two.
@@ -70,10 +76,12 @@ inline constexpr std::uint32_t rdma_chunk = 1u << 20;
 /// Reads that the device may have under way at once; negotiated down to what both can.
 inline constexpr std::uint8_t reads_in_flight = 16;
 
-/// A spinning caller looks at its descriptors (a system call) this often: seldom, as making a
-/// connection takes a millisecond anyhow.
+/// A spinning caller looks at its descriptors (system calls) this often: seldom, as making a
+/// connection takes milliseconds anyhow.
 inline constexpr unsigned clock_check_calls = 16;
-inline constexpr std::uint64_t slow_poll_interval_ns = 200'000;
+inline constexpr std::uint64_t slow_poll_interval_ns = 1'000'000;
+/// A caller that has not looked for so long does so with every call.
+inline constexpr std::uint64_t slow_caller_ns = 4'000'000;
 /// While connections are being made or ended, more often.
 inline constexpr std::uint64_t slow_poll_interval_busy_ns = 10'000;
 

@@ -15,6 +15,13 @@ namespace comch::link::verbs {
 struct Inside {
     static Pipe& pipe(Connection& connection) { return *connection.pipe_; }
     static Queues& queues(Port& port) { return *port.queues_; }
+    /// What arrives waits, as while a get is answered.
+    static void pause(Connection& connection) { connection.paused_ = true; }
+    static void resume(Connection& connection) {
+        connection.paused_ = false;
+        connection.needs_work();
+    }
+    static std::size_t waiting(const Connection& connection) { return connection.deferred_.size(); }
 };
 
 struct End {

@@ -1,6 +1,7 @@
 // What a message costs, counted: work requests, completions asked for, doorbells, copies. Emulated
 // devices hide our own cost in time; these numbers do not depend on the device.
 #include <chrono>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -46,7 +47,7 @@ TEST_F(Counting, AStreamOfSmallMessagesCostsOneWorkRequestEach) {
     EXPECT_EQ(sender.copied_bytes, messages * message.size()) << "one copy, into the request";
     EXPECT_EQ(receiver.copied_bytes, 0u) << "handed out in place";
     // The receiver sees a window at a time here, and returns credit a quarter at a time.
-    EXPECT_LE(receiver.work_requests, messages / 8);
+    EXPECT_LE(receiver.work_requests, messages / 12);
     EXPECT_LE(receiver.receive_doorbells, messages / 8 + 8) << "eight buffers at once";
 }
 
@@ -69,6 +70,114 @@ TEST_F(Counting, APingPongNeedsNoMessagesForCredit) {
     // But for what a port does now and then, however long a round takes here.
     EXPECT_LE(difference(host.port->tally(), host_before).work_requests, rounds + rounds / 4);
     EXPECT_LE(difference(dpu.port->tally(), dpu_before).work_requests, rounds + rounds / 4);
+}
+
+TEST_F(Counting, MessagesThatNothingAnswersCostLittleCredit) {
+    // As UCX's, whose answers go over another connection: none comes before a round trip is over.
+    constexpr unsigned rounds = 100;
+    constexpr unsigned calls_each = 130;
+    const Tally before = dpu.port->tally();
+    const auto began = std::chrono::steady_clock::now();
+    const auto looks_at_all = [&] { // of a port, at all that it owes
+        return 2 + static_cast<std::uint64_t>((std::chrono::steady_clock::now() - began) /
+                                              std::chrono::milliseconds(20));
+    };
+    unsigned calls = 0;
+    for (unsigned i = 1; i <= rounds; ++i) {
+        ASSERT_EQ(connection->send(1, pattern(8, 1)), Errc::ok);
+        const auto deadline = std::chrono::steady_clock::now() + contract::patience;
+        while (dpu.seen.messages.size() != i) {
+            dpu.progress();
+            ++calls;
+            ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+        }
+        for (unsigned more = 0; more < calls_each; ++more, ++calls) {
+            dpu.progress();
+        }
+    }
+    // A quarter of the window at a time, or once in some hundreds of calls.
+    EXPECT_LE(difference(dpu.port->tally(), before).work_requests,
+              rounds / tuning::credit_batch + calls / 400 + looks_at_all());
+}
+
+TEST_F(Counting, CreditIsFoundInWhatHasToWait) {
+    // Both ends could wait for it for ever: it is told once.
+    Connection& there = *dpu.seen.requests.at(0).connection;
+    ASSERT_EQ(there.send(1, pattern(8, 1)), Errc::ok);
+    ASSERT_TRUE(until([&] { return host.seen.messages.size() == 1; }));
+    ASSERT_EQ(connection->send(1, pattern(8, 1)), Errc::ok); // takes along that it was taken out
+    const std::uint64_t sent = Inside::pipe(there).tx().head();
+    ASSERT_LT(Inside::pipe(there).tx().consumed(), sent) << "it came another way";
+    Inside::pause(there);
+    const auto deadline = std::chrono::steady_clock::now() + contract::patience;
+    while (Inside::waiting(there) == 0) {
+        (void)dpu.progress();
+        ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+    }
+    EXPECT_EQ(Inside::pipe(there).tx().consumed(), sent);
+    EXPECT_TRUE(dpu.seen.messages.empty());
+    Inside::resume(there);
+    EXPECT_TRUE(until([&] { return dpu.seen.messages.size() == 1; }));
+}
+
+TEST_F(Counting, WhoIsAboutToSleepIsHeardAlthoughOthersWait) {
+    Connection& there = *dpu.seen.requests.at(0).connection;
+    Inside::pause(there);
+    ASSERT_EQ(connection->send(1, pattern(8, 1)), Errc::ok);
+    const auto deadline = std::chrono::steady_clock::now() + contract::patience;
+    while (Inside::waiting(there) == 0) {
+        (void)dpu.progress();
+        ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+    }
+    (void)host.port->arm(true); // it waits for a confirmation
+    while (!Inside::pipe(there).peer_waits()) {
+        (void)dpu.progress();
+        ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+    }
+    EXPECT_EQ(Inside::waiting(there), 1u);
+    Inside::resume(there);
+    EXPECT_TRUE(until([&] { return connection->confirmed() == connection->sent(); }));
+}
+
+TEST_F(Counting, AFlushIsOneRecordThatAsksAndOneWriteThatAnswers) {
+    constexpr unsigned rounds = 100;
+    const Tally host_before = host.port->tally();
+    const Tally dpu_before = dpu.port->tally();
+    unsigned calls = 0;
+    for (std::size_t i = 1; i <= rounds; ++i) {
+        ASSERT_EQ(connection->send(1, pattern(8, 1)), Errc::ok);
+        int token = 0;
+        ASSERT_EQ(connection->flush(&token), Errc::in_progress);
+        // Nothing that the peer does once it has taken it out: as if it were busy with others.
+        const auto deadline = std::chrono::steady_clock::now() + contract::patience;
+        while (Inside::pipe(*dpu.seen.requests.at(0).connection).returned() < 1 + 2 * i) {
+            calls += dpu.progress() != 0 ? 1 : 0;
+            ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+        }
+        while (host.seen.completions.size() != i) {
+            host.progress();
+            ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+        }
+    }
+    EXPECT_LE(calls, 2 * rounds) << "answered by the call that took it out";
+    EXPECT_LE(difference(host.port->tally(), host_before).work_requests, 2 * rounds + 2);
+    EXPECT_LE(difference(dpu.port->tally(), dpu_before).work_requests, rounds + rounds / 4);
+}
+
+TEST_F(Counting, WhoWaitsForAConfirmationAsksOnce) {
+    const Tally before = host.port->tally();
+    ASSERT_EQ(connection->send(1, pattern(8, 1)), Errc::ok);
+    const auto deadline = std::chrono::steady_clock::now() + contract::patience;
+    while (connection->confirmed() != connection->sent()) {
+        connection->hurry_confirmation();
+        // Seldom enough that it would take very long unasked.
+        if (dpu.progress() == 0) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+    }
+    connection->hurry_confirmation(); // for nothing
+    EXPECT_EQ(difference(host.port->tally(), before).work_requests, 2u);
 }
 
 TEST_F(Counting, APingPongOnAChannelNeedsNoMessagesForCreditEither) {

@@ -1,4 +1,5 @@
 // Peers that break the protocol: each is disconnected, and nothing else is disturbed.
+#include <chrono>
 #include <vector>
 
 #include "core/link/verbs/two_ends_on_device.hpp"
@@ -46,6 +47,36 @@ TEST_F(Hostile, AskingForCreditTwice) {
     send(wire::Control::want_credit, sizeof(wire::WantCredit));
     send(wire::Control::want_credit, sizeof(wire::WantCredit));
     expect_disconnected();
+}
+
+TEST_F(Hostile, AskingWithMoreThanTheQuestion) {
+    send(wire::Control::ask, 8);
+    expect_disconnected();
+}
+
+TEST_F(Hostile, AskingForCreditAllTheTimeCostsOneAnswerInACall) {
+    Pipe& pipe = Inside::pipe(*connection);
+    const std::uint64_t before = dpu.port->tally().work_requests;
+    const std::uint64_t known = pipe.tx().consumed();
+    const Pipe::Ticket first = pipe.posted();
+    unsigned calls = 0;
+    constexpr unsigned count = 48;
+    for (unsigned i = 0; i < count; ++i) {
+        send(wire::Control::ask);
+    }
+    // Most are there before the first is looked at.
+    const auto deadline = std::chrono::steady_clock::now() + contract::patience;
+    while (!pipe.done(first + count - tuning::signal_every)) {
+        host.progress();
+        ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+    }
+    ASSERT_TRUE(until([&] {
+        calls += dpu.progress() != 0 ? 1 : 0;
+        return pipe.tx().consumed() == known + count;
+    }));
+    EXPECT_TRUE(dpu.seen.ends.empty());
+    // And one for each quarter of the window.
+    EXPECT_LE(dpu.port->tally().work_requests - before, calls + count / tuning::credit_batch + 4);
 }
 
 TEST_F(Hostile, ARecordThatIsNone) {

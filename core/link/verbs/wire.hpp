@@ -30,7 +30,7 @@ static_assert(std::endian::native == std::endian::little,
               "the layout is little-endian; a big-endian port needs conversions here");
 
 inline constexpr std::uint32_t magic = 0x31564d43; // "CMV1"
-inline constexpr std::uint16_t version = 1;        ///< of everything in this file and records.hpp
+inline constexpr std::uint16_t version = 2;        ///< of everything in this file and records.hpp
 inline constexpr std::size_t max_request = 56;     ///< rdma_cm takes no more in a request
 inline constexpr std::size_t max_name = 256;
 
@@ -102,6 +102,7 @@ enum class Control : std::uint8_t {
     hello = 32,
     welcome = 33,
     attach = 34,
+    ask = 47,              ///< nothing, credited: return credit now, somebody waits for it
     first_uncredited = 48, ///< from here on: sent without credit
     want_credit = 48,      ///< WantCredit: ring the bell when there is more than that
     bell = 49,             ///< nothing; the header says it
