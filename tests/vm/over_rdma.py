@@ -14,8 +14,11 @@ SETTINGS = {"COMCH_DOMAIN_FILE": os.environ["COMCH_DOMAIN_FILE"]}
 
 
 class Witness:
-    """Looks at the packets that the devices have sent, and that none met a receiver without buffers:
-    credit keeps that from happening."""
+    """Looks at the packets that the devices have sent, and that they met receivers with buffers: credit
+    sees to that. Soft-RoCE says the same of a read whose answer it cannot send, which a crowded machine
+    makes happen now and then; without credit it would be every other packet.
+    """
+    PACKETS_FOR_ONE_NOT_READY = 10_000
 
     def __init__(self):
         self.begin = self.now()
@@ -27,10 +30,11 @@ class Witness:
 
     def assert_used(self, packets=1):
         """Both devices have sent as many packets at least since the beginning."""
-        for side, sent in self.now().items():
-            if sent - self.begin[side] < packets:
-                raise AssertionError(f"{DEVICE[side]} has sent {sent - self.begin[side]} packets, "
+        sent = {side: now - self.begin[side] for side, now in self.now().items()}
+        for side, count in sent.items():
+            if count < packets:
+                raise AssertionError(f"{DEVICE[side]} has sent {count} packets, "
                                      f"expected {packets}: the test went past it")
         not_ready = receivers_not_ready() - self.not_ready
-        if not_ready:
-            raise AssertionError(f"{not_ready} packets met a receiver that was not ready")
+        if not_ready > sum(sent.values()) // self.PACKETS_FOR_ONE_NOT_READY:
+            raise AssertionError(f"{not_ready} packets of {sent} met a receiver that was not ready")
