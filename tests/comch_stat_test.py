@@ -195,6 +195,19 @@ def check_one_sided(domain, alloc, path):
             expect(sender["tx_process_vm_bytes"] > sender["tx_bulk_ring_bytes"], "bytes:", sender)
 
 
+def check_long_messages(domain):
+    """From memory that comch allocated: UCP registers them one by one, and yet they are mapped once."""
+    with traffic(domain, ["-t", "tag_bw", "-s", str(1 << 20), *FOREVER], "md:comch") as processes:
+        def mapped():
+            fetching = max((c for p in snapshot(domain)["processes"] for c in p["connections"]
+                            if p["pid"] == processes["dpu"].pid),
+                           key=lambda c: c["tx_one_sided"], default=None)
+            return fetching if fetching and fetching["tx_mapped_bytes"] >= 200 << 20 else None
+        receiver = wait_for(mapped, "messages to be taken from where they lie")
+        expect(receiver["tx_mapped_bytes"] > 0.9 * (receiver["tx_one_sided"] << 20),
+               "nearly all of them:", receiver)
+
+
 def check_channels(domain):
     """The core's own: a control connection and, under it, a channel of a producer and a consumer."""
     program = subprocess.Popen([BUILD / "bin/comch_perftest", "--both-sides", "-m", "one-way", "-s",
@@ -385,6 +398,7 @@ CHECKS = [
     ("messages by the bulk ring", lambda domain: check_messages(domain, 8192, "bcopy", bulk=True)),
     ("puts to mapped memory", lambda domain: check_one_sided(domain, "md:comch", "mapped")),
     ("puts to heap memory", lambda domain: check_one_sided(domain, "heap", "process_vm")),
+    ("long messages from mapped memory", check_long_messages),
     ("channels", check_channels),
     ("filters and frames", check_filters),
     ("watching", check_watching),

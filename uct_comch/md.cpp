@@ -2,11 +2,12 @@
 
 #include <climits>
 #include <cstring>
+#include <mutex>
 
 #include <sys/mman.h>
 
+#include "allocations.hpp"
 #include "core/link/verbs/rdma_device.hpp"
-#include "core/memory/region_table.hpp"
 #include "status.hpp"
 
 namespace comch::uct {
@@ -100,6 +101,21 @@ ucs_status_t add_region(Memory& memory, std::byte* base, std::size_t length, uns
     return UCS_OK;
 }
 
+/// A key that deregistering the part ends, as the allocation's does not.
+const RegionKey* revocable_key_of(Memory& part) {
+    static std::mutex mutex; // UCP may pack one handle's key in several threads
+    const std::lock_guard lock(mutex);
+    if (part.revocable.region == 0) {
+        auto key = RegionTable::instance().add(part.part);
+        if (!key) {
+            ucs_error("comch: %s", key.error().message.c_str());
+            return nullptr;
+        }
+        part.revocable = *key;
+    }
+    return &part.revocable;
+}
+
 ucs_status_t allocate(uct_md_h, std::size_t* length, void** address, ucs_memory_type_t type,
                       unsigned flags, const char* name, uct_mem_h* memh) {
     if (type != UCS_MEMORY_TYPE_HOST) {
@@ -118,6 +134,7 @@ ucs_status_t allocate(uct_md_h, std::size_t* length, void** address, ucs_memory_
     if (status != UCS_OK) {
         return status;
     }
+    Allocations::instance().add(memory->key);
     *length = memory->shared.mapping.size();
     *address = memory->shared.mapping.data();
     *memh = memory.release();
@@ -126,6 +143,7 @@ ucs_status_t allocate(uct_md_h, std::size_t* length, void** address, ucs_memory_
 
 ucs_status_t free_memory(uct_md_h, uct_mem_h memh) {
     auto* memory = static_cast<Memory*>(memh);
+    Allocations::instance().remove(memory->key);
     RegionTable::instance().remove(memory->key.region);
     // Peers may have it mapped still: give the pages back now, not when the last of them lets go.
     (void)::madvise(memory->shared.mapping.data(), memory->shared.mapping.size(), MADV_REMOVE);
@@ -136,9 +154,14 @@ ucs_status_t free_memory(uct_md_h, uct_mem_h memh) {
 ucs_status_t register_memory(uct_md_h, void* address, std::size_t length, unsigned flags,
                              uct_mem_h* memh) {
     auto memory = std::make_unique<Memory>();
-    const ucs_status_t status =
-        add_region(*memory, static_cast<std::byte*>(address), length, flags);
-    if (status != UCS_OK) {
+    const std::uint32_t access = access_of(flags);
+    if (const auto around = Allocations::instance().around(reinterpret_cast<std::uint64_t>(address),
+                                                           length, access)) {
+        memory->key = *around;
+        memory->part = {static_cast<std::byte*>(address), length, access, -1};
+    } else if (const ucs_status_t status =
+                   add_region(*memory, static_cast<std::byte*>(address), length, flags);
+               status != UCS_OK) {
         return status;
     }
     *memh = memory.release();
@@ -149,8 +172,11 @@ ucs_status_t deregister_memory(uct_md_h, const uct_md_mem_dereg_params_t* params
     UCT_MD_MEM_DEREG_CHECK_PARAMS(params, 1);
     auto* memory = static_cast<Memory*>(params->memh);
     // After this no peer's operation touches the memory: registered memory is never mapped by
-    // peers, and the table has waited for those that were under way.
-    RegionTable::instance().remove(memory->key.region);
+    // peers, and the table has waited for those that were under way. (Of a part of an allocation
+    // that holds for the peers that were given a revocable key; the others have ended theirs, or
+    // UCX would not deregister.)
+    RegionTable::instance().remove(memory->is_part() ? memory->revocable.region
+                                                     : memory->key.region);
     delete memory;
     if ((UCT_MD_MEM_DEREG_FIELD_VALUE(params, flags, FIELD_FLAGS, 0) &
          UCT_MD_MEM_DEREG_FLAG_INVALIDATE) != 0) {
@@ -161,12 +187,19 @@ ucs_status_t deregister_memory(uct_md_h, const uct_md_mem_dereg_params_t* params
 
 ucs_status_t pack_rkey(uct_md_h md, uct_mem_h memh, const uct_md_mkey_pack_params_t* params,
                        void* buffer) {
-    RegionKey key = static_cast<const Memory*>(memh)->key;
+    auto& memory = *static_cast<Memory*>(memh);
+    RegionKey key = memory.key;
     const bool ends_early =
         params != nullptr && (params->field_mask & UCT_MD_MKEY_PACK_FIELD_FLAGS) != 0 &&
         (params->flags & UCT_MD_MKEY_PACK_FLAG_INVALIDATE) != 0;
     if (!ends_early) {
         key.access |= access_by_kernel;
+    } else if (memory.is_part()) {
+        const RegionKey* const revocable = revocable_key_of(memory);
+        if (revocable == nullptr) {
+            return UCS_ERR_NO_MEMORY;
+        }
+        key = *revocable;
     }
     if (md_of(md)->domain->over_rdma()) {
         // Without a device's key (no interface is open yet) operations go by the owner's CPU.

@@ -5,7 +5,7 @@
 
 #include <comch/device.hpp>
 
-#include "core/memory/region_key.hpp"
+#include "core/memory/region_table.hpp"
 #include "core/memory/remote_region.hpp"
 #include "core/memory/shared_memory.hpp"
 #include "ucx_compat.hpp"
@@ -29,8 +29,11 @@ struct Md {
 
 /// A uct_mem_h of ours points here: memory that was registered, or allocated by us.
 struct Memory {
-    RegionKey key;
-    SharedMemory shared; ///< empty when it was only registered
+    RegionKey key;              ///< of the allocation, where it is a part of one
+    SharedMemory shared;        ///< empty when it was only registered
+    RegionTable::Region part{}; ///< what was registered of the allocation; else empty
+    RegionKey revocable{};      ///< of the part, if that was wanted; region 0: not yet
+    [[nodiscard]] bool is_part() const noexcept { return part.base != nullptr; }
 };
 
 [[nodiscard]] ucs_status_t open_md(uct_component_t* component, const char* name,

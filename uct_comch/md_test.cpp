@@ -135,6 +135,109 @@ TEST_F(MemoryDomain, InvalidationIsConfirmed) {
     EXPECT_EQ(completion.status(), UCS_OK);
 }
 
+/// Registers a part of an allocation, as UCP does for every long message from there.
+struct Part {
+    Part(Interface& of, const Memory& memory, std::size_t offset, std::size_t length,
+         unsigned flags = UCT_MD_MEM_ACCESS_ALL)
+        : interface_(of) {
+        check_ok(uct_md_mem_reg(of.md, memory.data() + offset, length, flags, &handle),
+                 "uct_md_mem_reg");
+    }
+    ~Part() {
+        if (handle != nullptr) {
+            (void)uct_md_mem_dereg(interface_.md, handle);
+        }
+    }
+    Part(const Part&) = delete;
+    Part& operator=(const Part&) = delete;
+
+    [[nodiscard]] PackedKey key(unsigned flags = 0) const {
+        uct_md_mkey_pack_params_t params{};
+        params.field_mask = UCT_MD_MKEY_PACK_FIELD_FLAGS;
+        params.flags = flags;
+        PackedKey key{};
+        check_ok(uct_md_mkey_pack_v2(interface_.md, handle, &params, key.bytes), "mkey_pack_v2");
+        return key;
+    }
+    void end() {
+        EXPECT_EQ(uct_md_mem_dereg(interface_.md, std::exchange(handle, nullptr)), UCS_OK);
+    }
+
+    Interface& interface_;
+    uct_mem_h handle = nullptr;
+};
+
+bool same(const PackedKey& a, const PackedKey& b) {
+    return std::memcmp(&a, &b, sizeof(PackedKey)) == 0;
+}
+
+TEST_F(MemoryDomain, APartOfAnAllocationGoesByTheAllocationsName) {
+    // So that the peer, which has mapped it, need not map it again for every message.
+    const Memory memory(host.md, Kind::allocated, 3 * 4096);
+    const PackedKey whole = pack_key(host, memory);
+    EXPECT_TRUE(same(Part(host, memory, 0, 3 * 4096).key(), whole));
+    EXPECT_TRUE(same(Part(host, memory, 3 * 4096 - 1, 1).key(), whole));
+    Part part(host, memory, 100, 5000);
+    EXPECT_TRUE(same(part.key(), whole));
+    part.end();
+    Endpoint self(host, host);
+    const RemoteKey key(whole);
+    const std::uint64_t word = 42;
+    ASSERT_EQ(uct_ep_put_short(self, &word, 8, memory.address() + 100, key), UCS_OK)
+        << "it ended the allocation's registration";
+    ASSERT_EQ(flush(self, host), UCS_OK);
+    EXPECT_EQ(std::memcmp(memory.data() + 100, &word, 8), 0);
+}
+
+TEST_F(MemoryDomain, WhatIsNotAllInOneAllocationHasANameOfItsOwn) {
+    PackedKey whole{};
+    {
+        const Memory memory(host.md, Kind::allocated, 4096);
+        whole = pack_key(host, memory);
+        EXPECT_FALSE(same(Part(host, memory, 4095, 2).key(), whole));
+        EXPECT_FALSE(same(Part(host, memory, 0, 4097).key(), whole));
+        EXPECT_FALSE(same(Part(host, memory, 4096, 1).key(), whole));
+        const Memory heap(host.md, Kind::registered, 4096);
+        EXPECT_FALSE(same(Part(host, heap, 0, 4096).key(), pack_key(host, heap)));
+    }
+    // It is gone, and other memory may lie where it was.
+    std::byte* const at = reinterpret_cast<std::byte*>(
+        ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    uct_mem_h handle = nullptr;
+    ASSERT_EQ(uct_md_mem_reg(host.md, at, 4096, UCT_MD_MEM_ACCESS_ALL, &handle), UCS_OK);
+    PackedKey now{};
+    ASSERT_EQ(uct_md_mkey_pack(host.md, handle, now.bytes), UCS_OK);
+    EXPECT_FALSE(same(now, whole));
+    ASSERT_EQ(uct_md_mem_dereg(host.md, handle), UCS_OK);
+    ASSERT_EQ(::munmap(at, 4096), 0);
+}
+
+TEST_F(MemoryDomain, APartGrantsNoMoreThanItsAllocation) {
+    const Memory memory(host.md, Kind::allocated, 4096, UCT_MD_MEM_ACCESS_REMOTE_GET);
+    const PackedKey whole = pack_key(host, memory);
+    EXPECT_TRUE(same(Part(host, memory, 0, 64, UCT_MD_MEM_ACCESS_REMOTE_GET).key(), whole));
+    EXPECT_FALSE(same(Part(host, memory, 0, 64).key(), whole)) << "it could not be written to";
+}
+
+TEST_F(MemoryDomain, ARevocableKeyOfAPartEndsWithIt) {
+    const Memory memory(host.md, Kind::allocated, 2 * 4096);
+    Part part(host, memory, 4096, 4096);
+    const PackedKey packed = part.key(UCT_MD_MKEY_PACK_FLAG_INVALIDATE);
+    EXPECT_FALSE(same(packed, pack_key(host, memory)));
+    EXPECT_TRUE(same(packed, part.key(UCT_MD_MKEY_PACK_FLAG_INVALIDATE))) << "one is enough";
+    Endpoint self(host, host);
+    const RemoteKey key(packed);
+    const RemoteKey whole(pack_key(host, memory));
+    const std::uint64_t word = 42;
+    const std::uint64_t at = memory.address() + 4096;
+    ASSERT_EQ(uct_ep_put_short(self, &word, 8, at, key), UCS_OK);
+    EXPECT_LT(uct_ep_put_short(self, &word, 8, at - 8, key), UCS_OK) << "before the part";
+    part.end();
+    EXPECT_LT(uct_ep_put_short(self, &word, 8, at, key), UCS_OK);
+    EXPECT_EQ(uct_ep_put_short(self, &word, 8, at - 8, whole), UCS_OK);
+    ASSERT_EQ(flush(self, host), UCS_OK);
+}
+
 TEST_F(MemoryDomain, AKeyIsNoPointer) {
     Memory memory(host.md, Kind::allocated, 4096);
     uct_rkey_bundle_t bundle{};
