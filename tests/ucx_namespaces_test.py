@@ -17,13 +17,13 @@ BUILD = os.environ["COMCH_BUILD_DIR"]
 LIBRARY = f"{BUILD}/lib/ucx/libuct_comch.so"
 TIMEOUT = 60
 
-# The payload that each test moves from the host to the DPU, at the least.
+# And the payload that each moves from the host to the DPU.
 TESTS = [
     (["-t", "tag_bw", "-s", "8", "-n", "1000000", "-w", "100"], 8_000_000),
     (["-t", "tag_bw", "-s", "8192", "-n", "200000", "-w", "100"], 1_600_000_000),
     (["-t", "tag_bw", "-s", "1000000", "-n", "2000", "-w", "10"], 2_000_000_000),
     (["-t", "tag_lat", "-s", "4096", "-n", "20000", "-w", "100", "-e"], 80_000_000),
-    (["-t", "stream_bw", "-s", "4096", "-n", "100000", "-w", "100"], 400_000_000),
+    (["-t", "stream_bw", "-s", "4096", "-n", "400000", "-w", "100"], 1_600_000_000),
 ]
 
 
@@ -94,9 +94,10 @@ def run(the_lab, directory, settings, test, payload):
         raise SystemExit(f"{name}: failed\n{text}")
     if any(word in text for word in ("ERROR", "WARN", "FATAL")):
         raise SystemExit(f"{name}: complains\n{text}")
-    # The last glance came some time before the end; traffic by TCP would show nothing at all.
-    if most < payload * 0.2:
-        raise SystemExit(f"{name}: of at least {payload} bytes only {most} went over comch\n{text}")
+    # The last glance came some time before the end, on a fast machine long before; but what starts
+    # up is a few thousand bytes, and traffic by TCP would show no more than that.
+    if most < payload // 100:
+        raise SystemExit(f"{name}: of {payload} bytes only {most} went over comch\n{text}")
     left = sorted(set(os.listdir(domain)) - {"domain.id", "domain.lock"})
     if left:
         raise SystemExit(f"{name}: left {left} in the domain's directory")

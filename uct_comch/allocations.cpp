@@ -1,5 +1,9 @@
 #include "allocations.hpp"
 
+#include <iterator>
+
+#include "core/device/process_id.hpp"
+
 namespace comch::uct {
 
 Allocations& Allocations::instance() {
@@ -30,11 +34,18 @@ std::optional<RegionKey> Allocations::around(std::uint64_t address, std::uint64_
     if (behind == by_base_.begin()) {
         return {};
     }
-    const RegionKey& key = std::prev(behind)->second;
+    RegionKey key = std::prev(behind)->second;
     const std::uint64_t offset = address - key.base;
-    if (offset > key.length || length > key.length - offset || (key.access & access) != access) {
+    const bool inside = length != 0 && offset < key.length && length <= key.length - offset;
+    // (Whoever may write can as well do what atomics do.)
+    constexpr std::uint32_t decisive = access_remote_read | access_remote_write;
+    const bool granted =
+        (key.access & decisive) == (access & decisive) && (key.access & access) == access;
+    // (A forked child has the memory of its parent's allocations, but cannot hand it out.)
+    if (!inside || !granted || key.process_id != process_id()) {
         return {};
     }
+    key.access = access;
     return key;
 }
 

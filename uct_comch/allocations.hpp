@@ -25,7 +25,8 @@ public:
     /// Before the memory is given back.
     void remove(const RegionKey& key);
 
-    /// The key of the allocation that all of the range lies in, if it grants `access`.
+    /// The key of the allocation that all of the range lies in, if no more is granted there
+    /// than this access.
     [[nodiscard]] std::optional<RegionKey> around(std::uint64_t address, std::uint64_t length,
                                                   std::uint32_t access) const;
 

@@ -151,12 +151,16 @@ ucs_status_t free_memory(uct_md_h, uct_mem_h memh) {
     return UCS_OK;
 }
 
-ucs_status_t register_memory(uct_md_h, void* address, std::size_t length, unsigned flags,
+ucs_status_t register_memory(uct_md_h md, void* address, std::size_t length, unsigned flags,
                              uct_mem_h* memh) {
     auto memory = std::make_unique<Memory>();
     const std::uint32_t access = access_of(flags);
-    if (const auto around = Allocations::instance().around(reinterpret_cast<std::uint64_t>(address),
-                                                           length, access)) {
+    // Not over RDMA: a device would have to pin all of the allocation.
+    const auto around = md_of(md)->domain->over_rdma()
+                            ? std::nullopt
+                            : Allocations::instance().around(
+                                  reinterpret_cast<std::uint64_t>(address), length, access);
+    if (around) {
         memory->key = *around;
         memory->part = {static_cast<std::byte*>(address), length, access, -1};
     } else if (const ucs_status_t status =
@@ -171,12 +175,14 @@ ucs_status_t register_memory(uct_md_h, void* address, std::size_t length, unsign
 ucs_status_t deregister_memory(uct_md_h, const uct_md_mem_dereg_params_t* params) {
     UCT_MD_MEM_DEREG_CHECK_PARAMS(params, 1);
     auto* memory = static_cast<Memory*>(params->memh);
-    // After this no peer's operation touches the memory: registered memory is never mapped by
-    // peers, and the table has waited for those that were under way. (Of a part of an allocation
-    // that holds for the peers that were given a revocable key; the others have ended theirs, or
-    // UCX would not deregister.)
-    RegionTable::instance().remove(memory->is_part() ? memory->revocable.region
-                                                     : memory->key.region);
+    // After this no peer's operation touches the memory: what is registered by itself is never
+    // mapped by peers, and the table has waited for those that were under way. Of a part of an
+    // allocation that holds for who was given a revocable key and no other: the allocation is
+    // mapped, and stays.
+    const std::uint64_t region = memory->is_part() ? memory->revocable.region : memory->key.region;
+    if (region != 0) {
+        RegionTable::instance().remove(region);
+    }
     delete memory;
     if ((UCT_MD_MEM_DEREG_FIELD_VALUE(params, flags, FIELD_FLAGS, 0) &
          UCT_MD_MEM_DEREG_FLAG_INVALIDATE) != 0) {

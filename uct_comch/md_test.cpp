@@ -3,6 +3,8 @@
 #include <random>
 
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "core/memory/region_key.hpp"
 #include "test_target.hpp"
@@ -76,6 +78,9 @@ TEST_F(MemoryDomain, WhatCannotBeHadIsAnErrorThatSaysWhat) {
     std::byte byte{};
     EXPECT_LT(uct_md_mem_reg(host.md, &byte, 0, UCT_MD_MEM_ACCESS_ALL, &handle), UCS_OK);
     EXPECT_LT(uct_md_mem_reg(host.md, nullptr, 100, UCT_MD_MEM_ACCESS_ALL, &handle), UCS_OK);
+    const Memory allocation(host.md, Kind::allocated, 4096);
+    EXPECT_LT(uct_md_mem_reg(host.md, allocation.data(), 0, UCT_MD_MEM_ACCESS_ALL, &handle),
+              UCS_OK);
 }
 
 TEST_F(MemoryDomain, ThousandsOfRegistrationsComeAndGo) {
@@ -212,11 +217,33 @@ TEST_F(MemoryDomain, WhatIsNotAllInOneAllocationHasANameOfItsOwn) {
     ASSERT_EQ(::munmap(at, 4096), 0);
 }
 
-TEST_F(MemoryDomain, APartGrantsNoMoreThanItsAllocation) {
-    const Memory memory(host.md, Kind::allocated, 4096, UCT_MD_MEM_ACCESS_REMOTE_GET);
+TEST_F(MemoryDomain, APartGrantsWhatItIsRegisteredFor) {
+    const Memory readable(host.md, Kind::allocated, 4096, UCT_MD_MEM_ACCESS_REMOTE_GET);
+    const PackedKey to_read = pack_key(host, readable);
+    EXPECT_TRUE(same(Part(host, readable, 0, 64, UCT_MD_MEM_ACCESS_REMOTE_GET).key(), to_read));
+    EXPECT_FALSE(same(Part(host, readable, 0, 64).key(), to_read)) << "it could not be written to";
+    const Memory memory(host.md, Kind::allocated, 4096);
+    EXPECT_FALSE(
+        same(Part(host, memory, 0, 64, UCT_MD_MEM_ACCESS_REMOTE_GET).key(), pack_key(host, memory)))
+        << "all of it could be written to";
+    // As UCP does.
+    const PackedKey to_move =
+        Part(host, memory, 0, 64, UCT_MD_MEM_ACCESS_RMA).key(); // of an allocation for all
+    PackedKey other = Part(host, memory, 64, 64, UCT_MD_MEM_ACCESS_RMA).key();
+    EXPECT_TRUE(same(to_move, other)) << "not by the allocation's name";
+}
+
+TEST_F(MemoryDomain, AForkedChildRegistersItsOwn) {
+    const Memory memory(host.md, Kind::allocated, 4096);
     const PackedKey whole = pack_key(host, memory);
-    EXPECT_TRUE(same(Part(host, memory, 0, 64, UCT_MD_MEM_ACCESS_REMOTE_GET).key(), whole));
-    EXPECT_FALSE(same(Part(host, memory, 0, 64).key(), whole)) << "it could not be written to";
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+        ::_exit(same(Part(host, memory, 0, 64).key(), whole) ? 1 : 0);
+    }
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
 }
 
 TEST_F(MemoryDomain, ARevocableKeyOfAPartEndsWithIt) {

@@ -17,8 +17,8 @@ class Test:
     long: bool = False  # takes minutes
 
 
-def script(name, file, **more):
-    return Test(name, [sys.executable, str(HERE / file)], **more)
+def script(name, file, *options, **more):
+    return Test(name, [sys.executable, str(HERE / file), *options], **more)
 
 
 TESTS = [
@@ -30,6 +30,7 @@ TESTS = [
     script("comch_perftest", "perftest.py", timeout=1200, long=True),
     script("ucx_perftest", "ucx.py", timeout=1200, long=True),
     script("OpenMPI", "mpi.py", timeout=1200),
+    script("OpenMPI, the rest", "mpi.py", "--rest", timeout=1200, long=True),
     script("libfabric", "libfabric.py", timeout=1200),
     script("DOCA", "doca.py", timeout=1500, long=True),
     # Last: they take devices away.

@@ -1,11 +1,14 @@
 // The sending end of a bulk ring: a byte FIFO in a memfd of its own, attached at first use.
 //
-// Payloads lie contiguous and aligned to lines; one that does not fit before the end starts at 0.
-// The record that names a payload travels in the small ring and carries the order.
+// Payloads lie contiguous and aligned to lines; one that does not fit before the end starts at 0,
+// and one may start there before (bulk_span.hpp): the reader takes either. The record that names a
+// payload travels in the small ring and carries the order.
 #pragma once
 
 #include <bit>
 
+#include "core/base/ticks.hpp"
+#include "core/link/soft/bulk_span.hpp"
 #include "core/link/soft/layout.hpp"
 
 namespace comch::link::soft {
@@ -14,7 +17,9 @@ class BulkWriter {
 public:
     BulkWriter() = default;
     BulkWriter(Direction* control, std::byte* base, std::uint32_t size)
-        : control_(control), base_(base), size_(size) {}
+        : BulkWriter(control, base, size, BulkSpan(size)) {}
+    BulkWriter(Direction* control, std::byte* base, std::uint32_t size, const BulkSpan& span)
+        : control_(control), base_(base), size_(size), span_(span) {}
 
     [[nodiscard]] bool attached() const noexcept { return base_ != nullptr; }
     [[nodiscard]] bool corrupt() const noexcept { return corrupt_; }
@@ -23,7 +28,16 @@ public:
     /// nothing.
     [[nodiscard]] std::byte* reserve(std::uint32_t length) noexcept {
         const std::uint32_t index = static_cast<std::uint32_t>(head_) & (size_ - 1);
-        const std::uint64_t skip = index + length > size_ ? size_ - index : 0;
+        std::uint64_t skip = 0;
+        if (index + length > span_.bytes()) [[unlikely]] {
+            skip = size_ - index;
+            // Where the beginning is not free yet there is still the rest, if that is long enough.
+            if (index + length <= size_ && head_ + skip + length > consumed_ + size_ &&
+                !refresh(skip + length)) {
+                skip = 0;
+                span_.went_beyond();
+            }
+        }
         if (head_ + skip + length > consumed_ + size_ && !refresh(skip + length)) {
             return nullptr;
         }
@@ -41,12 +55,16 @@ public:
     /// The same as last read.
     [[nodiscard]] std::uint64_t last_consumed() const noexcept { return consumed_; }
 
-    /// Where the next payload goes, as an ever growing position.
+    /// Behind the last payload, as an ever growing position: the next one goes there, or to the
+    /// next multiple of the size.
     [[nodiscard]] std::uint64_t head() const noexcept { return head_; }
 
     [[nodiscard]] BulkRef commit(std::uint32_t length) noexcept {
         const BulkRef ref{static_cast<std::uint32_t>(start_) & (size_ - 1), length};
         head_ = start_ + ((std::uint64_t{length} + line_size - 1) & ~std::uint64_t{line_size - 1});
+        if (span_.wrote(length)) [[unlikely]] {
+            span_.took(ticks());
+        }
         return ref;
     }
 
@@ -76,6 +94,7 @@ private:
     std::uint64_t start_ = 0;
     std::uint64_t consumed_ = 0;
     bool corrupt_ = false;
+    BulkSpan span_; // last: little of it is used for a message
 };
 
 } // namespace comch::link::soft

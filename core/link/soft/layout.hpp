@@ -59,7 +59,7 @@ struct Direction {
     /// Written by the ring's reader, read by its writer only when it runs out of credit.
     struct alignas(128) Consumer {
         std::atomic<std::uint64_t> lines; ///< lines taken out, ever
-        std::atomic<std::uint64_t> bulk;  ///< bulk-ring bytes taken out, ever
+        std::atomic<std::uint64_t> bulk;  ///< bulk-ring position taken out, ever
         std::atomic<std::uint64_t> messages; ///< data records taken out, ever
     } consumer;
     /// Written by the ring's writer.
@@ -131,7 +131,8 @@ struct Header {
     return (length + 8 + line_size - 1) / line_size;
 }
 
-/// A payload in the bulk ring. The reader checks that it is where the next one must be.
+/// A payload in the bulk ring. The reader checks that it is where the next one must be: behind the
+/// last one, or at the beginning.
 struct BulkRef {
     std::uint32_t offset;
     std::uint32_t length;

@@ -5,6 +5,7 @@
 // copy and check.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 
 #include "core/link/soft/layout.hpp"
@@ -86,7 +87,7 @@ public:
 
     /// The bulk ring has arrived.
     void set_bulk_size(std::uint32_t size) noexcept {
-        bulk_batch_ = size / tuning::credit_parts_bulk;
+        bulk_batch_ = std::min(size / 8, tuning::credit_batch_bulk);
     }
 
     /// Confirms the messages that were handed out, the one at hand included, and returns no room:
@@ -121,7 +122,7 @@ public:
     void count_message() noexcept { ++messages_; }
 
     [[nodiscard]] std::uint64_t position() const noexcept { return position_; }
-    /// Bytes taken out of the bulk ring, ever.
+    /// Up to here the bulk ring has been taken out: bytes ever, with those that were left out.
     [[nodiscard]] std::uint64_t bulk_taken() const noexcept { return bulk_taken_; }
     [[nodiscard]] Direction* control() const noexcept { return control_; }
 

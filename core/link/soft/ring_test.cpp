@@ -350,9 +350,10 @@ TEST(Ring, TwoThreadsShareNothingElse) {
 // ---- the bulk ring -----------------------------------------------------------------------------
 
 struct BulkRing {
-    explicit BulkRing(std::uint32_t bytes)
+    explicit BulkRing(std::uint32_t bytes) : BulkRing(bytes, BulkSpan(bytes)) {}
+    BulkRing(std::uint32_t bytes, const BulkSpan& span)
         : size(bytes), ring(64), memory(bytes / line_size),
-          writer(ring.control.get(), memory[0].bytes.data(), bytes) {}
+          writer(ring.control.get(), memory[0].bytes.data(), bytes, span) {}
     const std::byte* base() { return memory[0].bytes.data(); }
     void returned() {
         // As when records are popped and the ring is found empty.
@@ -398,6 +399,92 @@ TEST(BulkRing, PayloadsOfAnyLengthAreFoundWhereTheyWerePut) {
             ASSERT_NE(bulk.writer.reserve(4096), nullptr) << "no room in an empty ring";
         }
     }
+    EXPECT_FALSE(bulk.writer.corrupt());
+}
+
+/// Of which the beginning is better.
+struct BulkRingUsedInPart : BulkRing {
+    static constexpr std::uint32_t bytes = 4 * BulkSpan::small;
+    static BulkSpan found_out() {
+        BulkSpan span(bytes);
+        std::uint64_t now = 0;
+        while (span.bytes() == bytes || now < 100'000'000) {
+            now += span.bytes() == bytes ? 2000 : 1000;
+            if (span.wrote(4096)) {
+                span.took(now);
+            }
+        }
+        return span;
+    }
+    BulkRingUsedInPart() : BulkRing(bytes, found_out()) {}
+    /// Where it lies, if there is room; null else.
+    const std::byte* send(std::uint32_t length) {
+        std::byte* const to = writer.reserve(length);
+        if (to != nullptr) {
+            refs.push_back(writer.commit(length));
+        }
+        return to;
+    }
+    bool take_one() {
+        const BulkRef ref = refs.front();
+        refs.pop_front();
+        return ring.reader.bulk(ref, base(), size) == base() + ref.offset;
+    }
+    std::deque<BulkRef> refs;
+};
+
+TEST(BulkRing, OfWhichTheBeginningIsBetterOnlyThatIsUsed) {
+    BulkRingUsedInPart bulk;
+    for (unsigned i = 0; i < 1000; ++i) {
+        const std::byte* const at = bulk.send(5000);
+        ASSERT_NE(at, nullptr) << i;
+        ASSERT_LE(at + 5000, bulk.base() + BulkSpan::small) << i;
+        ASSERT_TRUE(bulk.take_one()) << i;
+        if (i % 16 == 0) {
+            bulk.returned();
+        }
+    }
+    EXPECT_FALSE(bulk.writer.corrupt());
+}
+
+TEST(BulkRing, OfWhichABeginningIsUsedHasRoomInTheRest) {
+    BulkRingUsedInPart bulk;
+    constexpr std::uint32_t length = 4096;
+    for (unsigned lap = 0; lap < 10; ++lap) {
+        for (unsigned i = 0; i < bulk.size / length; ++i) {
+            ASSERT_EQ(bulk.send(length), bulk.base() + std::size_t{i} * length) << lap;
+        }
+        ASSERT_EQ(bulk.send(length), nullptr) << "it is full";
+        // The beginning is free again: what comes next goes there, wherever the last one lies.
+        ASSERT_TRUE(bulk.take_one());
+        bulk.returned();
+        while (!bulk.refs.empty()) {
+            ASSERT_TRUE(bulk.take_one());
+        }
+        bulk.returned();
+    }
+    EXPECT_FALSE(bulk.writer.corrupt());
+}
+
+TEST(BulkRing, GoesBackToItsBeginningAsSoonAsThatIsFree) {
+    BulkRingUsedInPart bulk;
+    constexpr std::uint32_t length = 4096;
+    constexpr unsigned in_beginning = BulkSpan::small / length;
+    for (unsigned i = 0; i < in_beginning + 3; ++i) {
+        ASSERT_EQ(bulk.send(length), bulk.base() + std::size_t{i} * length);
+    }
+    ASSERT_TRUE(bulk.take_one());
+    ASSERT_TRUE(bulk.take_one());
+    bulk.returned();
+    EXPECT_EQ(bulk.send(length), bulk.base());
+    EXPECT_EQ(bulk.send(length), bulk.base() + length);
+    // And not over what has not been taken out.
+    EXPECT_EQ(bulk.send(length), nullptr);
+    while (!bulk.refs.empty()) {
+        ASSERT_TRUE(bulk.take_one());
+    }
+    bulk.returned();
+    EXPECT_EQ(bulk.send(length), bulk.base() + 2 * std::size_t{length});
     EXPECT_FALSE(bulk.writer.corrupt());
 }
 

@@ -14,14 +14,26 @@ inline constexpr std::uint32_t ring_lines = 256;
 inline constexpr std::uint32_t max_inline = ring_lines / 4 * 64 - 8;
 
 /// Bulk ring: so large that by the time a line is written again it has left the reader's private
-/// cache, where the writer would have to take it back from: 16 KiB messages take 0.6 of the time
-/// that they take with 512 KiB.
+/// cache, where the writer would have to take it back from: on one machine 16 KiB messages take 0.6
+/// of the time that they take with 512 KiB. Where it is the other way round the writer uses less of
+/// it.
 inline constexpr std::uint32_t bulk_size = 4 * 1024 * 1024;
 
 /// Only so many rings of a process are that large; further ones have what both CPUs need for copying
 /// at the same time. A process with a thousand peers then writes to half a gigabyte, not four.
 inline constexpr unsigned large_bulk_rings = 8;
 inline constexpr std::uint32_t bulk_size_of_many = 512 * 1024;
+
+/// A writer finds out whether the small size is better for a large ring (bulk_span.hpp): the time
+/// for each is the median of so many stretches of so many bytes, several messages each.
+inline constexpr unsigned span_samples = 9;
+inline constexpr std::uint64_t span_stretch = 128 * 1024;
+/// It must be better by one part in so many.
+inline constexpr std::uint64_t span_gain = 16;
+/// Not before its pages have been written to: getting them takes longest.
+inline constexpr std::uint64_t span_warm_up = 2 * bulk_size;
+/// Again after so many bytes: the trials are 15 MiB then, so 6 % at most go the worse way.
+inline constexpr std::uint64_t span_period = 256 * 1024 * 1024;
 
 /// A bulk ring that nothing has gone through for so long gives its pages back: getting new ones
 /// costs a third of a microsecond per KiB, once.
@@ -42,8 +54,9 @@ inline constexpr std::uint32_t inline_after_pack = 248;
 /// empty: the credit line moves once per quarter lap, not once per message.
 inline constexpr std::uint32_t credit_batch_lines = ring_lines / 4;
 
-/// The same for a bulk ring, as its part: the writer fills one while the reader empties another.
-inline constexpr std::uint32_t credit_parts_bulk = 8;
+/// The same for a bulk ring, in bytes: an eighth of the least that the writer may use of it, so
+/// that it fills one part while the reader empties another.
+inline constexpr std::uint32_t credit_batch_bulk = bulk_size_of_many / 8;
 
 /// What it is like, roughly, for those who choose between transports: a hand-over of a cache line
 /// between near CPUs, the stores of a record, and a copy into a ring and out of it.
@@ -100,8 +113,10 @@ inline constexpr std::uint64_t joint_claim_ns = joint_patience_ns / 10;
 /// something else: some tens of microseconds.
 inline constexpr unsigned joint_looks = 1000;
 
-/// Before so much has gone through a bulk ring its pages are new: that is not what it is like later.
-inline constexpr std::uint64_t ring_is_warm = 2 * bulk_size;
+/// Before a bulk ring's position is here its pages are new, or the writer tries how much of it to
+/// use (bulk_span.hpp): that is not what it is like later. (What is left out of it counts as gone
+/// through.)
+inline constexpr std::uint64_t ring_is_warm = 14 * std::uint64_t{bulk_size};
 
 /// Fetching atomics on mapped memory that are answered at once without a progress call in between.
 inline constexpr unsigned fetches_without_progress = 64;
