@@ -308,6 +308,9 @@ private:
     }
     /// By the kernel. False: it refuses, or the memory is no longer what was asked for.
     [[nodiscard]] bool read_peer(std::byte* to, std::uint64_t address, std::size_t length) noexcept;
+    /// The same for what a missing peer does not do.
+    [[nodiscard]] bool read_past_peer(std::byte* to, std::uint64_t address,
+                                      std::size_t length) noexcept;
     [[nodiscard]] bool peer_missing() noexcept;
     /// Fetches the oldest get: fetched_ is its token.
     [[nodiscard]] bool fetch_missing() noexcept;

@@ -531,6 +531,20 @@ bool OneSidedEngine<Pipe>::read_peer(std::byte* to, std::uint64_t address,
     return false;
 }
 
+template <class Pipe>
+bool OneSidedEngine<Pipe>::read_past_peer(std::byte* to, std::uint64_t address,
+                                          std::size_t length) noexcept {
+    if constexpr (Pipe::kernel_copies) {
+        if (pipe_.attention().distrusted()) {
+            const std::uint64_t began = pipe_.now_ns();
+            const bool done = read_peer(to, address, length);
+            pipe_.attention().passed_by(pipe_.now_ns() - began);
+            return done;
+        }
+    }
+    return read_peer(to, address, length);
+}
+
 template <class Pipe> std::uint64_t OneSidedEngine<Pipe>::signs_of_peer() noexcept {
     std::uint64_t signs = pipe_.tx().consumed() + answers_;
     if constexpr (Pipe::kernel_copies) {
@@ -603,7 +617,7 @@ Errc OneSidedEngine<Pipe>::get_by_kernel(std::byte* to, std::size_t length, std:
             }
         }
         const std::uint64_t began = ticks();
-        const bool done = read_peer(to, address, length);
+        const bool done = read_past_peer(to, address, length);
         if (timed) {
             last_get_ended_ = ticks();
             pipe_.ways().took(Way::kernel, length,
@@ -1004,8 +1018,8 @@ template <class Pipe> bool OneSidedEngine<Pipe>::fetch_missing() noexcept {
         // What of it has come already is here. If the peer should begin to answer meanwhile, it
         // writes what we write.
         const std::uint64_t missing = operation->length - operation->received;
-        if (!read_peer(operation->local + operation->received,
-                       operation->address + operation->received, missing)) {
+        if (!read_past_peer(operation->local + operation->received,
+                            operation->address + operation->received, missing)) {
             operation->by_kernel = false; // left to the owner, who can say what is wrong with it
             return false;
         }

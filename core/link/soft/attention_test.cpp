@@ -1,0 +1,81 @@
+// Whom we wait for: a peer that attends, and one that was missing only after it has shown itself
+// again.
+#include <gtest/gtest.h>
+
+#include "core/link/soft/attention.hpp"
+
+namespace comch::link::soft {
+namespace {
+
+struct Peer {
+    Attention attention;
+    std::uint64_t signs = 0;
+
+    /// Looks for as long as it takes to find out.
+    void be_missing() {
+        attention.asked();
+        while (!attention.missing([this] { return signs; })) {
+        }
+    }
+    bool is_absent_after_a_sign() { return attention.absent(++signs); }
+};
+
+TEST(Attention, WhoDoesSomethingNowAndThenIsWaitedFor) {
+    Attention attention;
+    attention.asked();
+    const std::uint64_t end = monotonic_ns() + 20 * tuning::attention_ns;
+    std::uint64_t signs = 0;
+    while (monotonic_ns() < end) {
+        ASSERT_FALSE(attention.missing([&] { return ++signs; }));
+    }
+    EXPECT_FALSE(attention.distrusted());
+}
+
+TEST(Attention, WhoWasAwayHimselfLooksOnceMore) {
+    Attention attention;
+    attention.asked();
+    const auto look = [&] { // as often as it takes to look at the clock
+        bool missing = false;
+        for (unsigned i = 0; i < tuning::looks_for_attention; ++i) {
+            missing = attention.missing([] { return 0; });
+        }
+        return missing;
+    };
+    const auto be_away = [] {
+        const std::uint64_t end = monotonic_ns() + 2 * tuning::attention_ns;
+        while (monotonic_ns() < end) {
+        }
+    };
+    EXPECT_FALSE(look());
+    be_away();
+    EXPECT_FALSE(look()) << "what the peer did meanwhile has not been taken out";
+    be_away();
+    EXPECT_TRUE(look()) << "it never is, where nobody looks more often";
+}
+
+TEST(Attention, WhoWasMissingMustDoManyThings) {
+    Peer peer;
+    peer.be_missing();
+    EXPECT_TRUE(peer.attention.absent(peer.signs)) << "nothing since";
+    for (unsigned i = 1; i < tuning::signs_of_attention; ++i) {
+        ASSERT_TRUE(peer.is_absent_after_a_sign()) << i;
+    }
+    EXPECT_FALSE(peer.is_absent_after_a_sign());
+    EXPECT_FALSE(peer.attention.distrusted());
+}
+
+TEST(Attention, OrOneWhenItsWorkHasTakenLong) {
+    Peer peer;
+    peer.be_missing();
+    peer.attention.passed_by(tuning::attention_again_ns - 1);
+    EXPECT_TRUE(peer.is_absent_after_a_sign());
+    peer.attention.passed_by(1);
+    EXPECT_TRUE(peer.attention.absent(peer.signs)) << "it is still away";
+    EXPECT_FALSE(peer.is_absent_after_a_sign());
+    // And the next time from the beginning.
+    peer.be_missing();
+    EXPECT_TRUE(peer.is_absent_after_a_sign());
+}
+
+} // namespace
+} // namespace comch::link::soft
