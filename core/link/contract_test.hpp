@@ -215,6 +215,14 @@ protected:
         return pair;
     }
 
+    /// Opens a channel of the connection that `by` initiated, and waits until `to` has its end of it.
+    Result<Channel> open_channel(const Pair& pair, End& by, End& to) {
+        const std::size_t before = to.seen.channels.size();
+        Result<Channel> opened = pair.initiator->open_channel(1);
+        EXPECT_TRUE(until([&] { return to.seen.channels.size() > before; }, by, to));
+        return opened;
+    }
+
     /// Sends although the answer may be `again`; the ends are progressed meanwhile.
     template <class Sender, class... Ends>
     void send(Sender& sender, std::uint8_t id, std::span<const std::byte> message, Ends&... ends) {
@@ -977,8 +985,7 @@ TYPED_TEST_P(LinkContract, AFlushOfAPeerThatIsBusyWithOthersEnds) {
     EXPECT_EQ(host.seen.completions[0].status, Errc::ok);
 }
 
-// ---- channels
-// ------------------------------------------------------------------------------------
+// ---- channels ----------------------------------------------------------------------------------
 
 TYPED_TEST_P(LinkContract, ChannelsCarryMessagesBothWays) {
     auto dpu = this->open(Side::dpu);
@@ -1014,9 +1021,8 @@ TYPED_TEST_P(LinkContract, AChannelKeepsAMessageThatIsNotWantedYet) {
     auto dpu = this->open(Side::dpu);
     auto host = this->open(Side::host);
     const auto pair = this->connect(host, dpu);
-    auto opened = pair.initiator->open_channel(1);
+    auto opened = this->open_channel(pair, host, dpu);
     ASSERT_TRUE(opened.has_value());
-    ASSERT_TRUE(this->until([&] { return dpu.seen.channels.size() == 1; }, host, dpu));
     auto& there = dpu.seen.channels[0].second;
     for (std::uint8_t i = 0; i < 3; ++i) {
         ASSERT_EQ(opened->send(i, pattern(100, i)), Errc::ok);
@@ -1057,9 +1063,8 @@ TYPED_TEST_P(LinkContract, RoomOnAChannelIsSeenByWhoDoesNotPollIt) {
     auto dpu = this->open(Side::dpu);
     auto host = this->open(Side::host);
     const auto pair = this->connect(host, dpu);
-    auto opened = pair.initiator->open_channel(1);
+    auto opened = this->open_channel(pair, host, dpu);
     ASSERT_TRUE(opened.has_value());
-    ASSERT_TRUE(this->until([&] { return dpu.seen.channels.size() == 1; }, host, dpu));
     auto& there = dpu.seen.channels[0].second;
     const auto take = [](auto, auto, auto) { return true; };
     unsigned taken = 0;
@@ -1087,9 +1092,8 @@ TYPED_TEST_P(LinkContract, AChannelHasACounterForBufferStalls) {
     auto dpu = this->open(Side::dpu);
     auto host = this->open(Side::host);
     const auto pair = this->connect(host, dpu);
-    auto opened = pair.initiator->open_channel(1);
+    auto opened = this->open_channel(pair, host, dpu);
     ASSERT_TRUE(opened.has_value());
-    ASSERT_TRUE(this->until([&] { return dpu.seen.channels.size() == 1; }, host, dpu));
     EXPECT_EQ(opened->buffer_stalls().get(), 0u);
     opened->buffer_stalls().add(2);
     auto moved = std::move(*opened);
@@ -1106,9 +1110,8 @@ TYPED_TEST_P(LinkContract, AChannelsEndIsSeenAfterItsMessages) {
     auto dpu = this->open(Side::dpu);
     auto host = this->open(Side::host);
     const auto pair = this->connect(host, dpu);
-    auto opened = pair.initiator->open_channel(1);
+    auto opened = this->open_channel(pair, host, dpu);
     ASSERT_TRUE(opened.has_value());
-    ASSERT_TRUE(this->until([&] { return dpu.seen.channels.size() == 1; }, host, dpu));
     auto& there = dpu.seen.channels[0].second;
     ASSERT_EQ(opened->send(1, bytes_of("last")), Errc::ok);
     { auto gone = std::move(*opened); }
@@ -1131,9 +1134,8 @@ TYPED_TEST_P(LinkContract, AChannelOutlivesItsConnectionAsAnObject) {
     {
         auto host = this->open(Side::host);
         const auto pair = this->connect(host, dpu);
-        auto opened = pair.initiator->open_channel(1);
+        auto opened = this->open_channel(pair, host, dpu);
         ASSERT_TRUE(opened.has_value());
-        ASSERT_TRUE(this->until([&] { return dpu.seen.channels.size() == 1; }, host, dpu));
         ours = std::move(*opened);
         host.port->close(pair.initiator);
     }
@@ -1292,9 +1294,8 @@ TYPED_TEST_P(LinkContract, SleepersOnChannelsLoseNoEvent) {
     auto dpu = this->open(Side::dpu);
     auto host = this->open(Side::host);
     const auto pair = this->connect(host, dpu);
-    auto opened = pair.initiator->open_channel(1);
+    auto opened = this->open_channel(pair, host, dpu);
     ASSERT_TRUE(opened.has_value());
-    ASSERT_TRUE(this->until([&] { return dpu.seen.channels.size() == 1; }, host, dpu));
     constexpr unsigned rounds = 1000;
     const auto play = [&](auto& channel, bool serves) {
         if (serves) {
@@ -1388,9 +1389,8 @@ TYPED_TEST_P(LinkContract, RoomOnAChannelEndsASleep) {
     auto dpu = this->open(Side::dpu);
     auto host = this->open(Side::host);
     const auto pair = this->connect(host, dpu);
-    auto opened = pair.initiator->open_channel(1);
+    auto opened = this->open_channel(pair, host, dpu);
     ASSERT_TRUE(opened.has_value());
-    ASSERT_TRUE(this->until([&] { return dpu.seen.channels.size() == 1; }, host, dpu));
     auto& there = dpu.seen.channels[0].second;
     const auto take = [](auto, auto, auto) { return true; };
     // A first message there and back: from then on only room can end the sleep.
@@ -1415,9 +1415,8 @@ TYPED_TEST_P(LinkContract, RoomThatCameBeforeTheSleepPreventsIt) {
     auto dpu = this->open(Side::dpu);
     auto host = this->open(Side::host);
     const auto pair = this->connect(host, dpu);
-    auto opened = pair.initiator->open_channel(1);
+    auto opened = this->open_channel(pair, host, dpu);
     ASSERT_TRUE(opened.has_value());
-    ASSERT_TRUE(this->until([&] { return dpu.seen.channels.size() == 1; }, host, dpu));
     this->settle(host, dpu);
     const auto message = pattern(this->limits_.max_inline, 1);
     while (pair.initiator->send(1, message) == Errc::ok) {
