@@ -17,7 +17,7 @@ public:
     /// Called again and again while something waits for the peer; `signs()` changes with everything
     /// that the peer does. True: it has done nothing for as long as it is waited for.
     template <class Signs> [[nodiscard]] bool missing(Signs&& signs) noexcept {
-        if (++looks_ % tuning::looks_for_attention != 0) {
+        if (++looks_ % tuning::looks_for_attention != 0 && !excused_) {
             return false;
         }
         const std::uint64_t seen = signs();
@@ -30,14 +30,16 @@ public:
         if (!waiting_ || seen != seen_) {
             waiting_ = true;
             seen_ = seen;
-            since_ns_ = now;
+            began_ns_ = since_ns_ = now;
         } else if (was_away && !excused_) {
-            // It is us who did something else: what the peer has done meanwhile we have not seen
-            // yet. (Who always does something else is not excused twice.)
+            // Perhaps it is us who did something else, and what the peer has done meanwhile has not
+            // been taken out: the next look tells, whenever that is.
             excused_ = true;
-            return distrust_ != 0;
+            since_ns_ = now;
+            return false;
         } else if (now - since_ns_ > tuning::attention_ns) {
             distrust_ = tuning::signs_of_attention;
+            in_vain_ns_ = now - (was_away ? began_ns_ : since_ns_); // who is always away waits long
             passed_by_ns_ = 0;
         }
         excused_ = false;
@@ -48,19 +50,23 @@ public:
     [[nodiscard]] bool absent(std::uint64_t signs) noexcept {
         if (distrust_ != 0 && signs != seen_) {
             seen_ = signs;
-            distrust_ = passed_by_ns_ >= tuning::attention_again_ns ? 0 : distrust_ - 1;
+            waiting_ = false; // a new wait, if there is one
+            const bool worth_it = passed_by_ns_ >= tuning::waits_to_try_again * in_vain_ns_;
+            distrust_ = worth_it ? 0 : distrust_ - 1;
         }
         return distrust_ != 0;
     }
-    /// Something was done without it, and took so long.
+    /// A get was done without it, and took so long.
     void passed_by(std::uint64_t ns) noexcept { passed_by_ns_ += ns; }
     [[nodiscard]] bool distrusted() const noexcept { return distrust_ != 0; }
 
 private:
     std::uint64_t seen_ = 0;
-    std::uint64_t since_ns_ = 0;
+    std::uint64_t began_ns_ = 0; ///< to wait
+    std::uint64_t since_ns_ = 0; ///< the same, or the last excuse
     std::uint64_t looked_ns_ = 0;
-    std::uint64_t passed_by_ns_ = 0; ///< since it was found to be missing
+    std::uint64_t in_vain_ns_ = 0;   ///< waited for it, before it was found to be missing
+    std::uint64_t passed_by_ns_ = 0; ///< since then
     unsigned looks_ = 0;
     unsigned distrust_ = 0; ///< signs to come before it is waited for again
     bool waiting_ = false;

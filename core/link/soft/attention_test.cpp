@@ -50,7 +50,8 @@ TEST(Attention, WhoWasAwayHimselfLooksOnceMore) {
     be_away();
     EXPECT_FALSE(look()) << "what the peer did meanwhile has not been taken out";
     be_away();
-    EXPECT_TRUE(look()) << "it never is, where nobody looks more often";
+    EXPECT_TRUE(attention.missing([] { return 0; })) << "nor has it been by the next look";
+    EXPECT_TRUE(attention.absent(0));
 }
 
 TEST(Attention, WhoWasMissingMustDoManyThings) {
@@ -67,14 +68,25 @@ TEST(Attention, WhoWasMissingMustDoManyThings) {
 TEST(Attention, OrOneWhenItsWorkHasTakenLong) {
     Peer peer;
     peer.be_missing();
-    peer.attention.passed_by(tuning::attention_again_ns - 1);
+    peer.attention.passed_by(tuning::waits_to_try_again * tuning::attention_ns / 2);
     EXPECT_TRUE(peer.is_absent_after_a_sign());
-    peer.attention.passed_by(1);
+    peer.attention.passed_by(1'000'000'000'000); // more than any wait
     EXPECT_TRUE(peer.attention.absent(peer.signs)) << "it is still away";
     EXPECT_FALSE(peer.is_absent_after_a_sign());
     // And the next time from the beginning.
     peer.be_missing();
     EXPECT_TRUE(peer.is_absent_after_a_sign());
+}
+
+TEST(Attention, WhoIsTrustedAgainHasTimeToBegin) {
+    Peer peer;
+    peer.be_missing();
+    peer.attention.passed_by(1'000'000'000'000);
+    ASSERT_FALSE(peer.is_absent_after_a_sign());
+    // Nothing new is asked, something older still waits.
+    for (unsigned i = 0; i < tuning::looks_for_attention; ++i) {
+        ASSERT_FALSE(peer.attention.missing([&] { return peer.signs; })) << "of before";
+    }
 }
 
 } // namespace

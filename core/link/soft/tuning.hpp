@@ -83,9 +83,9 @@ inline constexpr unsigned looks_before_sleep = 1000;
 /// A peer that was missing is not waited for again before it has done so many things: one that
 /// progresses once in a while would make every wait a long one.
 inline constexpr unsigned signs_of_attention = 64;
-/// Or one thing, when so much time has gone into doing its work: beside that another wait in vain
-/// is short. (Of long gets, few make many milliseconds.)
-inline constexpr std::uint64_t attention_again_ns = 50 * attention_ns;
+/// Or one thing, when its gets have taken the kernel so many times as long as the wait in vain did:
+/// another is short beside that. (Of long gets, few make many milliseconds.)
+inline constexpr std::uint64_t waits_to_try_again = 50;
 
 /// Ways of copying are compared by so many gets each, not counting the first after a change, again after
 /// so many: where one takes three times as long as another, that is two to four percent of the time.
