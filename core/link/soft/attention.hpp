@@ -17,9 +17,10 @@ public:
     /// Called again and again while something waits for the peer; `signs()` changes with everything
     /// that the peer does. True: it has done nothing for as long as it is waited for.
     template <class Signs> [[nodiscard]] bool missing(Signs&& signs) noexcept {
-        if (++looks_ % tuning::looks_for_attention != 0 && !excused_) {
+        if (++looks_ % tuning::looks_for_attention != 0 && !look_now_) {
             return false;
         }
+        look_now_ = false;
         const std::uint64_t seen = signs();
         if (absent(seen)) {
             return true;
@@ -31,18 +32,19 @@ public:
             waiting_ = true;
             seen_ = seen;
             began_ns_ = since_ns_ = now;
+            excused_ = false;
         } else if (was_away && !excused_) {
             // Perhaps it is us who did something else, and what the peer has done meanwhile has not
-            // been taken out: the next look tells, whenever that is.
+            // been taken out: the next look tells, whenever that is. (Once in a wait: who is always
+            // away would wait for ever.)
             excused_ = true;
+            look_now_ = true;
             since_ns_ = now;
-            return false;
         } else if (now - since_ns_ > tuning::attention_ns) {
             distrust_ = tuning::signs_of_attention;
             in_vain_ns_ = now - (was_away ? began_ns_ : since_ns_); // who is always away waits long
             passed_by_ns_ = 0;
         }
-        excused_ = false;
         return distrust_ != 0;
     }
 
@@ -70,7 +72,8 @@ private:
     unsigned looks_ = 0;
     unsigned distrust_ = 0; ///< signs to come before it is waited for again
     bool waiting_ = false;
-    bool excused_ = false; ///< at the last look
+    bool excused_ = false;  ///< in this wait
+    bool look_now_ = false; ///< at the clock, with the next look
 };
 
 } // namespace comch::link::soft

@@ -54,6 +54,19 @@ TEST(Attention, WhoWasAwayHimselfLooksOnceMore) {
     EXPECT_TRUE(attention.absent(0));
 }
 
+TEST(Attention, HoweverOftenOneLooksOneFindsOut) {
+    for (const std::uint64_t ns : {100, 1'000, 2'000, 5'000, 15'000, 30'000}) {
+        Attention attention;
+        attention.asked();
+        unsigned looks = 0;
+        while (!attention.missing([] { return 0; })) {
+            ASSERT_LT(++looks, 4 * tuning::looks_for_attention + tuning::attention_ns / ns) << ns;
+            for (const std::uint64_t end = monotonic_ns() + ns; monotonic_ns() < end;) {
+            }
+        }
+    }
+}
+
 TEST(Attention, WhoWasMissingMustDoManyThings) {
     Peer peer;
     peer.be_missing();
