@@ -204,8 +204,9 @@ def check_long_messages(domain):
                            key=lambda c: c["tx_one_sided"], default=None)
             return fetching if fetching and fetching["tx_mapped_bytes"] >= 200 << 20 else None
         receiver = wait_for(mapped, "messages to be taken from where they lie")
-        expect(receiver["tx_mapped_bytes"] > 0.9 * (receiver["tx_one_sided"] << 20),
-               "nearly all of them:", receiver)
+        # All but those of the beginning, when the mapping was asked for.
+        expect(receiver["tx_mapped_bytes"] > 0.5 * (receiver["tx_one_sided"] << 20),
+               "most of them:", receiver)
 
 
 def check_channels(domain):

@@ -15,8 +15,8 @@ SETTINGS = {"COMCH_DOMAIN_FILE": os.environ["COMCH_DOMAIN_FILE"]}
 
 class Witness:
     """Looks at the packets that the devices have sent, and that they met receivers with buffers: credit
-    sees to that. Soft-RoCE says the same of a read whose answer it cannot send, which a crowded machine
-    makes happen now and then; without credit it would be every other packet.
+    sees to that. Soft-RoCE says the same of a read whose answer it cannot send, as may happen on a crowded
+    machine; without credit it would happen all the time.
     """
     PACKETS_FOR_ONE_NOT_READY = 10_000
 

@@ -60,7 +60,8 @@ TEST(Attention, HoweverOftenOneLooksOneFindsOut) {
         attention.asked();
         unsigned looks = 0;
         while (!attention.missing([] { return 0; })) {
-            ASSERT_LT(++looks, 4 * tuning::looks_for_attention + tuning::attention_ns / ns) << ns;
+            ASSERT_LT(++looks, 4 * tuning::looks_for_attention + 2 * tuning::attention_ns / ns)
+                << ns;
             for (const std::uint64_t end = monotonic_ns() + ns; monotonic_ns() < end;) {
             }
         }
