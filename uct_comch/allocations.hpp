@@ -2,7 +2,7 @@
 //
 // UCP registers the buffer of every long message, also where it lies in memory that comch
 // allocated. A registration of its own would be new to the peer each time; by the allocation's name
-// the peer finds the mapping that it has, or an RDMA device the registration that it has.
+// the peer finds the mapping that it has. Its key then reaches all of the allocation.
 #pragma once
 
 #include <atomic>

@@ -368,7 +368,7 @@ public:
     [[nodiscard]] CopyWays& ways() noexcept { return ways_; }
     [[nodiscard]] JointCopy& joint_copy() noexcept { return joint_copy_; }
     [[nodiscard]] JointHelp& joint_help() noexcept { return joint_help_; }
-    /// The bulk ring of the peer has been filled before.
+    /// The bulk ring of the peer is as it will be: its pages are there, its span has been found.
     [[nodiscard]] bool peers_ring_is_warm() const noexcept {
         return rx_.bulk_taken() > tuning::ring_is_warm;
     }

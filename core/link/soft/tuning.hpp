@@ -117,8 +117,8 @@ inline constexpr std::uint64_t joint_claim_ns = joint_patience_ns / 10;
 inline constexpr unsigned joint_looks = 1000;
 
 /// Before a bulk ring's position is here its pages are new, or the writer tries how much of it to
-/// use (bulk_span.hpp): that is not what it is like later. (What is left out of it counts as gone
-/// through.)
+/// use (bulk_span.hpp): that is not what it is like later. (The warm-up and two trials of all of it
+/// are 18 MiB; two of its beginning are some nine laps, each of which counts as the whole ring.)
 inline constexpr std::uint64_t ring_is_warm = 14 * std::uint64_t{bulk_size};
 
 /// Fetching atomics on mapped memory that are answered at once without a progress call in between.
