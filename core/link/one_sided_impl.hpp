@@ -702,6 +702,11 @@ template <class Pipe> bool OneSidedEngine<Pipe>::joint_arrived() noexcept {
             }
             joint.end();
             answers_ += joint.helped() ? 1 : 0;
+            if (!joint_refused_) {
+                const std::uint64_t claimed = joint.claimed_by_peer();
+                const std::uint64_t by_peer = claimed - std::min(claimed, part.length);
+                pipe_.slot()->tx.process_vm_bytes.add(operation.length - by_peer);
+            }
             if (rest == Rest::ours && !joint_refused_) {
                 joint_refused_ = !read_peer(operation.local + part.offset,
                                             operation.address + part.offset, part.length);
@@ -715,7 +720,6 @@ template <class Pipe> bool OneSidedEngine<Pipe>::joint_arrived() noexcept {
             ask_owner(operation);
             return false;
         }
-        pipe_.slot()->tx.process_vm_bytes.add(operation.length);
         joint_ = 0;
         operation.active = false;
         --active_;
@@ -775,6 +779,7 @@ template <class Pipe> void OneSidedEngine<Pipe>::help() noexcept {
         if (from != nullptr && pipe_.peer_memory().usable() &&
             pipe_.peer_memory().write(helped_to_ + part.offset, from, part.length, not_after)) {
             job.copied();
+            pipe_.slot()->tx.process_vm_bytes.add(part.length);
             pipe_.slot()->rx.one_sided_served.add(1);
         } else {
             job.failed(); // the requester knows what to do about it

@@ -38,7 +38,7 @@ struct alignas(64) TxCounters {
     Counter bytes;           ///< payload that left here by ring: messages, puts, answers to gets
     Counter bulk_ring_bytes; ///< bytes that went through the bulk ring (two copies)
     Counter mapped_bytes;    ///< bytes of one-sided operations done on mapped memory or by the device
-    Counter process_vm_bytes;///< bytes moved by process_vm_readv/writev
+    Counter process_vm_bytes; ///< bytes that we moved by process_vm_readv/writev
     Counter one_sided;       ///< put, get and atomic operations started
     Counter credit_stalls;   ///< attempts refused because a ring was full
     Counter buffer_stalls;   ///< sends refused because the receiver had posted no buffer

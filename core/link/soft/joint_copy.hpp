@@ -139,6 +139,10 @@ public:
     }
     /// Did the peer help?
     [[nodiscard]] bool helped() const noexcept { return back_ != 0; }
+    /// Bytes that the peer has claimed.
+    [[nodiscard]] std::uint64_t claimed_by_peer() const noexcept {
+        return joint::part(units_ - back_, units_, length_).length;
+    }
     /// The copy is over; nobody writes any more.
     void end() noexcept { active_ = false; }
 
