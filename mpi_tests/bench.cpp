@@ -36,20 +36,22 @@ double median(std::vector<double>& values) {
     return *middle;
 }
 
-/// How many rounds fill the duration, the same on all ranks; from a first few.
+/// How many rounds fill the duration, the same on all ranks: from so many that the first of all,
+/// which get pages and find out ways, do not count for much.
 template <class Round> long rounds_for(const Test& test, Round round) {
-    constexpr int first = 3;
-    for (int i = 0; i < first; ++i) {
-        round();
+    for (long rounds = 1;; rounds *= 2) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        const double begin = MPI_Wtime();
+        for (long i = 0; i < rounds; ++i) {
+            round();
+        }
+        double took = MPI_Wtime() - begin;
+        MPI_Bcast(&took, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+        if (took >= test.duration / 10) {
+            const double each = took / static_cast<double>(rounds);
+            return std::max(4L, static_cast<long>(test.duration / each));
+        }
     }
-    MPI_Barrier(MPI_COMM_WORLD);
-    const double begin = MPI_Wtime();
-    for (int i = 0; i < first; ++i) {
-        round();
-    }
-    double each = (MPI_Wtime() - begin) / first;
-    MPI_Bcast(&each, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
-    return std::max(4L, static_cast<long>(test.duration / std::max(each, 1e-8)));
 }
 
 double latency(Test& test) {
