@@ -59,9 +59,10 @@ void BulkSpan::begin_stretch(std::uint64_t now) noexcept {
 }
 
 void BulkSpan::choose(std::uint32_t span) noexcept {
-    span_ = span;
+    same_ = span == found_ ? same_ + 1 : 0;
+    span_ = found_ = span;
     trying_ = false;
-    next_ = written_ + tuning::span_period;
+    next_ = written_ + tuning::period_after(same_, tuning::span_period);
 }
 
 } // namespace comch::link::soft

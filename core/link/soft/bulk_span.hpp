@@ -56,6 +56,8 @@ private:
     std::uint64_t next_ = never; ///< of them, before something is due
     // What is not needed for a message:
     std::uint32_t size_ = 0;
+    std::uint32_t found_ = 0; ///< by the last trials
+    unsigned same_ = 0;       ///< times in a row
     bool trying_ = false;
     bool timing_ = false; ///< a stretch, since:
     std::uint64_t stretch_began_ = 0;

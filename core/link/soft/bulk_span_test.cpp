@@ -69,6 +69,10 @@ TEST(BulkSpan, IsLookedForAgain) {
     EXPECT_EQ(traffic.span.bytes(), large);
     traffic.run(tuning::span_period + enough, cost(100, 80));
     EXPECT_EQ(traffic.span.bytes(), BulkSpan::small);
+    // Less often the longer it stays the same, but not for ever.
+    traffic.run(20 * tuning::span_period, cost(100, 80));
+    traffic.run(tuning::longer_period * tuning::span_period + enough, cost(80, 100));
+    EXPECT_EQ(traffic.span.bytes(), large);
 }
 
 TEST(BulkSpan, LookingForItIsASmallPartOfAll) {
@@ -76,6 +80,9 @@ TEST(BulkSpan, LookingForItIsASmallPartOfAll) {
     traffic.run(8 * tuning::span_period, cost(80, 100));
     EXPECT_GT(traffic.in_small, 0u);
     EXPECT_LT(traffic.in_small, 8 * tuning::span_period / 32);
+    const std::uint64_t before = traffic.in_small;
+    traffic.run(8 * tuning::span_period, cost(80, 100));
+    EXPECT_LT(traffic.in_small - before, 8 * tuning::span_period / 64) << "after a while";
 }
 
 TEST(BulkSpan, WhoLosesTheCpuNowAndThenFindsItAllTheSame) {

@@ -32,9 +32,14 @@ public:
         }
         // At the end of each period, each of them.
         const tuning::WayPace& pace = tuning::way_pace(length);
-        const std::uint64_t to_come = pace.period - 1 - these.chosen++ % pace.period;
-        const std::uint64_t turn = to_come / pace.turn();
-        return turn < all.size() && these.may_take(all[turn], joint) ? all[turn] : these.best(joint);
+        const Way best = these.best(joint);
+        if (these.to_come == 0) {
+            these.same = best == these.found ? these.same + 1 : 0;
+            these.found = best;
+            these.to_come = tuning::period_after(these.same, pace.period);
+        }
+        const std::uint64_t turn = --these.to_come / pace.turn();
+        return turn < all.size() && these.may_take(all[turn], joint) ? all[turn] : best;
     }
 
     /// What one took that did not succeed.
@@ -88,7 +93,9 @@ private:
 
     struct Lengths {
         std::array<Cost, all.size()> costs{};
-        std::uint64_t chosen = 0;
+        std::uint64_t to_come = 0; ///< of the period
+        Way found = Way::ring;     ///< to be the best, at the end of the last
+        unsigned same = 0;         ///< times in a row
         Way latest = Way::ring;
         unsigned to_skip = 0;
         Cost& at(Way way) noexcept { return costs[static_cast<std::size_t>(way)]; }

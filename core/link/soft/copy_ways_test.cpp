@@ -81,10 +81,23 @@ TEST(CopyWays, TheRingComesFirst) {
 TEST(CopyWays, WhatHasBecomeFasterIsNoticed) {
     CopyWays ways;
     (void)by_kernel(ways, 5'000, 1 << 20, 200'000, 300'000);
-    (void)by_kernel(ways, 4 * tuning::pace_of_short.period, 1 << 20, 200'000, 100'000);
+    constexpr int periods = 4 * tuning::longer_period * tuning::pace_of_short.period;
+    (void)by_kernel(ways, periods, 1 << 20, 200'000, 100'000);
     EXPECT_GT(by_kernel(ways, 10'000, 1 << 20, 200'000, 100'000), 9'500);
-    (void)by_kernel(ways, 4 * tuning::pace_of_short.period, 1 << 20, 50'000, 100'000);
+    (void)by_kernel(ways, periods, 1 << 20, 50'000, 100'000);
     EXPECT_LT(by_kernel(ways, 10'000, 1 << 20, 50'000, 100'000), 500);
+}
+
+TEST(CopyWays, WhatStaysTheSameIsLookedAtLessOften) {
+    CopyWays ways;
+    const Costs costs{200'000, 300'000};
+    constexpr int period = tuning::pace_of_short.period;
+    constexpr int turn = tuning::pace_of_short.turn();
+    // The first trial, and one at the end of the first period.
+    EXPECT_LE(taken(Way::kernel, ways, period + 3 * turn, 1 << 20, costs), 2 * turn);
+    (void)taken(Way::kernel, ways, 16 * period, 1 << 20, costs);
+    EXPECT_LE(taken(Way::kernel, ways, 16 * period, 1 << 20, costs), 5 * turn);
+    EXPECT_GE(taken(Way::kernel, ways, 16 * period, 1 << 20, costs), 3 * turn);
 }
 
 TEST(CopyWays, OneSlowCopyChangesNothing) {

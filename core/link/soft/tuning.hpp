@@ -32,7 +32,8 @@ inline constexpr std::uint64_t span_stretch = 128 * 1024;
 inline constexpr std::uint64_t span_gain = 16;
 /// Not before its pages have been written to: getting them takes longest.
 inline constexpr std::uint64_t span_warm_up = 2 * bulk_size;
-/// Again after so many bytes: the trials are 15 MiB then, so 6 % at most go the worse way.
+/// Again after so many bytes (and later, period_after()): the trials are 15 MiB then, so at
+/// first 6 % at most go the worse way.
 inline constexpr std::uint64_t span_period = 256 * 1024 * 1024;
 
 /// A bulk ring that nothing has gone through for so long gives its pages back: getting new ones
@@ -99,6 +100,14 @@ inline constexpr WayPace pace_of_short{8, 4, 2048};
 /// A long one is a sample of many parts, and more than the other CPU's cache holds.
 inline constexpr WayPace pace_of_long{2, 1, 512};
 inline constexpr std::uint64_t long_get = 4 * 1024 * 1024;
+/// Who has found the same so many times in a row looks again after a longer time: one percent at
+/// most goes the worse way then, and what changes is noticed within 200 ms of traffic.
+inline constexpr unsigned settled_after = 4;
+inline constexpr std::uint64_t longer_period = 4;
+[[nodiscard]] constexpr std::uint64_t period_after(unsigned same_results,
+                                                   std::uint64_t first) noexcept {
+    return same_results < settled_after ? first : longer_period * first;
+}
 [[nodiscard]] constexpr const WayPace& way_pace(std::uint64_t length) noexcept {
     return length < long_get ? pace_of_short : pace_of_long;
 }
