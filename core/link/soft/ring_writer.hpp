@@ -78,6 +78,12 @@ public:
     /// The same as last read: what the latest refusal of reserve() was based on.
     [[nodiscard]] std::uint64_t last_consumed() const noexcept { return taken_; }
 
+    /// Is more than half of the ring under way? Reads the peer's credit line only if it seems so.
+    [[nodiscard]] bool crowded() noexcept {
+        const std::uint64_t half = (mask_ + 1) / 2;
+        return head_ - taken_ > half && (!refresh_credit() || head_ - taken_ > half);
+    }
+
     /// Shows the records from `position` on, which nothing has been written over: `visit(position,
     /// header, payload)`. False: it said no, or the peer has scribbled on them.
     template <class Visit>

@@ -118,6 +118,43 @@ TEST_F(SoftCounters, TellWhatTheBulkRingCarried) {
     EXPECT_EQ(initiator().figures.tx_messages, 2u);
 }
 
+TEST_F(SoftCounters, LongMessagesMakeRoomInARingThatFillsUp) {
+    const auto length_of = [](std::uint64_t i) {
+        return static_cast<std::size_t>(i % 3) * 500 + 24;
+    };
+    std::uint64_t sent = 0;
+    const auto send = [&] {
+        const auto seed = static_cast<std::uint32_t>(sent);
+        const Errc result = pair.initiator->send(static_cast<std::uint8_t>(sent % 100),
+                                                 pattern(length_of(sent), seed));
+        sent += result == Errc::ok ? 1 : 0;
+        return result;
+    };
+    for (unsigned round = 0; round < 3; ++round) {
+        const std::uint64_t before = initiator().figures.tx_bulk_ring_bytes;
+        for (unsigned i = 0; i < 10; ++i) {
+            must_send(send());
+        }
+        EXPECT_EQ(initiator().figures.tx_bulk_ring_bytes, before) << "few stay in the ring";
+        const std::uint64_t first = sent;
+        while (send() == Errc::ok) {
+        }
+        EXPECT_GT(sent - first, 100u);
+        const std::uint64_t past = initiator().figures.tx_bulk_ring_bytes - before;
+        EXPECT_GT(past, 50u * 500);
+        EXPECT_EQ(initiator().in_flight, sent - dpu.seen.message_count);
+        ASSERT_TRUE(until([&] { return dpu.seen.message_count == sent; }, dpu));
+    }
+    for (std::uint64_t i = 0; i < sent; ++i) {
+        EXPECT_EQ(dpu.seen.messages[i].id, i % 100);
+        EXPECT_EQ(dpu.seen.messages[i].bytes, pattern(length_of(i), static_cast<std::uint32_t>(i)));
+    }
+    const std::uint64_t past = initiator().figures.tx_bulk_ring_bytes;
+    while (pair.initiator->send(1, pattern(tuning::inline_when_crowded, 1)) == Errc::ok) {
+    }
+    EXPECT_EQ(initiator().figures.tx_bulk_ring_bytes, past) << "short ones stay";
+}
+
 TEST_F(SoftCounters, CountWhatFoundNoRoom) {
     const auto message = pattern(tuning::max_inline, 1);
     std::uint64_t sent = 0;
