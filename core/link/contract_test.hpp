@@ -1017,6 +1017,52 @@ TYPED_TEST_P(LinkContract, ChannelsCarryMessagesBothWays) {
     EXPECT_TRUE(dpu.seen.messages.empty() && host.seen.messages.empty());
 }
 
+TYPED_TEST_P(LinkContract, AMessageThatIsNotWantedYetIsNotOverwritten) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    const auto pair = this->connect(host, dpu);
+    auto opened = this->open_channel(pair, host, dpu);
+    ASSERT_TRUE(opened.has_value());
+    auto& there = dpu.seen.channels[0].second;
+    const std::uint32_t length = this->limits_.max_message;
+    std::uint32_t sent = 0;
+    const auto send = [&] {
+        const auto bytes = pattern(length, sent);
+        const bool done =
+            opened->send_packed(static_cast<std::uint8_t>(sent), length, [&](std::byte* to) {
+                std::memcpy(to, bytes.data(), length);
+                return length;
+            }) == length;
+        sent += done ? 1 : 0;
+        return done;
+    };
+    std::uint32_t taken = 0;
+    while (taken < 200) {
+        // As many as there is room for, while the next one is looked at and left again and again.
+        const std::uint32_t end = taken + 200;
+        for (unsigned idle = 0; idle < 20 && sent < end;) {
+            idle = send() ? 0 : idle + 1;
+            (void)host.progress();
+            (void)dpu.progress();
+            (void)there.poll([](auto, auto, auto) { return false; }, 16);
+        }
+        const std::uint32_t before = taken;
+        ASSERT_TRUE(this->until(
+            [&] {
+                (void)there.poll(
+                    [&](std::uint8_t id, const std::byte* data, std::uint32_t got) {
+                        EXPECT_EQ(id, static_cast<std::uint8_t>(taken));
+                        EXPECT_EQ(std::vector<std::byte>(data, data + got), pattern(length, taken));
+                        ++taken;
+                        return true;
+                    },
+                    1);
+                return taken - before == 7 || taken == sent;
+            },
+            host, dpu));
+    }
+}
+
 TYPED_TEST_P(LinkContract, AChannelKeepsAMessageThatIsNotWantedYet) {
     auto dpu = this->open(Side::dpu);
     auto host = this->open(Side::host);
@@ -1448,12 +1494,12 @@ REGISTER_TYPED_TEST_SUITE_P(
     MessagesAroundALongPutArriveAlthoughItsConnectionIsClosed,
     ALongAnswerGoesOnWhileMessagesComeTheOtherWay, AFlushComesAfterTheMessagesBefore,
     AFlushOfAPeerThatIsBusyWithOthersEnds, ChannelsCarryMessagesBothWays,
-    AChannelKeepsAMessageThatIsNotWantedYet, RoomOnAChannelIsSeenByWhoDoesNotPollIt,
-    AChannelHasACounterForBufferStalls, AChannelsEndIsSeenAfterItsMessages,
-    AChannelOutlivesItsConnectionAsAnObject, AChannelThatNobodyTookEndsInAnOrderlyWayToo,
-    AChannelsDeadPeerIsSeen, ChannelsRunOnThreadsOfTheirOwn, SleepersLoseNoEvent,
-    SleepersOnChannelsLoseNoEvent, AConnectRequestEndsASleep, RoomEndsTheSleepOfWhoWasToldAgain,
-    ConfirmationEndsASleepIfAskedFor, RoomOnAChannelEndsASleep,
-    RoomThatCameBeforeTheSleepPreventsIt);
+    AMessageThatIsNotWantedYetIsNotOverwritten, AChannelKeepsAMessageThatIsNotWantedYet,
+    RoomOnAChannelIsSeenByWhoDoesNotPollIt, AChannelHasACounterForBufferStalls,
+    AChannelsEndIsSeenAfterItsMessages, AChannelOutlivesItsConnectionAsAnObject,
+    AChannelThatNobodyTookEndsInAnOrderlyWayToo, AChannelsDeadPeerIsSeen,
+    ChannelsRunOnThreadsOfTheirOwn, SleepersLoseNoEvent, SleepersOnChannelsLoseNoEvent,
+    AConnectRequestEndsASleep, RoomEndsTheSleepOfWhoWasToldAgain, ConfirmationEndsASleepIfAskedFor,
+    RoomOnAChannelEndsASleep, RoomThatCameBeforeTheSleepPreventsIt);
 
 } // namespace comch::link::contract

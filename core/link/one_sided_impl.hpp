@@ -702,14 +702,14 @@ template <class Pipe> bool OneSidedEngine<Pipe>::joint_arrived() noexcept {
             }
             joint.end();
             answers_ += joint.helped() ? 1 : 0;
+            if (rest == Rest::ours && !joint_refused_) {
+                joint_refused_ = !read_peer(operation.local + part.offset,
+                                            operation.address + part.offset, part.length);
+            }
             if (!joint_refused_) {
                 const std::uint64_t claimed = joint.claimed_by_peer();
                 const std::uint64_t by_peer = claimed - std::min(claimed, part.length);
                 pipe_.slot()->tx.process_vm_bytes.add(operation.length - by_peer);
-            }
-            if (rest == Rest::ours && !joint_refused_) {
-                joint_refused_ = !read_peer(operation.local + part.offset,
-                                            operation.address + part.offset, part.length);
             }
             last_get_ended_ = ticks();
             pipe_.ways().took(Pipe::Ways::Way::joint, operation.length,

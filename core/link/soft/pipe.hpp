@@ -412,11 +412,11 @@ private:
     template <class Fill>
     [[gnu::noinline]] bool send_past_crowd(std::uint8_t id, std::uint32_t length,
                                            Fill& fill) noexcept {
-        if ((!bulk_tx_.attached() && attach_bulk() != Errc::ok) ||
-            tx_.reserve(sizeof(BulkRef)) == nullptr) {
+        const auto has_line = [this] { return tx_.reserve(sizeof(BulkRef)) != nullptr; };
+        if (!bulk_tx_.attached() && (!has_line() || attach_bulk() != Errc::ok)) {
             return false;
         }
-        std::byte* const bulk = bulk_tx_.reserve(length);
+        std::byte* const bulk = has_line() ? bulk_tx_.reserve(length) : nullptr;
         if (bulk == nullptr) {
             return false;
         }

@@ -78,7 +78,7 @@ public:
     /// Called when the ring was found empty: nothing stays unreturned while both ends are idle.
     /// True if credit was returned.
     bool return_rest() noexcept {
-        if (position_ == returned_ && bulk_taken_ == bulk_returned_) {
+        if (position_ == returned_ && bulk_done() == bulk_returned_) {
             return false;
         }
         return_credit();
@@ -108,6 +108,8 @@ public:
             (ref.offset != expected && ref.offset != 0)) {
             return nullptr;
         }
+        bulk_before_ = bulk_taken_;
+        bulk_record_ = position_;
         if (ref.offset != expected) {
             bulk_taken_ += size - expected;
         }
@@ -122,7 +124,7 @@ public:
     void count_message() noexcept { ++messages_; }
 
     [[nodiscard]] std::uint64_t position() const noexcept { return position_; }
-    /// Up to here the bulk ring has been taken out: bytes ever, with those that were left out.
+    /// Up to here the bulk ring has been looked at: bytes ever, with those that were left out.
     [[nodiscard]] std::uint64_t bulk_taken() const noexcept { return bulk_taken_; }
     [[nodiscard]] Direction* control() const noexcept { return control_; }
 
@@ -134,18 +136,26 @@ private:
         return reinterpret_cast<const std::atomic<std::uint64_t>*>(line)->load(order);
     }
 
+    /// What the writer may have again: not the payload of a record that has not been taken out,
+    /// which is read later, or just now.
+    [[nodiscard]] std::uint64_t bulk_done() const noexcept {
+        return position_ == bulk_record_ ? bulk_before_ : bulk_taken_;
+    }
+
     void return_credit() noexcept {
         // Release: our reads of the lines are done before the writer may overwrite them.
-        if (bulk_taken_ != bulk_returned_) {
-            control_->consumer.bulk.store(bulk_taken_, std::memory_order_release);
-            bulk_returned_ = bulk_taken_;
+        if (const std::uint64_t done = bulk_done(); done != bulk_returned_) {
+            control_->consumer.bulk.store(done, std::memory_order_release);
+            bulk_returned_ = done;
         }
         // Release: what was read in place was read before it is confirmed.
         control_->consumer.messages.store(messages_, std::memory_order_release);
         confirmed_ = messages_;
         control_->consumer.lines.store(position_, std::memory_order_release);
         returned_ = position_;
-        return_at_ = position_ + tuning::credit_batch_lines;
+        return_at_ = bulk_taken_ - bulk_returned_ >= bulk_batch_
+                         ? 0 // with the pop of the record at hand
+                         : position_ + tuning::credit_batch_lines;
     }
 
     std::byte* lines_ = nullptr;
@@ -157,6 +167,8 @@ private:
     std::uint64_t returned_ = 0;
     std::uint64_t bulk_taken_ = 0;
     std::uint64_t bulk_returned_ = 0;
+    std::uint64_t bulk_before_ = 0;                 ///< before the latest payload
+    std::uint64_t bulk_record_ = ~std::uint64_t{0}; ///< position of the record that named it
     std::uint32_t bulk_batch_ = ~0u; ///< taken out before credit is returned; no ring, none
     std::uint64_t messages_ = 0;
     std::uint64_t confirmed_ = 0; ///< of these, as the writer was told

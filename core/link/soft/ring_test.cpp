@@ -356,7 +356,8 @@ struct BulkRing {
           writer(ring.control.get(), memory[0].bytes.data(), bytes, span) {}
     const std::byte* base() { return memory[0].bytes.data(); }
     void returned() {
-        // As when records are popped and the ring is found empty.
+        // As when the records that named them are popped and the ring is found empty.
+        (void)ring.reader.pop({});
         (void)ring.reader.return_rest();
     }
 
@@ -502,6 +503,35 @@ TEST(BulkRing, NothingIsOverwrittenBeforeItIsReturned) {
     bulk.returned();
     EXPECT_NE(bulk.writer.reserve(100), nullptr);
     EXPECT_FALSE(bulk.writer.corrupt());
+}
+
+TEST(BulkRing, WhatWasOnlyLookedAtIsNotReturned) {
+    BulkRing bulk(1024);
+    bulk.ring.reader.set_bulk_size(1024); // it is due after 128 bytes
+    const auto returned = [&] { return bulk.ring.control->consumer.bulk.load(); };
+    const auto look = [&] {
+        ASSERT_NE(bulk.writer.reserve(256), nullptr);
+        ASSERT_NE(bulk.ring.reader.bulk(bulk.writer.commit(256), bulk.base(), bulk.size), nullptr);
+    };
+    look();
+    EXPECT_FALSE(bulk.ring.reader.return_rest()) << "there is nothing else";
+    EXPECT_EQ(returned(), 0u);
+    EXPECT_TRUE(bulk.ring.reader.pop({})) << "due";
+    EXPECT_EQ(returned(), 256u);
+    look();
+    (void)bulk.ring.reader.return_rest();
+    EXPECT_EQ(returned(), 256u);
+    EXPECT_TRUE(bulk.ring.reader.pop({})) << "due all the same";
+    EXPECT_EQ(returned(), 512u);
+    // At the end of the ring, too: what is left out there comes back with what follows it.
+    look();
+    (void)bulk.ring.reader.pop({});
+    ASSERT_NE(bulk.writer.reserve(512), nullptr);
+    ASSERT_NE(bulk.ring.reader.bulk(bulk.writer.commit(512), bulk.base(), bulk.size), nullptr);
+    (void)bulk.ring.reader.return_rest();
+    EXPECT_EQ(returned(), 768u);
+    (void)bulk.ring.reader.pop({});
+    EXPECT_EQ(returned(), 1024u + 512u);
 }
 
 TEST(BulkRing, AReferenceToAnywhereElseIsRefused) {

@@ -107,7 +107,7 @@ inline constexpr WayPace pace_of_short{8, 4, 2048};
 inline constexpr WayPace pace_of_long{2, 1, 512};
 inline constexpr std::uint64_t long_get = 4 * 1024 * 1024;
 /// Who has found the same so many times in a row looks again after a longer time: one percent at
-/// most goes the worse way then, and what changes is noticed within 200 ms of traffic.
+/// most goes the worse way then. (A way that gets slower while it is taken is left at once.)
 inline constexpr unsigned settled_after = 4;
 inline constexpr std::uint64_t longer_period = 4;
 [[nodiscard]] constexpr std::uint64_t period_after(unsigned same_results,
