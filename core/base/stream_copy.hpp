@@ -1,8 +1,8 @@
-// A copy whose destination does not go through the caches.
+// Copies of long data.
 //
-// For data that is larger than the caches: an ordinary store reads the line that it overwrites from
-// memory first, and pushes something useful out of the cache for it. That is a third of the memory
-// traffic of a copy.
+// Of data that is larger than the caches the destination does not go through them: an ordinary
+// store reads the line that it overwrites from memory first, and pushes something useful out of the
+// cache for it. That is a third of the memory traffic of a copy.
 #pragma once
 
 #include <cstddef>
@@ -53,14 +53,23 @@ inline void stream_copy(std::byte* to, const std::byte* from, std::size_t size) 
 #endif
 }
 
+/// What memcpy is given at once. The C library copies what is larger than a CPU's own cache in
+/// another way than what is not, which is slower where the destination is in a shared cache: 1 MiB
+/// in parts come 1.25 times as fast there, 8 MiB 1.35 times. Parts of 64 KiB to 512 KiB are the
+/// same.
+inline constexpr std::size_t copy_step = 256 * 1024;
+
 /// Copies `size` bytes that are a part of a message of `whole` bytes.
 inline void copy_part(std::byte* to, const std::byte* from, std::size_t size,
                       std::uint64_t whole) noexcept {
     if (whole >= past_caches) {
         stream_copy(to, from, size);
-    } else {
-        std::memcpy(to, from, size);
+        return;
     }
+    for (; size > copy_step; size -= copy_step, to += copy_step, from += copy_step) {
+        std::memcpy(to, from, copy_step);
+    }
+    std::memcpy(to, from, size);
 }
 
 } // namespace comch

@@ -32,5 +32,25 @@ TEST(StreamCopy, CopiesExactlyWhatItIsToldForAllAlignmentsAndSizes) {
     }
 }
 
+TEST(CopyPart, CopiesExactlyWhatItIsToldWhateverTheWholeIs) {
+    const std::size_t room = 2 * copy_step + 100;
+    constexpr std::byte untouched{0xee};
+    std::vector<std::byte> from(room);
+    for (std::size_t i = 0; i < room; ++i) {
+        from[i] = static_cast<std::byte>(i * 7 + i / 256);
+    }
+    for (const std::uint64_t whole : {std::uint64_t{1}, std::uint64_t{past_caches}}) {
+        for (const std::size_t size : {std::size_t{0}, std::size_t{1}, copy_step - 1, copy_step,
+                                       copy_step + 1, 2 * copy_step, 2 * copy_step + 99}) {
+            std::vector<std::byte> to(room + 1, untouched);
+            copy_part(to.data() + 1, from.data(), size, whole);
+            EXPECT_EQ(to[0], untouched);
+            const auto end = to.begin() + 1 + static_cast<std::ptrdiff_t>(size);
+            EXPECT_TRUE(std::equal(to.begin() + 1, end, from.begin())) << size << " of " << whole;
+            EXPECT_TRUE(std::all_of(end, to.end(), [](std::byte b) { return b == untouched; }));
+        }
+    }
+}
+
 } // namespace
 } // namespace comch
