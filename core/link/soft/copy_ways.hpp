@@ -33,13 +33,23 @@ public:
         // At the end of each period, each of them.
         const tuning::WayPace& pace = tuning::way_pace(length);
         const Way best = these.best(joint);
-        if (these.to_come == 0) {
-            these.same = best == these.found ? these.same + 1 : 0;
-            these.found = best;
-            these.to_come = tuning::period_after(these.same, pace.period);
+        if (const Way usual = these.best(true); usual != these.found) {
+            these.found = usual;
+            these.same = 0;
+            these.to_come = std::min<std::uint64_t>(these.to_come, pace.period);
         }
-        const std::uint64_t turn = --these.to_come / pace.turn();
-        return turn < all.size() && these.may_take(all[turn], joint) ? all[turn] : best;
+        if (these.to_come == 0) {
+            these.to_come = tuning::period_after(++these.same, pace.period);
+        }
+        --these.to_come;
+        std::uint64_t end = 0;
+        for (const Way way : all) {
+            end += pace.samples + skipped(way, length);
+            if (these.to_come < end) {
+                return these.may_take(way, joint) ? way : best;
+            }
+        }
+        return best;
     }
 
     /// What one took that did not succeed.
@@ -56,7 +66,7 @@ public:
         // The first after another way find the buffers in the other CPU's cache.
         if (these.latest != way) {
             these.latest = way;
-            these.to_skip = tuning::way_pace(length).skipped;
+            these.to_skip = skipped(way, length);
         }
         if (these.to_skip != 0 && time != in_vain) {
             --these.to_skip;
@@ -68,16 +78,22 @@ public:
             return;
         }
         // Together: of several under way one may seem to take all the time and the others none.
-        // Who lost the CPU meanwhile took very long; that alone must not decide, nor for long.
         const std::uint64_t value = (cost.time << 10) / cost.kib + 1;
-        cost.value = cost.value == 0 ? value
-                                     : (std::min(cost.value, 4 * value) +
-                                        std::min(value, 2 * cost.value)) /
-                                           2;
+        // Nothing is fast by accident. Who lost the CPU meanwhile took very long; that alone must
+        // not decide.
+        cost.value = cost.value == 0 || value < cost.value
+                         ? value
+                         : (cost.value + std::min(value, 2 * cost.value)) / 2;
         cost.time = cost.kib = cost.samples = 0;
     }
 
 private:
+    /// After a change to that way.
+    [[nodiscard]] static std::uint32_t skipped(Way way, std::uint64_t length) noexcept {
+        const std::uint32_t few = tuning::way_pace(length).skipped;
+        return way == Way::ring ? std::max(few, tuning::gets_until_warm(length)) : few;
+    }
+
     static constexpr std::uint64_t shortest = 8 * 1024;
     static constexpr auto shortest_width = std::bit_width(shortest);
 
@@ -94,10 +110,10 @@ private:
     struct Lengths {
         std::array<Cost, all.size()> costs{};
         std::uint64_t to_come = 0; ///< of the period
-        Way found = Way::ring;     ///< to be the best, at the end of the last
-        unsigned same = 0;         ///< times in a row
+        Way found = Way::ring;     ///< to be the best
+        unsigned same = 0;         ///< ends of periods since then
         Way latest = Way::ring;
-        unsigned to_skip = 0;
+        std::uint32_t to_skip = 0;
         Cost& at(Way way) noexcept { return costs[static_cast<std::size_t>(way)]; }
         /// What the kernel alone could not do it cannot do together with the owner.
         [[nodiscard]] bool may_take(Way way, bool joint) noexcept {

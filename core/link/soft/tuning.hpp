@@ -118,6 +118,15 @@ inline constexpr std::uint64_t longer_period = 4;
     return length < long_get ? pace_of_short : pace_of_long;
 }
 
+/// A ring that has not been used for a while has left the caches, and its pages may be new: four
+/// laps of it are not counted either, or it would never be taken again once something else has
+/// been.
+inline constexpr std::uint32_t most_until_warm = 128;
+[[nodiscard]] constexpr std::uint32_t gets_until_warm(std::uint64_t length) noexcept {
+    const std::uint64_t gets = 4 * std::uint64_t{bulk_size} / length;
+    return gets < most_until_warm ? static_cast<std::uint32_t>(gets) : most_until_warm;
+}
+
 /// Parts of a get that both ends copy, in units of 4 KiB. The shortest is a few times what a system
 /// call takes; the longest is what a progress call may take to copy for the peer.
 inline constexpr std::uint32_t joint_min_units = 4;
