@@ -147,6 +147,7 @@ public:
             auto result = round(size, progress);
             progress.clear();
             if (!result) {
+                report.end(false);
                 return tl::unexpected(std::move(result.error()));
             }
             if (result->wrong.messages != 0) {
@@ -154,7 +155,7 @@ public:
             }
             report.row(*result);
         }
-        report.end();
+        report.end(true);
         return wrong;
     }
 

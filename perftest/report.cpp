@@ -67,7 +67,7 @@ public:
         std::fflush(out_);
     }
 
-    void end() override {}
+    void end(bool /*complete*/) override {}
 
 private:
     /// Three decimals, as long as they fit.
@@ -111,7 +111,7 @@ public:
         std::fflush(out_);
     }
 
-    void end() override {}
+    void end(bool /*complete*/) override {}
 
 private:
     std::FILE* out_;
@@ -170,7 +170,10 @@ public:
         json_["results"].push_back(std::move(row));
     }
 
-    void end() override { fmt::print(out_, "{}\n", json_.dump(2)); }
+    void end(bool complete) override {
+        json_["complete"] = complete;
+        fmt::print(out_, "{}\n", json_.dump(2));
+    }
 
 private:
     std::FILE* out_;

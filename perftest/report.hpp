@@ -44,7 +44,8 @@ public:
     virtual ~Report() = default;
     virtual void begin(const Options& options, const Parties& parties) = 0;
     virtual void row(const RoundResult& result) = 0;
-    virtual void end() = 0;
+    /// Once, after the last row. Not `complete`: there would have been more.
+    virtual void end(bool complete) = 0;
 };
 
 [[nodiscard]] std::unique_ptr<Report> make_report(Format format, std::FILE* out);

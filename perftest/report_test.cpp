@@ -18,7 +18,7 @@ std::string print(const Options& options, const std::vector<RoundResult>& rows) 
     for (const RoundResult& row : rows) {
         report->row(row);
     }
-    report->end();
+    report->end(true);
     std::fclose(out);
     std::string result(text, length);
     std::free(text);

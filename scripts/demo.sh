@@ -23,7 +23,10 @@ while [ $# -gt 0 ]; do
         [ $# -ge 2 ] || die "$1 needs a value"
         case $1 in
         --build-dir) build=$(realpath -m "$2") ;;
-        --rounds) rounds=$2 ;;
+        --rounds)
+            [[ $2 =~ ^[1-9][0-9]*$ ]] || die "--rounds: '$2' is not a number above 0"
+            rounds=$2
+            ;;
         esac
         shift
         ;;

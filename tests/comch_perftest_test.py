@@ -307,6 +307,18 @@ class Perftest(unittest.TestCase):
                 self.assertIn("the client has left", self.words_at_the_end(server))
         self.assert_nothing_is_left()
 
+    def test_what_was_measured_before_an_interruption_is_told(self):
+        self.start_server()
+        client = self.start("--duration", "3600", "--progress", "-s", "8,64", "-f", "json")
+        self.assertIn("messages", client.stderr.readline())
+        client.send_signal(signal.SIGINT)
+        report, words = client.communicate(timeout=PATIENCE)
+        self.assertEqual(client.returncode, 1, words)
+        report = json.loads(report)
+        self.assertEqual(report["results"], [])
+        self.assertFalse(report["complete"])
+        self.assertTrue(self.measure("-b", "-n", "10")["complete"])
+
     def test_the_server_is_interrupted(self):
         for arguments in self.kinds():
             with self.subTest(arguments=arguments):
