@@ -39,7 +39,7 @@ bool Endpoint::send_plain(const void* buffer, std::size_t length, fi_addr_t to, 
     if (known == nullptr) [[unlikely]] {
         return false;
     }
-    const auto fill = [&](std::byte* at) {
+    const auto fill = [=](std::byte* at) {
         if constexpr (tagged) {
             at = put_word(at, tag);
         }

@@ -67,8 +67,9 @@ template <class Link> ucs_status_t am_short(uct_ep_h tl_ep, std::uint8_t id, std
     if (total > ep.iface()->max_short) [[unlikely]] {
         return too_long("am_short", total, ep.iface()->max_short);
     }
-    return to_ucs(ep.connection->send_inline(
-        id, static_cast<std::uint32_t>(total), [&](std::byte* to) {
+    // By value: what a call that is not inlined could see through a reference has to be in memory.
+    return to_ucs(
+        ep.connection->send_inline(id, static_cast<std::uint32_t>(total), [=](std::byte* to) {
             std::memcpy(to, &header, sizeof(header));
             if (length != 0) { // the pointer may be null then
                 std::memcpy(to + sizeof(header), payload, length);
@@ -87,7 +88,7 @@ template <class Link> ucs_status_t am_short_iov(uct_ep_h tl_ep, std::uint8_t id,
         return too_long("am_short_iov", total, ep.iface()->max_short);
     }
     return to_ucs(ep.connection->send_inline(id, static_cast<std::uint32_t>(total),
-                                             [&](std::byte* to) { gather(to, iov, count); }));
+                                             [=](std::byte* to) { gather(to, iov, count); }));
 }
 
 template <class Link> ssize_t am_bcopy(uct_ep_h tl_ep, std::uint8_t id, uct_pack_callback_t pack, void* arg, unsigned) {

@@ -349,7 +349,7 @@ private:
         const auto id = static_cast<std::uint8_t>(head == 0 ? wire::FastPath::plain
                                                             : wire::FastPath::with_immediate);
         const auto length = static_cast<std::uint32_t>(head + op.data.size());
-        const auto fill = [&](std::byte* to) {
+        const auto fill = [head, &op](std::byte* to) {
             if (head != 0) {
                 const wire::Immediate immediate = immediate_of(op);
                 std::memcpy(to, &immediate, sizeof(immediate));

@@ -84,10 +84,13 @@ public:
 
     template <class Fill>
     Errc send_inline(std::uint8_t id, std::uint32_t length, Fill&& fill) noexcept {
-        if (length > tuning::inline_when_crowded && tx_.crowded() &&
-            send_past_crowd(id, length, fill)) {
-            return Errc::ok;
+        if (length > tuning::inline_when_crowded) [[unlikely]] {
+            return send_past_crowd(id, length, Fill(fill));
         }
+        return send_in_ring(id, length, std::forward<Fill>(fill));
+    }
+    template <class Fill>
+    Errc send_in_ring(std::uint8_t id, std::uint32_t length, Fill&& fill) noexcept {
         const Errc result = put_record(Kind::data, id, length, std::forward<Fill>(fill));
         if (result == Errc::ok) [[likely]] {
             count_sent(length);
@@ -99,7 +102,7 @@ public:
         if (message.size() > tuning::max_inline) {
             return Errc::too_big;
         }
-        return send_inline(id, static_cast<std::uint32_t>(message.size()), [&](std::byte* to) {
+        return send_inline(id, static_cast<std::uint32_t>(message.size()), [=](std::byte* to) {
             if (!message.empty()) { // an empty one may have no address
                 std::memcpy(to, message.data(), message.size());
             }
@@ -407,23 +410,27 @@ public:
     void end_withdrawal() noexcept { release(hold_withdrawal); }
 
 private:
-    /// By the bulk ring. False: nothing was sent. (Not inlined: it would make the short path
-    /// longer.)
+    /// By the bulk ring, if the other is crowded and that has room. (Not inlined, and with its own
+    /// copy of `fill`: else it would cost the short ones a fifth more instructions.)
     template <class Fill>
-    [[gnu::noinline]] bool send_past_crowd(std::uint8_t id, std::uint32_t length,
-                                           Fill& fill) noexcept {
-        const auto has_line = [this] { return tx_.reserve(sizeof(BulkRef)) != nullptr; };
-        if (!bulk_tx_.attached() && (!has_line() || attach_bulk() != Errc::ok)) {
-            return false;
-        }
-        std::byte* const bulk = has_line() ? bulk_tx_.reserve(length) : nullptr;
+    [[gnu::noinline]] Errc send_past_crowd(std::uint8_t id, std::uint32_t length,
+                                           Fill fill) noexcept {
+        std::byte* const bulk = tx_.crowded() ? bulk_past_crowd(length) : nullptr;
         if (bulk == nullptr) {
-            return false;
+            return send_in_ring(id, length, fill);
         }
         fill(bulk);
         put_bulk_record(Kind::data_bulk, id, std::span<const std::byte>{}, length);
         count_sent(length);
-        return true;
+        return Errc::ok;
+    }
+    /// Room there, and for the record; null if there is none.
+    [[nodiscard]] std::byte* bulk_past_crowd(std::uint32_t length) noexcept {
+        const auto has_line = [this] { return tx_.reserve(sizeof(BulkRef)) != nullptr; };
+        if (!bulk_tx_.attached() && (!has_line() || attach_bulk() != Errc::ok)) {
+            return nullptr;
+        }
+        return has_line() ? bulk_tx_.reserve(length) : nullptr;
     }
 
     /// Wakes a writer that waits for credit.
