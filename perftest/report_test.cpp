@@ -9,7 +9,8 @@ namespace comch::perftest {
 namespace {
 
 /// What a report prints of these rows.
-std::string print(const Options& options, const std::vector<RoundResult>& rows) {
+std::string print(const Options& options, const std::vector<RoundResult>& rows,
+                  bool complete = true) {
     char* text = nullptr;
     std::size_t length = 0;
     std::FILE* const out = ::open_memstream(&text, &length);
@@ -18,7 +19,7 @@ std::string print(const Options& options, const std::vector<RoundResult>& rows) 
     for (const RoundResult& row : rows) {
         report->row(row);
     }
-    report->end(true);
+    report->end(complete);
     std::fclose(out);
     std::string result(text, length);
     std::free(text);
@@ -85,6 +86,16 @@ TEST(Report, JsonHasItAll) {
     const auto other = nlohmann::json::parse(print(options, {two_way()}));
     EXPECT_EQ(other["results"][0]["received_messages"], 3000);
     EXPECT_FALSE(other["results"][0].contains("latency_us"));
+}
+
+TEST(Report, JsonTellsWhatCameBeforeAnEarlyEnd) {
+    Options options;
+    options.format = Format::json;
+    for (const bool complete : {true, false}) {
+        const auto json = nlohmann::json::parse(print(options, {ping_pong()}, complete));
+        EXPECT_EQ(json["results"].size(), 1u);
+        EXPECT_EQ(json["complete"], complete);
+    }
 }
 
 TEST(Report, CsvLinesHaveAsManyFieldsAsTheFirst) {

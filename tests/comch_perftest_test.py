@@ -307,7 +307,7 @@ class Perftest(unittest.TestCase):
                 self.assertIn("the client has left", self.words_at_the_end(server))
         self.assert_nothing_is_left()
 
-    def test_what_was_measured_before_an_interruption_is_told(self):
+    def test_an_interruption_ends_the_json(self):
         self.start_server()
         client = self.start("--duration", "3600", "--progress", "-s", "8,64", "-f", "json")
         self.assertIn("messages", client.stderr.readline())
