@@ -119,8 +119,8 @@ inline constexpr std::uint64_t longer_period = 4;
 }
 
 /// A ring that has not been used for a while has left the caches, and its pages may be new: four
-/// laps of it are not counted either, or it would never be taken again once something else has
-/// been.
+/// laps of it, or so many gets, are not counted either, or it would never be taken again once
+/// something else has been.
 inline constexpr std::uint32_t most_until_warm = 128;
 [[nodiscard]] constexpr std::uint32_t gets_until_warm(std::uint64_t length) noexcept {
     const std::uint64_t gets = 4 * std::uint64_t{bulk_size} / length;
