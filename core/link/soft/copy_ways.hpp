@@ -42,6 +42,9 @@ public:
             these.to_come = tuning::period_after(++these.same, pace.period);
         }
         --these.to_come;
+        if (these.to_come >= all.size() * pace.turn() + tuning::most_until_warm) [[likely]] {
+            return best; // no division for most
+        }
         std::uint64_t end = 0;
         for (const Way way : all) {
             end += pace.samples + skipped(way, length);
