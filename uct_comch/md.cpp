@@ -175,10 +175,11 @@ ucs_status_t register_memory(uct_md_h md, void* address, std::size_t length, uns
 ucs_status_t deregister_memory(uct_md_h, const uct_md_mem_dereg_params_t* params) {
     UCT_MD_MEM_DEREG_CHECK_PARAMS(params, 1);
     auto* memory = static_cast<Memory*>(params->memh);
-    // After this no peer's operation touches the memory: what is registered by itself is never
-    // mapped by peers, and the table has waited for those that were under way. Of a part of an
-    // allocation that holds for who was given a revocable key and no other: the allocation is
-    // mapped, and stays.
+    // After this no operation by a revocable key touches the memory: what is registered by itself
+    // is never mapped by peers, and the table has waited for those that were under way. Other keys
+    // allow more: of a part of an allocation, which is mapped and stays; of the rest, what the
+    // kernel copies without us. Who has given such a key away has promised not to end before its
+    // use.
     const std::uint64_t region = memory->is_part() ? memory->revocable.region : memory->key.region;
     if (region != 0) {
         RegionTable::instance().remove(region);

@@ -157,12 +157,7 @@ struct Part {
     Part& operator=(const Part&) = delete;
 
     [[nodiscard]] PackedKey key(unsigned flags = 0) const {
-        uct_md_mkey_pack_params_t params{};
-        params.field_mask = UCT_MD_MKEY_PACK_FIELD_FLAGS;
-        params.flags = flags;
-        PackedKey key{};
-        check_ok(uct_md_mkey_pack_v2(interface_.md, handle, &params, key.bytes), "mkey_pack_v2");
-        return key;
+        return pack_key(interface_, handle, flags);
     }
     void end() {
         EXPECT_EQ(uct_md_mem_dereg(interface_.md, std::exchange(handle, nullptr)), UCS_OK);

@@ -17,17 +17,25 @@ struct Rma : testing::TestWithParam<Kind> {
     RemoteKey key{target.key()};
 
     ucs_status_t put_zcopy(const std::byte* from, std::size_t length, std::uint64_t to) {
+        return put_zcopy(from, length, to, key);
+    }
+    ucs_status_t put_zcopy(const std::byte* from, std::size_t length, std::uint64_t to,
+                           const RemoteKey& by) {
         const uct_iov_t iov = iov_of(from, length);
         Completion completion;
-        const ucs_status_t status = persist(
-            [&] { return uct_ep_put_zcopy(ep, &iov, 1, to, key, &completion.super); }, host);
+        const ucs_status_t status =
+            persist([&] { return uct_ep_put_zcopy(ep, &iov, 1, to, by, &completion.super); }, host);
         return finish(status, completion, host);
     }
     ucs_status_t get_zcopy(std::byte* to, std::size_t length, std::uint64_t from) {
+        return get_zcopy(to, length, from, key);
+    }
+    ucs_status_t get_zcopy(std::byte* to, std::size_t length, std::uint64_t from,
+                           const RemoteKey& by) {
         const uct_iov_t iov = iov_of(to, length);
         Completion completion;
         const ucs_status_t status = persist(
-            [&] { return uct_ep_get_zcopy(ep, &iov, 1, from, key, &completion.super); }, host);
+            [&] { return uct_ep_get_zcopy(ep, &iov, 1, from, by, &completion.super); }, host);
         return finish(status, completion, host);
     }
 
@@ -321,11 +329,13 @@ TEST_P(Rma, AGetShortThatIsGivenUpDoesNotDisturbTheNext) {
 }
 
 TEST_P(Rma, AfterTheEndOfTheRegistrationAGetFails) {
+    const RemoteKey revocable(target.revocable_key());
     std::vector<std::byte> bytes(4096);
-    ASSERT_EQ(get_zcopy(bytes.data(), 64, target.memory()), UCS_OK);
+    ASSERT_EQ(get_zcopy(bytes.data(), 64, target.memory(), revocable), UCS_OK);
     settle(std::chrono::milliseconds(20), host);
     target.deregister();
-    const ucs_status_t status = get_zcopy(bytes.data(), bytes.size(), target.memory(4096));
+    const ucs_status_t status =
+        get_zcopy(bytes.data(), bytes.size(), target.memory(4096), revocable);
     if (GetParam() == Kind::registered) {
         EXPECT_LT(status, UCS_OK);
         // The connection lives on.
@@ -338,12 +348,13 @@ TEST_P(Rma, AfterTheEndOfTheRegistrationAGetFails) {
 
 TEST_P(Rma, AfterTheEndOfTheRegistrationAPutBreaksTheEndpointButNobodyCrashes) {
     const Log log;
+    const RemoteKey revocable(target.revocable_key());
     std::vector<std::byte> bytes(4096);
-    ASSERT_EQ(put_zcopy(bytes.data(), 64, target.memory()), UCS_OK);
+    ASSERT_EQ(put_zcopy(bytes.data(), 64, target.memory(), revocable), UCS_OK);
     ASSERT_EQ(flush(ep, host), UCS_OK);
     settle(std::chrono::milliseconds(20), host);
     target.deregister();
-    (void)put_zcopy(bytes.data(), bytes.size(), target.memory(4096));
+    (void)put_zcopy(bytes.data(), bytes.size(), target.memory(4096), revocable);
     (void)flush(ep, host);
     if (GetParam() == Kind::registered) {
         ASSERT_TRUE(until([&] { return !host.failures.empty(); }, host));

@@ -17,6 +17,8 @@ public:
 
     [[nodiscard]] const Address& address() const { return hello_.address; }
     [[nodiscard]] const PackedKey& key() const { return hello_.key; }
+    /// The same memory's; it is good for nothing once deregister() has returned.
+    [[nodiscard]] const PackedKey& revocable_key() const { return hello_.revocable_key; }
     /// Of the memory, in the target's address space.
     [[nodiscard]] std::uint64_t memory(std::uint64_t offset = 0) const {
         return hello_.memory + offset;
@@ -59,6 +61,7 @@ private:
     struct Hello {
         Address address;
         PackedKey key;
+        PackedKey revocable_key;
         std::uint64_t memory;
     };
     struct Command {
@@ -87,7 +90,9 @@ private:
             ASSERT_EQ(number, messages) << "out of order";
             ++messages;
         };
-        line.put(Hello{address_of(*interface), pack_key(*interface, memory), memory.address()});
+        line.put(Hello{address_of(*interface), pack_key(*interface, memory),
+                       pack_key(*interface, memory, UCT_MD_MKEY_PACK_FLAG_INVALIDATE),
+                       memory.address()});
         bool paused = false;
         for (unsigned calls = 0;; ++calls) {
             const unsigned events = paused || interface->iface == nullptr ? 0

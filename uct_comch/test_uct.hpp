@@ -523,13 +523,19 @@ private:
 struct PackedKey {
     std::byte bytes[128];
 };
-inline PackedKey pack_key(const Interface& interface, const Memory& memory) {
+inline PackedKey pack_key(const Interface& interface, uct_mem_h memory, unsigned flags = 0) {
     PackedKey key{};
     if (interface.md_attr.rkey_packed_size > sizeof(key)) {
         throw std::runtime_error("a packed key is longer than the tests know");
     }
-    check_ok(uct_md_mkey_pack(interface.md, memory.handle(), key.bytes), "uct_md_mkey_pack");
+    uct_md_mkey_pack_params_t params{};
+    params.field_mask = UCT_MD_MKEY_PACK_FIELD_FLAGS;
+    params.flags = flags;
+    check_ok(uct_md_mkey_pack_v2(interface.md, memory, &params, key.bytes), "uct_md_mkey_pack_v2");
     return key;
+}
+inline PackedKey pack_key(const Interface& interface, const Memory& memory, unsigned flags = 0) {
+    return pack_key(interface, memory.handle(), flags);
 }
 
 class RemoteKey {
