@@ -11,7 +11,8 @@ namespace {
 
 /// Acknowledgements come after the answer that overtakes them: a ping-pong has more than one send
 /// that is not confirmed.
-constexpr std::uint32_t least_in_flight = 16;
+/// News of what has arrived may come for many messages at once.
+constexpr std::uint32_t least_in_flight = 64;
 
 } // namespace
 

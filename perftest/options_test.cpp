@@ -124,6 +124,8 @@ TEST(Load, WindowsOfLargeMessagesAreSmall) {
     EXPECT_EQ(make_load(one_way, 8, 8192, 1).posted, 8192u);
     EXPECT_EQ(make_load(one_way, 8, 1, 1).buffers, 1u);
     EXPECT_EQ(make_load(Plan{}, 8, 0, 0).window, 1u);
+    EXPECT_EQ(make_load(Plan{}, 8, 0, 0).buffers, 4u) << "one message is under way";
+    EXPECT_EQ(make_load(Plan{}, 8, 0, 32).buffers, 32u);
 }
 
 } // namespace

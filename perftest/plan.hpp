@@ -72,8 +72,10 @@ struct Load {
     Load load{.size = size};
     if (plan.mode == Mode::ping_pong) {
         load.window = 1;
-        // One message is under way; a spare buffer hides the way of the news that one is free.
-        load.posted = size <= (1u << 20) ? 4 : 2;
+        // One message is under way; the others hide the way of the news that some are free, and
+        // share what memory there is.
+        load.posted = 32;
+        buffers = buffers != 0 ? buffers : size <= (1u << 20) ? 4 : 2;
     } else {
         load.window = window != 0 ? window : fits(default_window);
         // Twice the window: news of free buffers need not be there before the next message is.

@@ -3,7 +3,8 @@
 // One lane (a link channel) per producer that sends to it. Lanes are polled in turn; a message
 // lands in the next posted buffer whichever lane it comes from, and stays in its lane while there
 // is none. Feedback (what was handled, how many buffers are free) goes back on the lane, as seldom
-// as possible: when the lane is drained, or the producer could run dry.
+// as possible: when the lane is drained (or later, where that costs a packet and the producer does
+// not wait for it: feedback_pace.hpp), or the producer could run dry.
 //
 // A message that is offered is promised the next buffer. If that is from a memory map and the link
 // can (Channel::writes_directly), the producer is told its place and writes into it; until it has
@@ -22,6 +23,7 @@
 
 #include "core/base/stream_copy.hpp"
 #include "core/channel/connection_core.hpp"
+#include "core/channel/feedback_pace.hpp"
 #include "core/channel/idle_check.hpp"
 #include "core/channel/notifier.hpp"
 #include "core/channel/posted_buffers.hpp"
@@ -118,6 +120,7 @@ private:
     static constexpr std::uint64_t feedback_window = 128;
     static constexpr std::uint32_t announce_up_to = 64;
     static constexpr bool writes_directly = Link::Channel::writes_directly;
+    static constexpr bool sends_packets = Link::Channel::sends_packets;
     /// How long a producer that was told goodbye may go on writing.
     static constexpr std::chrono::milliseconds patience{500};
 
@@ -129,6 +132,7 @@ private:
         wire::Credit told;                 ///< the last feedback
         std::uint64_t known_confirmed = 0; ///< records to the producer that it has read
         bool feedback_due = true;          ///< the first, or one that found no room
+        FeedbackPace pace;
         bool stalled = false;              ///< its next message waits for a buffer
         bool watched = false;              ///< the engine sleeps on its descriptor
         bool ended = false;                ///< to be closed
@@ -442,14 +446,23 @@ private:
         // What the producer believes to have for messages that are not here yet.
         const std::int64_t believed =
             std::int64_t{lane.told.free} - static_cast<std::int64_t>(unacknowledged);
-        const bool acknowledge =
-            unacknowledged != 0 && (drained || unacknowledged >= acknowledge_at_most);
+        const bool acknowledge = (drained && is_time(lane, idle) && unacknowledged != 0) ||
+                                 unacknowledged >= acknowledge_at_most;
         const bool runs_dry = free > believed && believed <= free / 2;
         // Others took the buffers that it counts on; nothing else is going on, so say so.
         const bool wrong = idle && free == 0 && believed > 0;
         if (acknowledge || runs_dry || wrong || lane.feedback_due) {
             send_feedback(lane, static_cast<std::uint32_t>(free));
         }
+    }
+
+    /// To say what was handled: nothing more is here.
+    [[nodiscard]] static bool is_time(Lane& lane, bool idle) noexcept {
+        if constexpr (sends_packets) {
+            // (A lane that is stalled is not polled again before a buffer is posted.)
+            return (idle ? lane.pace.idle() : lane.pace.arrived()) || lane.stalled;
+        }
+        return true;
     }
 
     /// Not if the producer reads none of it: the last word must find room. `last`: this is it, or
@@ -472,6 +485,7 @@ private:
         lane.feedback_due = result == Errc::again;
         if (result == Errc::ok) {
             lane.told = credit;
+            lane.pace.told();
         }
     }
 
@@ -706,6 +720,7 @@ private:
                     return Errc::again; // no room to answer
                 }
             }
+            lane->feedback_due |= lane->told.handled != lane->handled; // nobody polls from now on
             give_feedback(*lane, true, true);
             if (lane->feedback_due) {
                 send_feedback(*lane, free_for(*lane), true);

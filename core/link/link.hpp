@@ -260,6 +260,8 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //     Errc check();                                         connection_reset when the peer is gone,
 //                                                           not_connected after an orderly end; what
 //                                                           was sent before is polled first
+//     static constexpr bool sends_packets;                  each message is a packet of its own, so
+//                                                           what can wait for another should
 //     static constexpr bool writes_directly;                if true, also what follows: writing into
 //                                                           the peer's memory, without its CPU
 //     using Ticket;                                         which write

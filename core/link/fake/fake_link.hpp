@@ -265,6 +265,7 @@ public:
         }
         return handled;
     }
+    static constexpr bool sends_packets = true;
     static constexpr bool writes_directly = true;
     using Ticket = std::uint64_t;
     /// The region itself is the key.

@@ -70,6 +70,7 @@ public:
     }
 
     /// Both ends copy, through the ring, at the same time.
+    static constexpr bool sends_packets = false;
     static constexpr bool writes_directly = false;
     struct Ticket {};
 

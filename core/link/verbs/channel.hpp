@@ -79,6 +79,7 @@ public:
         return count;
     }
 
+    static constexpr bool sends_packets = true;
     static constexpr bool writes_directly = true;
     using Ticket = Pipe::Ticket;
     [[nodiscard]] bool local_key(std::uint64_t region, std::uint32_t& key);

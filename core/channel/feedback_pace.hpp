@@ -1,0 +1,79 @@
+// When to tell a producer what was handled, over a link where that is a packet of its own.
+//
+// A producer that waits for one message to be handled before it sends the next wants to hear at
+// once. One that gets an answer from the program at the other end, or goes on sending, does not:
+// for it every feedback is a packet more, on the way of its messages. The consumer is not told
+// which it is, but can see: feedback is withheld now and then, and if the next message comes all
+// the same, nobody waited for it.
+//
+// Time is counted in polls. Withholding in vain costs the producer some round trips, so it is tried
+// more and more seldom where it was in vain.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace comch::channel {
+
+class FeedbackPace {
+public:
+    /// Messages have been taken out, and there are no more. True: say so now.
+    [[nodiscard]] bool arrived() noexcept {
+        // Some come late, by accident: a long gap counts for a while.
+        gap_ = std::max(std::min(polls_, longest_gap), gap_ - gap_ / 8);
+        polls_ = 0;
+        if (eager_left_ != 0) {
+            --eager_left_;
+            return true;
+        }
+        welcome_ += withheld_ ? 1 : 0;
+        withheld_ = true;
+        return false;
+    }
+    /// A poll found nothing. True: say now what was withheld.
+    [[nodiscard]] bool idle() noexcept {
+        polls_ += polls_ < patience() ? 1 : 0;
+        if (!withheld_ || polls_ < patience()) {
+            return false;
+        }
+        polls_ = 0; // who waited for it sends from now on
+        // In vain, unless that was an exception.
+        if (welcome_ >= many) {
+            eager_for_ = few;
+        } else {
+            eager_left_ = eager_for_;
+            eager_for_ = std::min(2 * eager_for_, seldom);
+        }
+        welcome_ = 0;
+        withheld_ = false;
+        return true;
+    }
+    /// It was said, for whatever reason.
+    void told() noexcept { withheld_ = false; }
+
+    /// Messages after which it is said at once, before it is withheld again: at first, and at most.
+    static constexpr std::uint32_t few = 16;
+    static constexpr std::uint32_t seldom = 1024;
+    /// Whose messages came so often although it was withheld, one that does not come is an
+    /// exception.
+    static constexpr std::uint32_t many = 16;
+    /// It is withheld for so many times as many polls as messages are waited for; those are not all
+    /// alike. And at least so many, which is a microsecond or a few.
+    static constexpr std::uint32_t gaps_of_patience = 4;
+    static constexpr std::uint32_t least_patience = 64;
+    static constexpr std::uint32_t longest_gap = 10'000;
+
+private:
+    [[nodiscard]] std::uint32_t patience() const noexcept {
+        return least_patience + gaps_of_patience * gap_;
+    }
+
+    std::uint32_t polls_ = 0; ///< that found nothing, since the last message or what was withheld
+    std::uint32_t gap_ = 0;   ///< such polls between messages, usually
+    std::uint32_t eager_for_ = few;
+    std::uint32_t eager_left_ = few;
+    std::uint32_t welcome_ = 0; ///< messages that came while it was withheld, since it was in vain
+    bool withheld_ = false;
+};
+
+} // namespace comch::channel
