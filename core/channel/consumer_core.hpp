@@ -115,12 +115,14 @@ public:
 
 private:
     static constexpr unsigned poll_budget = 16;
-    static constexpr std::uint64_t acknowledge_at_most = 16; ///< messages without feedback
     /// Records that the producer has not read.
     static constexpr std::uint64_t feedback_window = 128;
     static constexpr std::uint32_t announce_up_to = 64;
     static constexpr bool writes_directly = Link::Channel::writes_directly;
     static constexpr bool sends_packets = Link::Channel::sends_packets;
+    /// Messages without feedback. (Where it is a packet, it comes before the link returns credit in
+    /// one of its own: it takes that along.)
+    static constexpr std::uint64_t acknowledge_at_most = sends_packets ? 12 : 16;
     /// How long a producer that was told goodbye may go on writing.
     static constexpr std::chrono::milliseconds patience{500};
 

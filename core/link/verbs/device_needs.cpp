@@ -10,8 +10,14 @@
 
 namespace comch::link::verbs {
 
-Result<RdmaDevice::Limits> judge_device(std::string_view name, const ibv_device_attr& device,
-                                        const ibv_port_attr& port) {
+Result<RdmaDevice::Limits> judge_device(std::string_view name, ibv_transport_type transport,
+                                        const ibv_device_attr& device, const ibv_port_attr& port) {
+    if (transport != IBV_TRANSPORT_IB) { // which RoCE is, too
+        return fail(Errc::unsupported,
+                    fmt::format("the RDMA device {} is neither InfiniBand nor RoCE: its messages "
+                                "carry no immediate data, and comch needs that",
+                                name));
+    }
     constexpr std::int64_t buffers = tuning::window + tuning::uncredited;
     const int reads = std::min(device.max_qp_rd_atom, device.max_qp_init_rd_atom);
     struct Need {

@@ -11,6 +11,7 @@ namespace comch::link::verbs {
 
 /// What of the device's abilities is used; an error that names the first that is not enough.
 [[nodiscard]] Result<RdmaDevice::Limits> judge_device(std::string_view name,
+                                                      ibv_transport_type transport,
                                                       const ibv_device_attr& device,
                                                       const ibv_port_attr& port);
 

@@ -37,7 +37,7 @@ Attributes large_device() {
 
 TEST(DeviceNeeds, ALargeDeviceIsUsedWithinReason) {
     const Attributes a = large_device();
-    const auto limits = judge_device("mlx5_0", a.device, a.port);
+    const auto limits = judge_device("mlx5_0", IBV_TRANSPORT_IB, a.device, a.port);
     ASSERT_TRUE(limits.has_value()) << limits.error().message;
     EXPECT_EQ(limits->queue_depth, 32768u);
     EXPECT_EQ(limits->shared_depth, 32767u);
@@ -53,12 +53,22 @@ TEST(DeviceNeeds, ASmallOneIsUsedAsFarAsItGoes) {
     a.device.atomic_cap = IBV_ATOMIC_NONE;
     a.device.device_cap_flags = IBV_DEVICE_SRQ_RESIZE;
     a.port.max_msg_sz = tuning::slot_size;
-    const auto limits = judge_device("small", a.device, a.port);
+    const auto limits = judge_device("small", IBV_TRANSPORT_IB, a.device, a.port);
     ASSERT_TRUE(limits.has_value()) << limits.error().message;
     EXPECT_TRUE(limits->shared_resize);
     EXPECT_EQ(limits->rdma_length, tuning::slot_size);
     EXPECT_EQ(limits->reads, 4);
     EXPECT_FALSE(limits->atomics);
+}
+
+TEST(DeviceNeeds, OneWithoutImmediateDataIsRefused) {
+    const Attributes a = large_device();
+    const auto limits = judge_device("cxgb4_0", IBV_TRANSPORT_IWARP, a.device, a.port);
+    ASSERT_FALSE(limits.has_value());
+    EXPECT_EQ(limits.error().code, Errc::unsupported);
+    EXPECT_NE(limits.error().message.find("cxgb4_0 is neither InfiniBand nor RoCE"),
+              std::string::npos)
+        << limits.error().message;
 }
 
 TEST(DeviceNeeds, APortsSpeedAndWidthAreItsBandwidth) {
@@ -100,7 +110,7 @@ TEST(DeviceNeeds, WhatIsNotEnoughIsNamed) {
     for (const Case& each : cases) {
         Attributes a = large_device();
         each.take(a);
-        const auto limits = judge_device("mlx5_0", a.device, a.port);
+        const auto limits = judge_device("mlx5_0", IBV_TRANSPORT_IB, a.device, a.port);
         ASSERT_FALSE(limits.has_value()) << each.says;
         EXPECT_EQ(limits.error().code, Errc::unsupported);
         EXPECT_NE(limits.error().message.find("mlx5_0 allows " + each.says), std::string::npos)

@@ -98,8 +98,8 @@ wire::Credential Pipe::credential() const noexcept {
 }
 
 bool Pipe::start(const wire::Credential& peer) noexcept {
-    // Less could not take what may be waiting, more is not in the 32 bits of a header.
-    if (peer.limit < tuning::send_slots || peer.limit > (1u << 30) || started_) {
+    // Less could not take what may be waiting, more is not in the bits of a header.
+    if (peer.limit < tuning::send_slots || peer.limit > wire::max_limit || started_) {
         return false;
     }
     peer_ = peer;
@@ -176,40 +176,50 @@ void Pipe::unmake() noexcept {
 
 // ---- sending -----------------------------------------------------------------------------------
 
+namespace {
+
+static_assert(tuning::window <= wire::max_limit);
+
+/// As immediate data.
+std::uint32_t packed(const wire::Header& head) noexcept {
+    return std::bit_cast<std::uint32_t>(head.pack());
+}
+
+} // namespace
+
 wire::Header Pipe::header(std::uint8_t kind, std::uint8_t id) noexcept {
     if (returned_ != taken_) {
         queues_.flush_buffers();
         returned_ = taken_;
         granted_ = taken_ + tuning::window;
     }
+    // An answer tells of what it answers.
+    constexpr std::uint64_t mask = (1u << wire::records_bits) - 1;
     return {.kind = kind,
             .id = id,
-            .flags = 0,
-            .records = static_cast<std::uint32_t>(arrived_), // an answer tells of what it answers
-            .messages = static_cast<std::uint32_t>(taken_messages_),
-            .limit = static_cast<std::uint32_t>(granted_)};
+            .at_hand = arrived_ != taken_,
+            .records = static_cast<std::uint16_t>(arrived_ & mask),
+            .messages = static_cast<std::uint8_t>(taken_messages_)};
 }
 
 void Pipe::commit(std::uint8_t kind, std::uint8_t id, std::byte* payload,
                   std::uint32_t length) noexcept {
-    const wire::Header head = header(kind, id);
-    std::byte* const start = payload - sizeof(head);
-    std::memcpy(start, &head, sizeof(head));
-    const auto total = static_cast<std::uint32_t>(sizeof(head)) + length;
+    const std::uint32_t head = packed(header(kind, id));
     ++records_;
-    const bool in_slot = start != scratch();
+    const bool in_slot = payload != scratch();
     if (!started_) [[unlikely]] {
-        waiting_.push_back(total);
+        waiting_.push_back({.length = length, .header = head});
         ++slots_taken_;
         return;
     }
     ibv_sge place{
-        .addr = reinterpret_cast<std::uint64_t>(start), .length = total, .lkey = slab_.lkey()};
+        .addr = reinterpret_cast<std::uint64_t>(payload), .length = length, .lkey = slab_.lkey()};
     ibv_send_wr request{};
     request.sg_list = &place;
-    request.num_sge = 1;
-    request.opcode = IBV_WR_SEND;
-    if (total <= inline_limit_) {
+    request.num_sge = length == 0 ? 0 : 1;
+    request.opcode = IBV_WR_SEND_WITH_IMM;
+    request.imm_data = head;
+    if (length <= inline_limit_) {
         request.send_flags = IBV_SEND_INLINE; // a slot, if it was reserved, is free again at once
     } else if (in_slot) {
         ++slots_taken_;
@@ -252,12 +262,13 @@ void Pipe::post_waiting() noexcept {
     std::vector<ibv_sge> places(waiting_.size());
     for (std::size_t i = 0; i < waiting_.size(); ++i) {
         places[i] = {.addr = reinterpret_cast<std::uint64_t>(send_slot(i)),
-                     .length = waiting_[i],
+                     .length = waiting_[i].length,
                      .lkey = slab_.lkey()};
         requests[i].wr_id = ++posted_;
         requests[i].sg_list = &places[i];
-        requests[i].num_sge = 1;
-        requests[i].opcode = IBV_WR_SEND;
+        requests[i].num_sge = waiting_[i].length == 0 ? 0 : 1;
+        requests[i].opcode = IBV_WR_SEND_WITH_IMM;
+        requests[i].imm_data = waiting_[i].header;
         requests[i].next = i + 1 < waiting_.size() ? &requests[i + 1] : nullptr;
     }
     requests.back().send_flags = IBV_SEND_SIGNALED;
@@ -278,22 +289,23 @@ bool Pipe::send_control(wire::Control kind, std::uint64_t payload, bool signalle
     if (!started_ || posted_ - done_ >= tuning::send_queue) {
         return false;
     }
-    std::array<std::byte, sizeof(wire::Header) + sizeof(payload)> bytes;
-    const bool in_place = bytes.size() <= inline_limit_;
+    const bool in_place = sizeof(payload) <= inline_limit_;
     if (!in_place && slots_taken_ - slots_freed_ == tuning::send_slots && !make_room(true)) {
         return false;
     }
-    const wire::Header head = header(static_cast<std::uint8_t>(kind), 0);
-    std::byte* const start = in_place ? bytes.data() : send_slot(slots_taken_++);
-    std::memcpy(start, &head, sizeof(head));
-    std::memcpy(start + sizeof(head), &payload, sizeof(payload));
+    std::byte* start = reinterpret_cast<std::byte*>(&payload);
+    if (!in_place) {
+        start = send_slot(slots_taken_++);
+        std::memcpy(start, &payload, sizeof(payload));
+    }
     ibv_sge place{.addr = reinterpret_cast<std::uint64_t>(start),
-                  .length = static_cast<std::uint32_t>(bytes.size()),
+                  .length = sizeof(payload),
                   .lkey = slab_.lkey()};
     ibv_send_wr request{};
     request.sg_list = &place;
     request.num_sge = 1;
-    request.opcode = IBV_WR_SEND;
+    request.opcode = IBV_WR_SEND_WITH_IMM;
+    request.imm_data = packed(header(static_cast<std::uint8_t>(kind), 0));
     request.send_flags = in_place ? static_cast<unsigned>(IBV_SEND_INLINE) : 0u;
     return post(request, signalled);
 }
@@ -363,22 +375,15 @@ void Pipe::look_at_arrival() noexcept {
 }
 
 void Pipe::look_at_header(const Queues::Arrival& arrival) noexcept {
-    wire::Header head;
-    if (arrival.length < sizeof(head)) {
-        return;
+    if (arrival.has_header) {
+        accept_credit(arrival.header);
     }
-    std::memcpy(&head, arrival.data, sizeof(head));
-    accept_credit(head);
 }
 
 bool Pipe::keeps_order(const Queues::Arrival& arrival) const noexcept {
-    wire::Header head;
-    if (arrival.length < sizeof(head)) {
-        return true;
-    }
-    std::memcpy(&head, arrival.data, sizeof(head));
-    return wire::is_credited(head.kind) ||
-           head.kind == static_cast<std::uint8_t>(wire::Control::goodbye);
+    const std::uint8_t kind = arrival.header.kind;
+    return !arrival.has_header || wire::is_credited(kind) ||
+           kind == static_cast<std::uint8_t>(wire::Control::goodbye);
 }
 
 void Pipe::ask() noexcept {
@@ -396,9 +401,9 @@ void Pipe::ask() noexcept {
 }
 
 void Pipe::accept_credit(const wire::Header& head) noexcept {
-    accept_credit(wire::widen(head.records, peer_taken_),
-                  wire::widen(head.messages, peer_taken_messages_),
-                  wire::widen(head.limit, limit_));
+    const std::uint64_t records = wire::widen(head.records, wire::records_bits, peer_taken_);
+    accept_credit(records, wire::widen(head.messages, wire::messages_bits, peer_taken_messages_),
+                  records - (head.at_hand ? 1 : 0) + peer_.limit);
 }
 
 void Pipe::accept_credit(std::uint64_t records, std::uint64_t messages,
@@ -406,7 +411,7 @@ void Pipe::accept_credit(std::uint64_t records, std::uint64_t messages,
     if (records <= peer_taken_ && messages <= peer_taken_messages_ && limit <= limit_) {
         return; // nothing new, or overtaken by something newer
     }
-    if (records > records_ || messages > sent_ || limit > records_ + (1u << 30)) {
+    if (records > records_ || messages > sent_ || limit > records_ + wire::max_limit) {
         corrupt_ = true;
         queues_.note_trouble();
         return;
@@ -637,13 +642,13 @@ std::string Pipe::device_said() const {
 bool Pipe::open(const Queues::Arrival& arrival, wire::Header& head, const std::byte*& payload,
                 std::uint32_t& length) noexcept {
     life_sign_ = true;
-    if (arrival.length < sizeof(head) || arrival.length > tuning::slot_size) {
+    head = arrival.header;
+    payload = arrival.data;
+    length = arrival.length;
+    if (!arrival.has_header || length > tuning::slot_size) {
         head = {};
         return false;
     }
-    std::memcpy(&head, arrival.data, sizeof(head));
-    payload = arrival.data + sizeof(head);
-    length = arrival.length - static_cast<std::uint32_t>(sizeof(head));
     const bool credited = wire::is_credited(head.kind);
     if (credited ? ++arrived_ > granted_ : !started_) {
         return false; // more than it may, or before it may: it used buffers of others

@@ -264,8 +264,8 @@ public:
 
     // ---- receiving -----------------------------------------------------------------------------
 
-    /// A record has been handed out by the queues. The payload is behind the header. False: no
-    /// correct peer sends this; the record must be popped all the same.
+    /// A record has been handed out by the queues. False: no correct peer sends this; the record
+    /// must be popped all the same.
     [[nodiscard]] bool open(const Queues::Arrival& arrival, wire::Header& header,
                             const std::byte*& payload, std::uint32_t& length) noexcept;
     /// One that has to wait its turn tells of credit at once: the peer does not say that again.
@@ -370,13 +370,13 @@ private:
                 return nullptr;
             }
         }
-        if (length + sizeof(wire::Header) <= inline_limit_) {
-            return scratch() + sizeof(wire::Header);
+        if (length <= inline_limit_) {
+            return scratch();
         }
         if (slots_taken_ - slots_freed_ == tuning::send_slots && !make_room(true)) [[unlikely]] {
             return nullptr;
         }
-        return send_slot(slots_taken_) + sizeof(wire::Header);
+        return send_slot(slots_taken_);
     }
     void commit(std::uint8_t kind, std::uint8_t id, std::byte* payload,
                 std::uint32_t length) noexcept;
@@ -482,7 +482,12 @@ private:
     std::uint64_t confirmed_seen_ = 0;
     wire::Credential peer_{};
     std::uint64_t number_ = 0;
-    std::vector<std::uint32_t> waiting_; ///< lengths of records in the send buffers, before start()
+    /// A record in a send buffer, before start().
+    struct Waiting {
+        std::uint32_t length;
+        std::uint32_t header;
+    };
+    std::vector<Waiting> waiting_;
 };
 
 } // namespace comch::link::verbs

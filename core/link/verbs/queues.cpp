@@ -219,8 +219,17 @@ bool Queues::fetch() {
             give_back(index);
             continue;
         }
-        arrivals_[tail_++ & (arrivals_.size() - 1)] = {pipe, wc.qp_num, index, wc.byte_len,
-                                                       slot(index)};
+        // (A write with immediate data takes a buffer, too, and leaves in it what was there.)
+        const bool has_header = wc.opcode == IBV_WC_RECV && (wc.wc_flags & IBV_WC_WITH_IMM) != 0;
+        std::array<std::uint8_t, sizeof(wc.imm_data)> header{};
+        std::memcpy(header.data(), &wc.imm_data, sizeof(wc.imm_data));
+        arrivals_[tail_++ & (arrivals_.size() - 1)] = {.pipe = pipe,
+                                                       .qp = wc.qp_num,
+                                                       .slot = index,
+                                                       .length = wc.byte_len,
+                                                       .has_header = has_header,
+                                                       .header = wire::Header::unpack(header),
+                                                       .data = slot(index)};
     }
     return true;
 }

@@ -16,6 +16,7 @@
 #include "core/link/verbs/rdma_device.hpp"
 #include "core/link/verbs/slab.hpp"
 #include "core/link/verbs/tuning.hpp"
+#include "core/link/verbs/wire.hpp"
 
 namespace comch::link::verbs {
 
@@ -34,12 +35,14 @@ struct Tally {
 
 class Queues {
 public:
-    /// A record that has arrived, in its receive buffer.
+    /// A record that has arrived: its payload is in its receive buffer.
     struct Arrival {
         Pipe* pipe;
         std::uint32_t qp;
         std::uint32_t slot;
         std::uint32_t length;
+        bool has_header; ///< else no correct peer sent it
+        wire::Header header;
         const std::byte* data;
     };
 

@@ -94,7 +94,7 @@ Result<void> RdmaDevice::open() {
     if (::ibv_query_device(context_, &attr) != 0 || ::ibv_query_port(context_, 1, &port) != 0) {
         return fail_errno(Errc::io, fmt::format("cannot query the limits of {}", name()), errno);
     }
-    auto limits = judge_device(name(), attr, port);
+    auto limits = judge_device(name(), context_->device->transport_type, attr, port);
     if (!limits) {
         return tl::unexpected(std::move(limits.error()));
     }

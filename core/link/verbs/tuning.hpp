@@ -10,8 +10,7 @@ namespace comch::link::verbs::tuning {
 inline constexpr std::uint32_t max_message = 8192;
 inline constexpr std::uint32_t max_inline = max_message;
 
-/// A buffer: the record's header (16), the head of a one-sided operation (32), the payload; a
-/// multiple of a cache line.
+/// A buffer: the head of a one-sided operation (32), and the payload; a multiple of a cache line.
 inline constexpr std::uint32_t slot_size = max_message + 64;
 
 /// Connections that a port's shared receive queue has places for from the beginning: many devices

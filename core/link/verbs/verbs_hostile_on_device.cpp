@@ -1,4 +1,5 @@
 // Peers that break the protocol: each is disconnected, and nothing else is disturbed.
+#include <bit>
 #include <chrono>
 #include <vector>
 
@@ -20,6 +21,14 @@ protected:
     }
     void send(wire::Control kind, std::uint32_t length = 0) {
         send(static_cast<std::uint8_t>(kind), length);
+    }
+    /// The host's device is asked for something that this link never asks for.
+    void post(ibv_wr_opcode opcode, std::uint32_t immediate) {
+        ibv_send_wr request{};
+        request.opcode = opcode;
+        request.imm_data = immediate;
+        ibv_send_wr* bad = nullptr;
+        ASSERT_EQ(::ibv_post_send(Inside::pipe(*connection).queue_pair(), &request, &bad), 0);
     }
     /// The DPU has ended this connection for that, and another one works.
     void expect_disconnected() {
@@ -80,7 +89,25 @@ TEST_F(Hostile, AskingForCreditAllTheTimeCostsOneAnswerInACall) {
 }
 
 TEST_F(Hostile, ARecordThatIsNone) {
-    send(77, 8);
+    send(40, 8);
+    expect_disconnected();
+}
+
+TEST_F(Hostile, AMessageWithoutAHeader) {
+    post(IBV_WR_SEND, 0);
+    expect_disconnected();
+}
+
+TEST_F(Hostile, AWriteThatTakesABuffer) {
+    const wire::Header header{.kind = static_cast<std::uint8_t>(Kind::data)};
+    post(IBV_WR_RDMA_WRITE_WITH_IMM, std::bit_cast<std::uint32_t>(header.pack()));
+    expect_disconnected();
+}
+
+TEST_F(Hostile, CreditThatCannotBe) {
+    // So many messages were not sent.
+    const wire::Header header{.kind = static_cast<std::uint8_t>(Kind::data), .messages = 100};
+    post(IBV_WR_SEND_WITH_IMM, std::bit_cast<std::uint32_t>(header.pack()));
     expect_disconnected();
 }
 

@@ -13,6 +13,7 @@
 // they are for ever, so that any two versions can tell each other that they do not match.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -30,7 +31,7 @@ static_assert(std::endian::native == std::endian::little,
               "the layout is little-endian; a big-endian port needs conversions here");
 
 inline constexpr std::uint32_t magic = 0x31564d43; // "CMV1"
-inline constexpr std::uint16_t version = 2;        ///< of everything in this file and records.hpp
+inline constexpr std::uint16_t version = 3;        ///< of everything in this file and records.hpp
 inline constexpr std::size_t max_request = 56;     ///< rdma_cm takes no more in a request
 inline constexpr std::size_t max_name = 256;
 
@@ -87,15 +88,35 @@ struct Refusal {
     std::uint8_t why; ///< Why
 };
 
-/// In front of every record. The credit in it is of the other direction, the low half of each number.
+/// With every record, as its immediate data: so the payload is all that is in the packet, and what
+/// fits one packet of the device is one. The credit in it is of the other direction, the low bits
+/// of each number: what is under way are far fewer than these count (max_limit).
 struct Header {
-    std::uint8_t kind; ///< link::Kind, or Control
-    std::uint8_t id;   ///< the user's
-    std::uint16_t flags;
-    std::uint32_t records;  ///< of the receiver's that the sender has taken out, ever
-    std::uint32_t messages; ///< of these, messages
-    std::uint32_t limit;    ///< records that the receiver may send, ever
+    std::uint8_t kind = 0; ///< link::Kind, or Control; 6 bits
+    std::uint8_t id = 0;   ///< the user's
+    /// One of the records below is being handled: its buffer is not free yet. All others' are.
+    bool at_hand = false;
+    std::uint16_t records = 0; ///< of the receiver's that have come, ever; 9 bits
+    std::uint8_t messages = 0; ///< of these, messages
+
+    /// In the device's byte order, that is, as bytes.
+    [[nodiscard]] constexpr std::array<std::uint8_t, 4> pack() const noexcept {
+        return {id, messages, static_cast<std::uint8_t>(records),
+                static_cast<std::uint8_t>(kind | (at_hand ? 0x40 : 0) |
+                                          ((records & 0x100) != 0 ? 0x80 : 0))};
+    }
+    [[nodiscard]] static constexpr Header unpack(std::array<std::uint8_t, 4> bytes) noexcept {
+        return {.kind = static_cast<std::uint8_t>(bytes[3] & 0x3f),
+                .id = bytes[0],
+                .at_hand = (bytes[3] & 0x40) != 0,
+                .records = static_cast<std::uint16_t>(bytes[2] | (bytes[3] & 0x80) << 1),
+                .messages = bytes[1]};
+    }
 };
+inline constexpr unsigned records_bits = 9;
+inline constexpr unsigned messages_bits = 8;
+/// Of records under way: less than half of what the bits count.
+inline constexpr std::uint32_t max_limit = 127;
 
 /// Records beside link::Kind's.
 enum class Control : std::uint8_t {
@@ -158,7 +179,8 @@ struct Attach {
 
 static_assert(sizeof(Request) == max_request && offsetof(Request, tag) == 32);
 static_assert(sizeof(Credential) == 16 && sizeof(Accept) == 24 && sizeof(Refusal) == 8);
-static_assert(sizeof(Header) == 16 && sizeof(Credit) == 24 && sizeof(WantCredit) == 8);
+static_assert(sizeof(Credit) == 24 && sizeof(WantCredit) == 8);
+static_assert(static_cast<std::uint8_t>(Control::goodbye) < 0x40, "a kind has 6 bits");
 static_assert(sizeof(Hello) == 64 + max_name + max_private_data && offsetof(Hello, service) == 64);
 static_assert(sizeof(Welcome) == 40 + max_private_data && sizeof(Attach) == 24);
 static_assert(std::is_trivially_copyable_v<Hello> && std::is_trivially_copyable_v<Welcome>);
@@ -203,11 +225,13 @@ template <class T>
     return length >= sizeof(T) && out.size == sizeof(T) ? Check::ok : Check::foreign;
 }
 
-/// The 64-bit number of which `low` is the low half, the nearest to `known`. May be smaller than it:
+/// The number of which `low` are the low `bits`, the nearest to `known`. May be smaller than it: of
 /// a header that was overtaken by a credit.
-[[nodiscard]] constexpr std::uint64_t widen(std::uint32_t low, std::uint64_t known) noexcept {
-    return known + static_cast<std::uint64_t>(static_cast<std::int64_t>(
-                       static_cast<std::int32_t>(low - static_cast<std::uint32_t>(known))));
+[[nodiscard]] constexpr std::uint64_t widen(std::uint32_t low, unsigned bits,
+                                            std::uint64_t known) noexcept {
+    const std::uint64_t count = std::uint64_t{1} << bits;
+    const std::uint64_t ahead = (low - known) & (count - 1);
+    return ahead < count / 2 ? known + ahead : known + ahead - count;
 }
 
 } // namespace comch::link::verbs::wire

@@ -55,12 +55,43 @@ TEST(VerbsWire, TheSameNameOfAnotherFunctionIsAnotherService) {
     EXPECT_EQ(service_hash(0x12345678, "a server"), service_hash(0x12345678, "a server"));
 }
 
-TEST(VerbsWire, LowHalvesAreWidenedToTheNearest) {
-    EXPECT_EQ(widen(5, 3), 5u);
-    EXPECT_EQ(widen(3, 5), 3u) << "an older number stays older";
-    EXPECT_EQ(widen(2, 0xfffffffeu), 0x1'0000'0002u) << "over the edge";
-    EXPECT_EQ(widen(0xffffffffu, 0x1'0000'0001u), 0xffffffffu) << "and back";
-    EXPECT_EQ(widen(0x10, 0x7'0000'0000u), 0x7'0000'0010u);
+TEST(VerbsWire, LowBitsAreWidenedToTheNearest) {
+    EXPECT_EQ(widen(5, 8, 3), 5u);
+    EXPECT_EQ(widen(3, 8, 5), 3u) << "an older number stays older";
+    EXPECT_EQ(widen(2, 8, 0x1fe), 0x202u) << "over the edge";
+    EXPECT_EQ(widen(0xff, 8, 0x201), 0x1ffu) << "and back";
+    EXPECT_EQ(widen(0x10, 9, 0x7'0000'0000u), 0x7'0000'0010u);
+    for (const unsigned bits : {records_bits, messages_bits}) {
+        const std::uint64_t mask = (1u << bits) - 1;
+        for (std::uint64_t known = max_limit; known < 5 * max_limit; ++known) {
+            for (std::uint64_t is = known - max_limit; is <= known + max_limit; ++is) {
+                ASSERT_EQ(widen(static_cast<std::uint32_t>(is & mask), bits, known), is);
+            }
+        }
+    }
+}
+
+TEST(VerbsWire, AHeaderIsFourBytes) {
+    for (const unsigned kind : {0u, 1u, 50u, 63u}) {
+        for (const unsigned records : {0u, 1u, 0xffu, 0x100u, 0x1ffu}) {
+            for (const bool at_hand : {false, true}) {
+                const Header header{.kind = static_cast<std::uint8_t>(kind),
+                                    .id = 0xa5,
+                                    .at_hand = at_hand,
+                                    .records = static_cast<std::uint16_t>(records),
+                                    .messages = 0x5a};
+                const Header back = Header::unpack(header.pack());
+                EXPECT_EQ(back.kind, kind);
+                EXPECT_EQ(back.id, 0xa5);
+                EXPECT_EQ(back.at_hand, at_hand);
+                EXPECT_EQ(back.records, records);
+                EXPECT_EQ(back.messages, 0x5a);
+            }
+        }
+    }
+    // Both ends must agree.
+    const Header header{.kind = 3, .id = 1, .at_hand = true, .records = 0x102, .messages = 4};
+    EXPECT_EQ(header.pack(), (std::array<std::uint8_t, 4>{1, 4, 2, 0xc3}));
 }
 
 TEST(VerbsWire, WhatNeedsNoCreditIsToldApart) {
