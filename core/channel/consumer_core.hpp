@@ -121,8 +121,9 @@ private:
     static constexpr bool writes_directly = Link::Channel::writes_directly;
     static constexpr bool sends_packets = Link::Channel::sends_packets;
     /// Messages without feedback. (Where it is a packet, it comes before the link returns credit in
-    /// one of its own: it takes that along.)
-    static constexpr std::uint64_t acknowledge_at_most = sends_packets ? 12 : 16;
+    /// one of its own: it takes that along. Not so many that a producer with sixteen under way runs
+    /// out of them.)
+    static constexpr std::uint64_t acknowledge_at_most = sends_packets ? 8 : 16;
     /// How long a producer that was told goodbye may go on writing.
     static constexpr std::chrono::milliseconds patience{500};
 
@@ -135,6 +136,7 @@ private:
         std::uint64_t known_confirmed = 0; ///< records to the producer that it has read
         bool feedback_due = true;          ///< the first, or one that found no room
         FeedbackPace pace;
+        std::uint64_t paced = 0;           ///< of what was handled, what the pace knows of
         bool stalled = false;              ///< its next message waits for a buffer
         bool watched = false;              ///< the engine sleeps on its descriptor
         bool ended = false;                ///< to be closed
@@ -161,7 +163,7 @@ private:
           engine_(engine), connection_(std::move(connection)),
           notifier_(std::make_shared<Notifier>(engine)), handlers_(handlers),
           max_posted_(options.max_posted != 0 ? options.max_posted : default_posted),
-          posted_(max_posted_) {}
+          prompt_(options.prompt), posted_(max_posted_) {}
 
     static constexpr std::uint32_t default_posted = 256;
 
@@ -448,8 +450,9 @@ private:
         // What the producer believes to have for messages that are not here yet.
         const std::int64_t believed =
             std::int64_t{lane.told.free} - static_cast<std::int64_t>(unacknowledged);
-        const bool acknowledge = (drained && is_time(lane, idle) && unacknowledged != 0) ||
-                                 unacknowledged >= acknowledge_at_most;
+        const bool is_time = !sends_packets || prompt_ || it_is_time(lane, idle);
+        const bool acknowledge =
+            (drained && is_time && unacknowledged != 0) || unacknowledged >= acknowledge_at_most;
         const bool runs_dry = free > believed && believed <= free / 2;
         // Others took the buffers that it counts on; nothing else is going on, so say so.
         const bool wrong = idle && free == 0 && believed > 0;
@@ -458,13 +461,18 @@ private:
         }
     }
 
-    /// To say what was handled: nothing more is here.
-    [[nodiscard]] static bool is_time(Lane& lane, bool idle) noexcept {
-        if constexpr (sends_packets) {
-            // (A lane that is stalled is not polled again before a buffer is posted.)
-            return (idle ? lane.pace.idle() : lane.pace.arrived()) || lane.stalled;
+    /// To say what was handled, if nothing more is here. (A lane that is stalled is not polled
+    /// again before a buffer is posted.)
+    [[nodiscard]] static bool it_is_time(Lane& lane, bool idle) noexcept {
+        if (lane.handled != lane.paced) {
+            lane.paced = lane.handled;
+            return lane.pace.arrived() || lane.stalled;
         }
-        return true;
+        return (idle && lane.pace.idle(now_ns)) || lane.stalled;
+    }
+    [[nodiscard]] static std::uint64_t now_ns() noexcept {
+        return static_cast<std::uint64_t>(
+            std::chrono::steady_clock::now().time_since_epoch().count());
     }
 
     /// Not if the producer reads none of it: the last word must find room. `last`: this is it, or
@@ -754,6 +762,7 @@ private:
     std::shared_ptr<Notifier> notifier_;
     ConsumerHandlers handlers_;
     const std::uint32_t max_posted_;
+    const bool prompt_;
     std::uint32_t outstanding_ = 0; ///< posted, and being filled
     PostedBuffers posted_;
     std::vector<std::unique_ptr<Lane>> lanes_;

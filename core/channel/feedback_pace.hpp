@@ -17,7 +17,7 @@ namespace comch::channel {
 
 class FeedbackPace {
 public:
-    /// Messages have been taken out, and there are no more. True: say so now.
+    /// Messages have been handled. True: say so as soon as there is nothing more to be taken out.
     [[nodiscard]] bool arrived() noexcept {
         // Some come late, by accident: a long gap counts for a while.
         gap_ = std::max(std::min(polls_, longest_gap), gap_ - gap_ / 8);
@@ -30,10 +30,15 @@ public:
         withheld_ = true;
         return false;
     }
-    /// A poll found nothing. True: say now what was withheld.
-    [[nodiscard]] bool idle() noexcept {
+    /// A poll found nothing. True: say now what there is to say. `now_ns` tells the time.
+    template <class Clock> [[nodiscard]] bool idle(Clock&& now_ns) noexcept {
         polls_ += polls_ < patience() ? 1 : 0;
-        if (!withheld_ || polls_ < patience()) {
+        if (!withheld_) {
+            return true;
+        }
+        const std::uint64_t now = now_ns();
+        since_ns_ = polls_ == 1 ? now : since_ns_;
+        if (polls_ < patience() && now - since_ns_ < longest_ns) {
             return false;
         }
         polls_ = 0; // who waited for it sends from now on
@@ -56,12 +61,14 @@ public:
     static constexpr std::uint32_t seldom = 1024;
     /// Whose messages came so often although it was withheld, one that does not come is an
     /// exception.
-    static constexpr std::uint32_t many = 16;
+    static constexpr std::uint32_t many = 64;
     /// It is withheld for so many times as many polls as messages are waited for; those are not all
     /// alike. And at least so many, which is a microsecond or a few.
     static constexpr std::uint32_t gaps_of_patience = 4;
     static constexpr std::uint32_t least_patience = 64;
     static constexpr std::uint32_t longest_gap = 10'000;
+    /// However seldom the program polls.
+    static constexpr std::uint64_t longest_ns = 1'000'000;
 
 private:
     [[nodiscard]] std::uint32_t patience() const noexcept {
@@ -70,6 +77,7 @@ private:
 
     std::uint32_t polls_ = 0; ///< that found nothing, since the last message or what was withheld
     std::uint32_t gap_ = 0;   ///< such polls between messages, usually
+    std::uint64_t since_ns_ = 0; ///< the first of them
     std::uint32_t eager_for_ = few;
     std::uint32_t eager_left_ = few;
     std::uint32_t welcome_ = 0; ///< messages that came while it was withheld, since it was in vain

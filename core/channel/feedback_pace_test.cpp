@@ -8,21 +8,25 @@ namespace {
 /// What feedback a consumer gives, and what a producer has to wait for it.
 struct Program {
     FeedbackPace pace;
+    std::uint64_t ns = 1;
+    std::uint64_t ns_per_poll = 50;
     unsigned said = 0;
+    bool unsaid = false;
     unsigned polls = 0;
 
     /// The next message comes when the feedback has, `gap` polls later.
     void send_and_wait_for_feedback(unsigned gap) {
-        bool here = pace.arrived();
-        while (!here) {
-            ++polls;
-            here = pace.idle();
+        unsaid = true;
+        if (!pace.arrived()) {
+            while (!poll()) {
+            }
         }
         say();
         rest(gap);
     }
     /// The next message comes `gap` polls later, whatever was said.
     void send(unsigned gap) {
+        unsaid = true;
         if (pace.arrived()) {
             say();
         }
@@ -30,14 +34,20 @@ struct Program {
     }
     void rest(unsigned gap) {
         for (unsigned i = 0; i < gap; ++i) {
-            ++polls;
-            if (pace.idle()) {
+            if (poll()) {
                 say();
             }
         }
     }
+    bool poll() {
+        ++polls;
+        ns += ns_per_poll;
+        const bool was_said = !unsaid;
+        return pace.idle([this] { return ns; }) && !was_said;
+    }
     void say() {
         ++said;
+        unsaid = false;
         pace.told();
     }
 };
@@ -103,39 +113,76 @@ TEST(FeedbackPace, IsWithheldAgainFromWhoNoLongerWaits) {
     EXPECT_LE(program.said, 1u);
 }
 
-TEST(FeedbackPace, IsNotWithheldForEver) {
+/// Past the first ones, which are answered at once.
+FeedbackPace that_withholds() {
     FeedbackPace pace;
     for (unsigned i = 0; i < FeedbackPace::few; ++i) {
         (void)pace.arrived();
         pace.told();
     }
+    return pace;
+}
+
+constexpr auto no_time_passes = [] { return std::uint64_t{1}; };
+
+TEST(FeedbackPace, IsNotWithheldForEver) {
+    FeedbackPace pace = that_withholds();
     for (unsigned i = 0; i < 1'000'000; ++i) {
-        (void)pace.idle();
+        (void)pace.idle(no_time_passes);
     }
     ASSERT_FALSE(pace.arrived());
     unsigned polls = 0;
-    while (!pace.idle()) {
+    while (!pace.idle(no_time_passes)) {
         ASSERT_LE(++polls, FeedbackPace::least_patience +
                                FeedbackPace::gaps_of_patience * FeedbackPace::longest_gap);
     }
 }
 
-TEST(FeedbackPace, ThatWasSaidForAnotherReasonIsNoProofThatNobodyWaits) {
+TEST(FeedbackPace, IsNotWithheldLongFromAProgramThatSeldomPolls) {
+    FeedbackPace pace = that_withholds();
+    ASSERT_FALSE(pace.arrived());
+    std::uint64_t ns = 1;
+    const auto clock = [&] { return ns; };
+    EXPECT_FALSE(pace.idle(clock));
+    ns += FeedbackPace::longest_ns;
+    EXPECT_TRUE(pace.idle(clock));
+}
+
+TEST(FeedbackPace, ThatWasNotWithheldIsSaidByTheNextPoll) {
+    // It could not be said in the poll that took the message out: more was there.
     FeedbackPace pace;
-    for (unsigned i = 0; i < FeedbackPace::few; ++i) {
-        (void)pace.arrived();
-        pace.told();
-    }
+    ASSERT_TRUE(pace.arrived());
+    EXPECT_TRUE(pace.idle(no_time_passes));
+}
+
+TEST(FeedbackPace, ThatWasSaidForAnotherReasonIsNoProofThatNobodyWaits) {
+    FeedbackPace pace = that_withholds();
     for (unsigned i = 0; i < 1000; ++i) {
         ASSERT_FALSE(pace.arrived());
         pace.told();
     }
     (void)pace.arrived();
-    while (!pace.idle()) {
+    while (!pace.idle(no_time_passes)) {
     }
     for (unsigned i = 0; i < FeedbackPace::few; ++i) {
         EXPECT_TRUE(pace.arrived()) << i;
         pace.told();
+    }
+}
+
+TEST(FeedbackPace, CostsWhoWaitsAfterSomeLittleToo) {
+    // A burst, then a wait for all of it.
+    constexpr unsigned gap = 50;
+    constexpr unsigned bursts = 500;
+    for (const unsigned burst : {2u, 20u, 200u}) {
+        Program program;
+        for (unsigned i = 0; i < bursts; ++i) {
+            for (unsigned k = 1; k < burst; ++k) {
+                program.send(gap);
+            }
+            program.send_and_wait_for_feedback(gap);
+        }
+        EXPECT_LT(program.polls, bursts * burst * gap * 1.15) << burst;
     }
 }
 

@@ -117,8 +117,10 @@ doca_error_t ConnectionConsumer::begin_start() {
                 self.fail();
             }
         };
-        auto opened = Consumer::open(pe()->engine(), connection,
-                                     {.max_posted = task_count(), .id = next_id_}, handlers);
+        auto opened =
+            Consumer::open(pe()->engine(), connection,
+                           // Hardware tells its sender whatever the receiver does then.
+                           {.max_posted = task_count(), .id = next_id_, .prompt = true}, handlers);
         if (!opened) {
             return refuse(opened.error());
         }

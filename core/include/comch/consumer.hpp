@@ -53,6 +53,12 @@ struct ConsumerOptions {
     std::uint32_t max_posted = 0;
     /// From Connection::reserve_consumer_id(), for one consumer only; 0: a new one.
     std::uint32_t id = 0;
+    /// Producers hear of each message in the progress call that takes it out. Without, over RDMA,
+    /// where that is a packet for each, those that go on sending or get answers all the same hear
+    /// of several at once, and of the last ones within a millisecond of further calls, or before a
+    /// sleep. For programs that call no progress after the last message while its producer waits
+    /// for it.
+    bool prompt = false;
 };
 
 class Consumer {

@@ -180,6 +180,11 @@ namespace {
 
 static_assert(tuning::window <= wire::max_limit);
 
+/// How much of what the peer has taken is believed before all headers are known that it sent
+/// before. With what may be under way, less than half of what their bits count.
+constexpr std::uint64_t most_unseen = 32;
+static_assert(most_unseen + tuning::window < (1u << wire::messages_bits) / 2);
+
 /// As immediate data.
 std::uint32_t packed(const wire::Header& head) noexcept {
     return std::bit_cast<std::uint32_t>(head.pack());
@@ -194,11 +199,12 @@ wire::Header Pipe::header(std::uint8_t kind, std::uint8_t id) noexcept {
         granted_ = taken_ + tuning::window;
     }
     // An answer tells of what it answers.
+    const bool at_hand = arrived_ != taken_;
     constexpr std::uint64_t mask = (1u << wire::records_bits) - 1;
     return {.kind = kind,
             .id = id,
-            .at_hand = arrived_ != taken_,
-            .records = static_cast<std::uint16_t>(arrived_ & mask),
+            .at_hand = at_hand,
+            .records = static_cast<std::uint16_t>((taken_ + (at_hand ? 1 : 0)) & mask),
             .messages = static_cast<std::uint8_t>(taken_messages_)};
 }
 
@@ -334,7 +340,6 @@ bool Pipe::make_room(bool slot) noexcept {
     // Completions of others' sends, and arrivals, are taken as well; they wait in the queues.
     (void)queues_.fetch();
     look_at_credit();
-    look_at_arrival();
     if (bypassing) {
         allowed_ = limit_;
     }
@@ -360,24 +365,21 @@ std::uint64_t Pipe::confirmed() noexcept {
 void Pipe::look_at_credit() noexcept {
     const wire::Credit* const word = credit_word();
     const std::uint64_t limit = load(word->limit);
-    if (limit != 0) {
-        accept_credit(load(word->records), load(word->messages), limit);
+    if (limit == 0) {
+        return;
     }
-}
-
-/// A caller that sends and does not take out what has come: its credit may be in there, and the
-/// peer does not tell of it twice. (The newest tells most.)
-void Pipe::look_at_arrival() noexcept {
-    const Queues::Arrival* const arrival = queues_.back();
-    if (arrival != nullptr && arrival->pipe == this) {
-        look_at_header(*arrival);
+    const std::uint64_t records = load(word->records);
+    const std::uint64_t messages = load(word->messages);
+    if (records - surely_taken_ > most_unseen || messages - surely_taken_messages_ > most_unseen)
+        [[unlikely]] {
+        // What the peer sent before it wrote this is here. Afterwards no header that is still to
+        // come is older, so its low bits say what it means; which they would not, of one from long
+        // ago.
+        queues_.fetch_all();
+        surely_taken_ = records;
+        surely_taken_messages_ = messages;
     }
-}
-
-void Pipe::look_at_header(const Queues::Arrival& arrival) noexcept {
-    if (arrival.has_header) {
-        accept_credit(arrival.header);
-    }
+    accept_credit(records, messages, limit);
 }
 
 bool Pipe::keeps_order(const Queues::Arrival& arrival) const noexcept {
@@ -400,7 +402,7 @@ void Pipe::ask() noexcept {
     asked_up_to_ = records_;
 }
 
-void Pipe::accept_credit(const wire::Header& head) noexcept {
+void Pipe::accept_header(const wire::Header& head) noexcept {
     const std::uint64_t records = wire::widen(head.records, wire::records_bits, peer_taken_);
     accept_credit(records, wire::widen(head.messages, wire::messages_bits, peer_taken_messages_),
                   records - (head.at_hand ? 1 : 0) + peer_.limit);
@@ -659,7 +661,6 @@ bool Pipe::open(const Queues::Arrival& arrival, wire::Header& head, const std::b
     if (length > tuning::max_message && head.kind == static_cast<std::uint8_t>(Kind::data)) {
         return false; // there is room for it in a buffer, but the layers above rely on the limit
     }
-    accept_credit(head);
     return !corrupt_;
 }
 

@@ -268,8 +268,9 @@ public:
     /// must be popped all the same.
     [[nodiscard]] bool open(const Queues::Arrival& arrival, wire::Header& header,
                             const std::byte*& payload, std::uint32_t& length) noexcept;
-    /// One that has to wait its turn tells of credit at once: the peer does not say that again.
-    void look_at_header(const Queues::Arrival& arrival) noexcept;
+    /// One has come, and may have to wait its turn: it tells of credit at once, for the peer does
+    /// not say that again. In the order of arrival.
+    void accept_header(const wire::Header& head) noexcept;
     /// It has to wait while others do. (What concerns sleeping does not: it is no part of the row,
     /// and there is a buffer for one of each only.)
     [[nodiscard]] bool keeps_order(const Queues::Arrival& arrival) const noexcept;
@@ -279,6 +280,7 @@ public:
             return;
         }
         ++taken_;
+        quiet_polls_ = 0; // something that answers it may take the credit along
         if (taken_ - returned_ >= tuning::credit_batch) [[unlikely]] {
             return_credit();
         }
@@ -395,8 +397,6 @@ private:
     }
     [[nodiscard]] bool room_came() const noexcept;
     void look_at_credit() noexcept;
-    void look_at_arrival() noexcept;
-    void accept_credit(const wire::Header& head) noexcept;
     void ask() noexcept;
     void accept_credit(std::uint64_t records, std::uint64_t messages, std::uint64_t limit) noexcept;
     void return_credit() noexcept;
@@ -441,6 +441,9 @@ private:
     std::uint64_t sent_ = 0;
     std::uint64_t peer_taken_ = 0;
     std::uint64_t peer_taken_messages_ = 0;
+    /// The same, when all that had come by then was known: headers that are not are not older.
+    std::uint64_t surely_taken_ = 0;
+    std::uint64_t surely_taken_messages_ = 0;
     std::uint64_t asked_up_to_ = 0; ///< records, the last one that asks included
     std::array<Mark, tuning::send_queue> marks_{};
     std::uint32_t marks_head_ = 0;

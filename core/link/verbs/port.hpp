@@ -106,7 +106,6 @@ private:
         }
         Connection& c = *static_cast<Connection*>(arrival.pipe->owner());
         if ((c.paused_ || !c.deferred_.empty()) && c.pipe_->keeps_order(arrival)) [[unlikely]] {
-            c.pipe_->look_at_header(arrival); // both sides may wait for the credit in there
             c.deferred_.push_back(queues_->take());
             return 1;
         }

@@ -165,8 +165,7 @@ void Queues::attach(std::uint32_t qp, Pipe& pipe) {
 
 void Queues::detach(std::uint32_t qp) {
     // What the device has completed of it goes into the queue first: its number may be used again.
-    while (fetch()) {
-    }
+    fetch_all();
     by_qp_.erase(qp);
     last_pipe_ = nullptr;
     last_qp_ = 0;
@@ -230,8 +229,16 @@ bool Queues::fetch() {
                                                        .has_header = has_header,
                                                        .header = wire::Header::unpack(header),
                                                        .data = slot(index)};
+        if (has_header) {
+            pipe->accept_header(arrivals_[(tail_ - 1) & (arrivals_.size() - 1)].header);
+        }
     }
     return true;
+}
+
+void Queues::fetch_all() {
+    while (fetch()) {
+    }
 }
 
 void Queues::post_buffers() noexcept {

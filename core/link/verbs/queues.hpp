@@ -63,16 +63,15 @@ public:
     /// Before the queue pair is destroyed: nothing that comes through it is handed out any more.
     void detach(std::uint32_t qp);
 
-    /// Takes what there is from the device: completions of sends are passed on at once, arrivals wait
-    /// in a queue. True if there was something.
+    /// Takes what there is from the device: completions of sends are passed on at once, and so is
+    /// what the headers of arrivals say; they themselves wait in a queue. True if there was
+    /// something.
     bool fetch();
+    /// All that there is.
+    void fetch_all();
     /// The oldest arrival, or null.
     [[nodiscard]] Arrival* front() noexcept {
         return head_ == tail_ ? nullptr : &arrivals_[head_ & (arrivals_.size() - 1)];
-    }
-    /// The newest, or null.
-    [[nodiscard]] const Arrival* back() const noexcept {
-        return head_ == tail_ ? nullptr : &arrivals_[(tail_ - 1) & (arrivals_.size() - 1)];
     }
     /// Done with the oldest: its buffer is the device's again, soon.
     void pop() noexcept {

@@ -104,7 +104,7 @@ inline constexpr std::uint64_t stop_timeout_ns = 10'000'000;
 /// Credit keeps it from happening; rdma_cm's own choice is 655 ms.
 inline constexpr std::uint8_t rnr_timer = 12;
 /// A request for a channel that was made before its connection was closed may come this much later.
-inline constexpr unsigned latecomers_us = 2'000;
+inline constexpr unsigned latecomers_us = 8'000;
 /// A device tries this long, for each of its retries, before it gives a peer up: 4.096 us * 2^16 =
 /// 268 ms, times 7: about as long as a port may be down (port_grace_ns).
 inline constexpr std::uint8_t ack_timeout = 16;
