@@ -198,6 +198,9 @@ private:
 
     unsigned poll(Lane& lane) {
         if (lane.stalled && posted_.empty()) {
+            if (lane.feedback_due) [[unlikely]] { // there was no room to say it
+                send_feedback(lane, free_for(lane));
+            }
             return 0;
         }
         lane.stalled = false;
@@ -450,9 +453,9 @@ private:
         // What the producer believes to have for messages that are not here yet.
         const std::int64_t believed =
             std::int64_t{lane.told.free} - static_cast<std::int64_t>(unacknowledged);
-        const bool is_time = !sends_packets || prompt_ || it_is_time(lane, idle);
+        const bool is_time = it_is_time(lane, drained);
         const bool acknowledge =
-            (drained && is_time && unacknowledged != 0) || unacknowledged >= acknowledge_at_most;
+            unacknowledged != 0 && (is_time || unacknowledged >= acknowledge_at_most);
         const bool runs_dry = free > believed && believed <= free / 2;
         // Others took the buffers that it counts on; nothing else is going on, so say so.
         const bool wrong = idle && free == 0 && believed > 0;
@@ -461,14 +464,17 @@ private:
         }
     }
 
-    /// To say what was handled, if nothing more is here. (A lane that is stalled is not polled
-    /// again before a buffer is posted.)
-    [[nodiscard]] static bool it_is_time(Lane& lane, bool idle) noexcept {
+    /// To say what was handled.
+    [[nodiscard]] bool it_is_time(Lane& lane, bool drained) noexcept {
+        if (!sends_packets || prompt_) {
+            return drained || prompt_;
+        }
+        // (A lane that is stalled is not polled again before a buffer is posted.)
         if (lane.handled != lane.paced) {
             lane.paced = lane.handled;
-            return lane.pace.arrived() || lane.stalled;
+            return (lane.pace.arrived(now_ns) && drained) || lane.stalled;
         }
-        return (idle && lane.pace.idle(now_ns)) || lane.stalled;
+        return lane.pace.idle(now_ns) || lane.stalled;
     }
     [[nodiscard]] static std::uint64_t now_ns() noexcept {
         return static_cast<std::uint64_t>(

@@ -18,7 +18,8 @@ namespace comch::channel {
 class FeedbackPace {
 public:
     /// Messages have been handled. True: say so as soon as there is nothing more to be taken out.
-    [[nodiscard]] bool arrived() noexcept {
+    /// `now_ns` tells the time.
+    template <class Clock> [[nodiscard]] bool arrived(Clock&& now_ns) noexcept {
         // Some come late, by accident: a long gap counts for a while.
         gap_ = std::max(std::min(polls_, longest_gap), gap_ - gap_ / 8);
         polls_ = 0;
@@ -26,20 +27,29 @@ public:
             --eager_left_;
             return true;
         }
-        welcome_ += withheld_ ? 1 : 0;
-        withheld_ = true;
+        more_came_ = withheld_;
+        if (withheld_) {
+            ++welcome_;
+        } else {
+            withheld_ = true;
+            since_ns_ = now_ns();
+        }
         return false;
     }
-    /// A poll found nothing. True: say now what there is to say. `now_ns` tells the time.
+    /// A poll found nothing, or no whole message. True: say now what there is to say.
     template <class Clock> [[nodiscard]] bool idle(Clock&& now_ns) noexcept {
         polls_ += polls_ < patience() ? 1 : 0;
         if (!withheld_) {
             return true;
         }
-        const std::uint64_t now = now_ns();
-        since_ns_ = polls_ == 1 ? now : since_ns_;
-        if (polls_ < patience() && now - since_ns_ < longest_ns) {
-            return false;
+        if (polls_ < patience()) {
+            if (now_ns() - since_ns_ < longest_ns) {
+                return false;
+            }
+            if (more_came_) { // and still do, as it seems
+                withheld_ = false;
+                return true;
+            }
         }
         polls_ = 0; // who waited for it sends from now on
         // In vain, unless that was an exception.
@@ -77,11 +87,12 @@ private:
 
     std::uint32_t polls_ = 0; ///< that found nothing, since the last message or what was withheld
     std::uint32_t gap_ = 0;   ///< such polls between messages, usually
-    std::uint64_t since_ns_ = 0; ///< the first of them
+    std::uint64_t since_ns_ = 0; ///< when it was withheld
     std::uint32_t eager_for_ = few;
     std::uint32_t eager_left_ = few;
     std::uint32_t welcome_ = 0; ///< messages that came while it was withheld, since it was in vain
     bool withheld_ = false;
+    bool more_came_ = false; ///< meanwhile
 };
 
 } // namespace comch::channel

@@ -5,6 +5,8 @@
 namespace comch::channel {
 namespace {
 
+constexpr auto no_time_passes = [] { return std::uint64_t{1}; };
+
 /// What feedback a consumer gives, and what a producer has to wait for it.
 struct Program {
     FeedbackPace pace;
@@ -17,7 +19,7 @@ struct Program {
     /// The next message comes when the feedback has, `gap` polls later.
     void send_and_wait_for_feedback(unsigned gap) {
         unsaid = true;
-        if (!pace.arrived()) {
+        if (!pace.arrived([this] { return ns; })) {
             while (!poll()) {
             }
         }
@@ -27,7 +29,7 @@ struct Program {
     /// The next message comes `gap` polls later, whatever was said.
     void send(unsigned gap) {
         unsaid = true;
-        if (pace.arrived()) {
+        if (pace.arrived([this] { return ns; })) {
             say();
         }
         rest(gap);
@@ -54,11 +56,12 @@ struct Program {
 
 TEST(FeedbackPace, IsSaidAtOnceAtFirst) {
     FeedbackPace pace;
-    EXPECT_TRUE(pace.arrived());
+    EXPECT_TRUE(pace.arrived(no_time_passes));
 }
 
 TEST(FeedbackPace, IsWithheldFromWhoDoesNotWaitForIt) {
     Program program;
+    program.ns_per_poll = 0;
     for (unsigned i = 0; i < 1000; ++i) {
         program.send(50);
     }
@@ -71,6 +74,15 @@ TEST(FeedbackPace, OfMessagesThatComeAtOddTimesIsSeldomSaid) {
         program.send(i % 100 == 0 ? 1000 : 20 + i % 50);
     }
     EXPECT_LT(program.said, 10'000u / 5);
+}
+
+TEST(FeedbackPace, OfMessagesThatComeSlowlyIsSaidOnceInAWhile) {
+    Program program;
+    program.ns_per_poll = FeedbackPace::longest_ns / 250;
+    for (unsigned i = 0; i < 1000; ++i) {
+        program.send(50); // five in the longest time
+    }
+    EXPECT_LE(program.said, 1000 / 5 + FeedbackPace::few);
 }
 
 TEST(FeedbackPace, CostsWhoWaitsForItLittle) {
@@ -100,6 +112,7 @@ TEST(FeedbackPace, IsSaidToWhoBeginsToWait) {
 
 TEST(FeedbackPace, IsWithheldAgainFromWhoNoLongerWaits) {
     Program program;
+    program.ns_per_poll = 0;
     for (unsigned i = 0; i < 5000; ++i) {
         program.send_and_wait_for_feedback(50);
     }
@@ -117,20 +130,18 @@ TEST(FeedbackPace, IsWithheldAgainFromWhoNoLongerWaits) {
 FeedbackPace that_withholds() {
     FeedbackPace pace;
     for (unsigned i = 0; i < FeedbackPace::few; ++i) {
-        (void)pace.arrived();
+        (void)pace.arrived(no_time_passes);
         pace.told();
     }
     return pace;
 }
-
-constexpr auto no_time_passes = [] { return std::uint64_t{1}; };
 
 TEST(FeedbackPace, IsNotWithheldForEver) {
     FeedbackPace pace = that_withholds();
     for (unsigned i = 0; i < 1'000'000; ++i) {
         (void)pace.idle(no_time_passes);
     }
-    ASSERT_FALSE(pace.arrived());
+    ASSERT_FALSE(pace.arrived(no_time_passes));
     unsigned polls = 0;
     while (!pace.idle(no_time_passes)) {
         ASSERT_LE(++polls, FeedbackPace::least_patience +
@@ -140,32 +151,35 @@ TEST(FeedbackPace, IsNotWithheldForEver) {
 
 TEST(FeedbackPace, IsNotWithheldLongFromAProgramThatSeldomPolls) {
     FeedbackPace pace = that_withholds();
-    ASSERT_FALSE(pace.arrived());
+    ASSERT_FALSE(pace.arrived(no_time_passes));
     std::uint64_t ns = 1;
     const auto clock = [&] { return ns; };
     EXPECT_FALSE(pace.idle(clock));
-    ns += FeedbackPace::longest_ns;
+    ns += FeedbackPace::longest_ns - 1;
+    EXPECT_FALSE(pace.arrived(clock)) << "another one does not begin anew";
+    EXPECT_FALSE(pace.idle(clock));
+    ns += 1;
     EXPECT_TRUE(pace.idle(clock));
 }
 
 TEST(FeedbackPace, ThatWasNotWithheldIsSaidByTheNextPoll) {
     // It could not be said in the poll that took the message out: more was there.
     FeedbackPace pace;
-    ASSERT_TRUE(pace.arrived());
+    ASSERT_TRUE(pace.arrived(no_time_passes));
     EXPECT_TRUE(pace.idle(no_time_passes));
 }
 
 TEST(FeedbackPace, ThatWasSaidForAnotherReasonIsNoProofThatNobodyWaits) {
     FeedbackPace pace = that_withholds();
     for (unsigned i = 0; i < 1000; ++i) {
-        ASSERT_FALSE(pace.arrived());
+        ASSERT_FALSE(pace.arrived(no_time_passes));
         pace.told();
     }
-    (void)pace.arrived();
+    (void)pace.arrived(no_time_passes);
     while (!pace.idle(no_time_passes)) {
     }
     for (unsigned i = 0; i < FeedbackPace::few; ++i) {
-        EXPECT_TRUE(pace.arrived()) << i;
+        EXPECT_TRUE(pace.arrived(no_time_passes)) << i;
         pace.told();
     }
 }

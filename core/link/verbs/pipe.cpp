@@ -184,6 +184,8 @@ static_assert(tuning::window <= wire::max_limit);
 /// before. With what may be under way, less than half of what their bits count.
 constexpr std::uint64_t most_unseen = 32;
 static_assert(most_unseen + tuning::window < (1u << wire::messages_bits) / 2);
+// Before a channel is ready its queues are not fetched from by who only asks what was confirmed.
+static_assert(tuning::send_slots <= most_unseen);
 
 /// As immediate data.
 std::uint32_t packed(const wire::Header& head) noexcept {

@@ -966,6 +966,7 @@ Errc Port::arm(bool for_credit) {
     if (rdma_->gone() || !gone_.empty() || queues_->broken()) {
         return Errc::again;
     }
+    const std::uint64_t fetched = queues_->fetched();
     bool awake = false;
     for (Connection* const c : working_) {
         if (c->state_ >= Connection::State::ended) {
@@ -986,7 +987,8 @@ Errc Port::arm(bool for_credit) {
             c->pipe_->arm(for_credit);
         }
     }
-    if (queues_->arm() != Errc::ok) {
+    // What was taken meanwhile may concern who had been looked at before, and causes no event.
+    if (queues_->arm() != Errc::ok || queues_->fetched() != fetched) {
         return Errc::again;
     }
     for (const auto& c : connections_) {

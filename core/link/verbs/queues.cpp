@@ -201,6 +201,7 @@ bool Queues::fetch() {
         broken_ = broken_ || count < 0;
         return false;
     }
+    fetched_ += static_cast<std::uint64_t>(count);
     for (int i = 0; i < count; ++i) {
         const ibv_wc& wc = completed[static_cast<std::size_t>(i)];
         Pipe* const pipe = find(wc.qp_num);

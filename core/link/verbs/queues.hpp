@@ -69,6 +69,8 @@ public:
     bool fetch();
     /// All that there is.
     void fetch_all();
+    /// How much was taken, ever.
+    [[nodiscard]] std::uint64_t fetched() const noexcept { return fetched_; }
     /// The oldest arrival, or null.
     [[nodiscard]] Arrival* front() noexcept {
         return head_ == tail_ ? nullptr : &arrivals_[head_ & (arrivals_.size() - 1)];
@@ -143,6 +145,7 @@ private:
     std::vector<Arrival> arrivals_; ///< a ring, a power of two that all buffers fit in
     std::uint64_t head_ = 0;
     std::uint64_t tail_ = 0;
+    std::uint64_t fetched_ = 0;
     std::array<std::uint32_t, tuning::repost_batch> return_{};
     std::uint32_t returning_ = 0;
     bool armed_ = false;

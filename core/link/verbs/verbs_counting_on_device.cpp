@@ -120,6 +120,64 @@ TEST_F(Counting, CreditIsFoundInWhatHasToWait) {
     EXPECT_TRUE(until([&] { return dpu.seen.messages.size() == 1; }));
 }
 
+/// Sends more messages than the bits of a header count, and hears of them by RDMA only: it takes
+/// nothing from the device meanwhile.
+class LongAgo : public Counting {
+protected:
+    static constexpr unsigned count = 2000;
+    Connection* there = nullptr;
+
+    void SetUp() override {
+        Counting::SetUp();
+        there = dpu.seen.requests.at(0).connection;
+        ASSERT_EQ(there->send(1, pattern(8, 1)), Errc::ok); // its header tells of what was before
+    }
+    void send_all() {
+        const auto deadline = std::chrono::steady_clock::now() + contract::patience;
+        for (unsigned i = 0; i < count; ++i) {
+            ASSERT_EQ(connection->send(1, pattern(8, 1)), Errc::ok);
+            while (connection->confirmed() != connection->sent()) {
+                (void)dpu.progress();
+                ASSERT_LT(std::chrono::steady_clock::now(), deadline) << i;
+            }
+        }
+        EXPECT_TRUE(host.seen.messages.empty());
+    }
+    void expect_that_all_is_well() {
+        ASSERT_TRUE(until([&] { return host.seen.messages.size() == 1; }));
+        EXPECT_EQ(connection->confirmed(), connection->sent());
+        ASSERT_EQ(connection->send(1, pattern(8, 1)), Errc::ok);
+        ASSERT_TRUE(until([&] { return dpu.seen.messages.size() == count + 1; }));
+        EXPECT_TRUE(host.seen.ends.empty());
+        EXPECT_TRUE(dpu.seen.ends.empty());
+    }
+};
+
+TEST_F(LongAgo, AHeaderThatNobodyFetchedIsUnderstood) {
+    Pipe& pipe = Inside::pipe(*there);
+    ASSERT_TRUE(pipe.ask_for_completion());
+    const Pipe::Ticket sent = pipe.posted();
+    const auto deadline = std::chrono::steady_clock::now() + contract::patience;
+    while (!pipe.done(sent)) { // then it is at the host
+        (void)dpu.progress();
+        ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+    }
+    send_all();
+    expect_that_all_is_well();
+}
+
+TEST_F(LongAgo, AHeaderThatHadToWaitIsUnderstood) {
+    Inside::pause(*connection);
+    const auto deadline = std::chrono::steady_clock::now() + contract::patience;
+    while (Inside::waiting(*connection) == 0) {
+        (void)host.progress();
+        ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+    }
+    send_all();
+    Inside::resume(*connection);
+    expect_that_all_is_well();
+}
+
 TEST_F(Counting, WhoIsAboutToSleepIsHeardAlthoughOthersWait) {
     Connection& there = *dpu.seen.requests.at(0).connection;
     Inside::pause(there);
