@@ -882,6 +882,26 @@ TEST_P(FastPath, AProducerThatDoesNotProgressHearsOfAllThatWasReceivedBeforeASto
     }
 }
 
+TEST_P(FastPath, APromptConsumerTellsInTheCallThatTakesTheMessageOut) {
+    constexpr std::size_t count = 200;
+    const auto engine = make_engine();
+    ConsumerProgram consumer;
+    ProducerProgram producer;
+    ASSERT_TRUE(start(consumer, {.max_posted = count, .prompt = true}));
+    ASSERT_EQ(producer.open(*engine, dpu()), Errc::ok);
+    std::vector<std::byte> buffer(8);
+    for (std::size_t i = 0; i < count; ++i) {
+        ASSERT_EQ(consumer.post(buffer), Errc::ok);
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+        ASSERT_EQ(send(producer, consumer.consumer->id(), {.data = bytes_of("12345678")}),
+                  Errc::ok);
+        ASSERT_TRUE(until([&] { return consumer.landed.size() == i + 1; }, server, client));
+        // Its program calls no more progress now.
+        ASSERT_TRUE(until([&] { return producer.sent.size() == i + 1; }, *engine)) << i;
+    }
+}
+
 TEST_P(FastPath, ADisconnectFlushesWhatIsOpen) {
     ConsumerProgram consumer;
     ProducerProgram producer;

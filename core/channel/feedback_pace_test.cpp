@@ -44,8 +44,7 @@ struct Program {
     bool poll() {
         ++polls;
         ns += ns_per_poll;
-        const bool was_said = !unsaid;
-        return pace.idle([this] { return ns; }) && !was_said;
+        return pace.idle([this] { return ns; }) && unsaid;
     }
     void say() {
         ++said;
