@@ -9,9 +9,8 @@
 namespace comch::perftest {
 namespace {
 
-/// Acknowledgements come after the answer that overtakes them: a ping-pong has more than one send
-/// that is not confirmed.
-/// News of what has arrived may come for many messages at once.
+/// Acknowledgements come after the answer that overtakes them, and one may be for many messages: a
+/// ping-pong has more than one send that is not confirmed.
 constexpr std::uint32_t least_in_flight = 64;
 
 } // namespace

@@ -90,7 +90,8 @@ struct Refusal {
 
 /// With every record, as its immediate data: so the payload is all that is in the packet, and what
 /// fits one packet of the device is one. The credit in it is of the other direction, the low bits
-/// of each number: what is under way are far fewer than these count (max_limit).
+/// of each number: what is under way are far fewer than these count (max_limit). So they say what
+/// they mean to who has seen all before them (Pipe::look_at_credit()), and to nobody later.
 struct Header {
     std::uint8_t kind = 0; ///< link::Kind, or Control; 6 bits
     std::uint8_t id = 0;   ///< the user's
