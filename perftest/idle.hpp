@@ -2,9 +2,10 @@
 #pragma once
 
 #include <poll.h>
-#include <sched.h>
 
 #include <comch/progress.hpp>
+
+#include "perftest/give_way.hpp"
 
 namespace comch::perftest {
 
@@ -29,13 +30,9 @@ public:
                 }
                 return true;
             }
-            // With more threads than CPUs the other end may be waiting for this one.
-            if (++empty_ == empty_before_yield) [[unlikely]] {
-                empty_ = 0;
-                ::sched_yield();
-            }
+            give_way_.empty();
         } else {
-            empty_ = 0;
+            give_way_.found();
         }
         if (++calls_ >= interval) {
             calls_ = 0;
@@ -45,10 +42,8 @@ public:
     }
 
 private:
-    static constexpr unsigned empty_before_yield = 300; ///< some microseconds
-
     bool sleep_;
-    unsigned empty_ = 0;
+    GiveWay give_way_;
     unsigned calls_ = 0;
 };
 

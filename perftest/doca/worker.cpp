@@ -2,7 +2,6 @@
 
 #include <doca_buf.h>
 #include <doca_ctx.h>
-#include <sched.h>
 
 #include "perftest/clock.hpp"
 #include "perftest/doca/check.hpp"
@@ -15,7 +14,6 @@ constexpr unsigned burst = 16;
 /// The connection, on which a first message makes its way to the consumer, is looked at this
 /// seldom.
 constexpr std::uint64_t connection_interval = 4096;
-constexpr unsigned empty_before_yield = 300; ///< as Idle has it
 /// Of a ping-pong's sends more than one may not be confirmed yet.
 constexpr std::uint32_t least_sends = 16;
 
@@ -198,10 +196,9 @@ void DocaWorker::note_flushed(doca_task* task) {
 
 void DocaWorker::progress() {
     if (doca_pe_progress(pe_) != 0) {
-        empty_ = 0;
-    } else if (++empty_ == empty_before_yield) [[unlikely]] {
-        empty_ = 0;
-        ::sched_yield(); // the other end, or somebody else, may be waiting for this CPU
+        give_way_.found();
+    } else {
+        give_way_.empty();
     }
     if (++looks_ % connection_interval == 0) [[unlikely]] {
         end_.progress();

@@ -13,6 +13,7 @@
 
 #include "perftest/buffers.hpp"
 #include "perftest/doca/end.hpp"
+#include "perftest/give_way.hpp"
 #include "perftest/histogram.hpp"
 #include "perftest/plan.hpp"
 
@@ -75,7 +76,7 @@ private:
     std::vector<doca_buf*> buffers_;
     std::vector<doca_task*> idle_sends_; ///< allocated, not submitted
     std::uint64_t looks_ = 0;
-    unsigned empty_ = 0; ///< looks that found nothing, lately
+    GiveWay give_way_;
     std::uint64_t submitted_ = 0;
     std::uint64_t completed_ = 0;
     std::uint64_t received_ = 0;

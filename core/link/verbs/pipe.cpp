@@ -657,9 +657,6 @@ bool Pipe::open(const Queues::Arrival& arrival, wire::Header& head, const std::b
     if (credited ? ++arrived_ > granted_ : !started_) {
         return false; // more than it may, or before it may: it used buffers of others
     }
-    if (credited) {
-        records_before_answer_ = records_;
-    }
     if (length > tuning::max_message && head.kind == static_cast<std::uint8_t>(Kind::data)) {
         return false; // there is room for it in a buffer, but the layers above rely on the limit
     }

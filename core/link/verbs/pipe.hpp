@@ -281,7 +281,7 @@ public:
         }
         ++taken_;
         quiet_polls_ = 0; // something that answers it may take the credit along
-        if (taken_ - returned_ >= tuning::credit_batch) [[unlikely]] {
+        if (taken_ - returned_ >= tuning::credit_at_once) [[unlikely]] {
             return_credit();
         }
     }
@@ -327,11 +327,6 @@ public:
     }
     /// What the peer has been told of, to see whether there was something since.
     [[nodiscard]] std::uint64_t returned() const noexcept { return returned_; }
-    /// All that is owed is the room of one record, and something was sent since it was handed out:
-    /// that has confirmed it, and what is sent next returns the room.
-    [[nodiscard]] bool has_answered() const noexcept {
-        return taken_ - returned_ == 1 && records_ != records_before_answer_;
-    }
 
     // ---- sleeping ------------------------------------------------------------------------------
 
@@ -453,7 +448,6 @@ private:
     std::uint64_t arrived_ = 0;               ///< credited records, the one at hand included
     std::uint64_t taken_ = 0;                 ///< of these, taken out: their room is free
     std::uint64_t taken_messages_ = 0;        ///< the one at hand included
-    std::uint64_t records_before_answer_ = 0; ///< records_ when the last one was handed out
     std::uint64_t returned_ = 0;              ///< what the peer has been told of
     std::uint32_t quiet_polls_ = 0;           ///< since it should be told of more
     std::uint64_t granted_ = 0;               ///< the limit that it has been told of

@@ -904,9 +904,7 @@ void Port::return_credit(bool all) noexcept {
             c.returned_at_look_ = c.pipe_->returned();
             c.looks_ = 0;
         }
-        const unsigned enough = c.pipe_->peer_waits()     ? 1
-                                : c.pipe_->has_answered() ? tuning::answered_after_looks
-                                                          : tuning::credit_after_looks;
+        const unsigned enough = c.pipe_->peer_waits() ? 1 : tuning::credit_after_looks;
         if (c.state_ < Connection::State::ended && (all || c.looks_++ >= enough)) {
             c.pipe_->idle();
         }

@@ -23,21 +23,22 @@ inline constexpr std::uint32_t window = 64;
 /// Receive buffers beyond the window, for what is sent without credit: a request for credit, the
 /// bell that answers one, a goodbye. At most one of each is on its way.
 inline constexpr std::uint32_t uncredited = 3;
-/// The receiver returns credit when it has taken out this part of the window, or finds nothing more.
-inline constexpr std::uint32_t credit_batch = window / 4;
+/// The receiver returns credit at once when it has taken out this part of the window: its peer
+/// still has the other part to go on with.
+inline constexpr std::uint32_t credit_at_once = window / 2;
+/// This much it returns when it next looks for something to do and finds nothing: where messages
+/// are answered that is when the answer has gone out, and is not in its way.
+inline constexpr std::uint32_t credit_batch = window * 3 / 8;
 /// A port looks at the credit that it owes once in so many calls. What the peer sleeps for goes out
 /// if it was owed at the last look already, so that one bell tells of what comes together.
 inline constexpr unsigned credit_look_calls = 64;
 /// The rest is looked at more often than that first: something may go the other way and take it
 /// along, or more come, and else it costs a work request of its own. Longer than a round trip,
-/// because where the answers go over another connection, as UCX's do, nothing takes it along.
+/// also where the peer's CPU is slow: a packet that is in the way of its answer makes it slower.
 /// Nobody is short of it meanwhile (credit_batch), and who waits for it asks.
-inline constexpr unsigned credit_after_looks = 8;
-/// So many looks where something went, which tells all but the room of the last record: the next
-/// takes that along too.
-inline constexpr unsigned answered_after_looks = 64;
+inline constexpr unsigned credit_after_looks = 64;
 /// A channel returns credit after so many polls that found nothing, for the same reason.
-inline constexpr unsigned credit_after_polls = 256;
+inline constexpr unsigned credit_after_polls = 4096;
 
 /// Send buffers of one connection: messages too long to be sent inline that the peer's device has
 /// not acknowledged. A power of two.

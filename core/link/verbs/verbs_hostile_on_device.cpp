@@ -84,7 +84,7 @@ TEST_F(Hostile, AskingForCreditAllTheTimeCostsOneAnswerInACall) {
         return pipe.tx().consumed() == known + count;
     }));
     EXPECT_TRUE(dpu.seen.ends.empty());
-    // And one for each quarter of the window.
+    // And one for each part of the window.
     EXPECT_LE(dpu.port->tally().work_requests - before, calls + count / tuning::credit_batch + 4);
 }
 
