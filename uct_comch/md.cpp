@@ -32,6 +32,16 @@ ucs_config_field_t md_config_table[] = {
      "Empty: the environment's COMCH_DEVICE, else the first device of the side.",
      ucs_offsetof(MdConfig, device), UCS_CONFIG_TYPE_STRING},
 
+    {"RCACHE", "try",
+     "Keep the registrations of message buffers with an RDMA device until the memory is unmapped. "
+     "A "
+     "peer that was given a key may use it for as long.\n"
+     "try: if UCX's memory hooks work.",
+     ucs_offsetof(MdConfig, keeps), UCS_CONFIG_TYPE_TERNARY},
+
+    {"", "", nullptr, ucs_offsetof(MdConfig, kept),
+     UCS_CONFIG_TYPE_TABLE(uct_md_config_rcache_table)},
+
     {nullptr, nullptr, nullptr, 0, {}}};
 
 namespace {
@@ -68,9 +78,11 @@ ucs_status_t query_md(uct_md_h md, uct_md_attr_t* attr) {
     attr->cap.alloc_mem_types = UCS_BIT(UCS_MEMORY_TYPE_HOST);
     attr->cap.access_mem_types = UCS_BIT(UCS_MEMORY_TYPE_HOST);
     attr->cap.detect_mem_types = 0;
-    // An entry in a table, whatever the size; an RDMA device also pins the pages.
-    attr->reg_cost = md_of(md)->domain->over_rdma() ? ucs_linear_func_make(16e-6, 0.06e-9)
-                                            : ucs_linear_func_make(60e-9, 0);
+    // An entry in a table, whatever the size; an RDMA device also pins the pages, unless it has.
+    attr->reg_cost = !md_of(md)->domain->over_rdma() ? ucs_linear_func_make(60e-9, 0)
+                     : md_of(md)->cache != nullptr
+                         ? ucs_linear_func_make(60e-9 + md_of(md)->lookup_cost, 0)
+                         : ucs_linear_func_make(16e-6, 0.06e-9);
     attr->rkey_packed_size = sizeof(RegionKey);
     std::memset(&attr->local_cpus, 0xff, sizeof(attr->local_cpus));
     return UCS_OK;
@@ -101,7 +113,7 @@ ucs_status_t add_region(Memory& memory, std::byte* base, std::size_t length, uns
     return UCS_OK;
 }
 
-/// A key that deregistering the part ends, as the allocation's does not.
+/// A key that deregistering the part ends, as that of what stays does not.
 const RegionKey* revocable_key_of(Memory& part) {
     static std::mutex mutex; // UCP may pack one handle's key in several threads
     const std::lock_guard lock(mutex);
@@ -151,10 +163,35 @@ ucs_status_t free_memory(uct_md_h, uct_mem_h memh) {
     return UCS_OK;
 }
 
+/// Has the device know the memory by a registration that is kept. False: it cannot.
+bool keep(const Md& md, const RegionTable::Region& part, unsigned flags, Memory& memory) {
+    constexpr unsigned all = UCT_MD_MEM_ACCESS_ALL;
+    if (md.cache == nullptr || (flags & all) != RegistrationCache::access || part.length == 0 ||
+        part.base == nullptr) {
+        return false;
+    }
+    memory.kept = md.cache->get(part.base, part.length, flags);
+    if (memory.kept == nullptr) {
+        return false;
+    }
+    RegionTable::Region region = part;
+    region.device_region = memory.kept->region;
+    const auto key = RegionTable::instance().add(region);
+    if (!key) {
+        md.cache->put(memory.kept);
+        memory.kept = nullptr;
+        return false;
+    }
+    memory.key = *key;
+    return true;
+}
+
 ucs_status_t register_memory(uct_md_h md, void* address, std::size_t length, unsigned flags,
                              uct_mem_h* memh) {
     auto memory = std::make_unique<Memory>();
     const std::uint32_t access = access_of(flags);
+    const RegionTable::Region part{
+        .base = static_cast<std::byte*>(address), .length = length, .access = access};
     // Not over RDMA: a device would have to pin all of the allocation.
     const auto around = md_of(md)->domain->over_rdma()
                             ? std::nullopt
@@ -162,7 +199,9 @@ ucs_status_t register_memory(uct_md_h md, void* address, std::size_t length, uns
                                   reinterpret_cast<std::uint64_t>(address), length, access);
     if (around) {
         memory->key = *around;
-        memory->part = {static_cast<std::byte*>(address), length, access, -1};
+        memory->part = part;
+    } else if (keep(*md_of(md), part, flags, *memory)) {
+        memory->part = part;
     } else if (const ucs_status_t status =
                    add_region(*memory, static_cast<std::byte*>(address), length, flags);
                status != UCS_OK) {
@@ -172,7 +211,7 @@ ucs_status_t register_memory(uct_md_h md, void* address, std::size_t length, uns
     return UCS_OK;
 }
 
-ucs_status_t deregister_memory(uct_md_h, const uct_md_mem_dereg_params_t* params) {
+ucs_status_t deregister_memory(uct_md_h md, const uct_md_mem_dereg_params_t* params) {
     UCT_MD_MEM_DEREG_CHECK_PARAMS(params, 1);
     auto* memory = static_cast<Memory*>(params->memh);
     // After this no operation by a revocable key touches the memory: what is registered by itself
@@ -180,9 +219,15 @@ ucs_status_t deregister_memory(uct_md_h, const uct_md_mem_dereg_params_t* params
     // allow more: of a part of an allocation, which is mapped and stays; of the rest, what the
     // kernel copies without us. Who has given such a key away has promised not to end before its
     // use.
-    const std::uint64_t region = memory->is_part() ? memory->revocable.region : memory->key.region;
-    if (region != 0) {
-        RegionTable::instance().remove(region);
+    // (And of what is kept, the device's.)
+    if (memory->revocable.region != 0) {
+        RegionTable::instance().remove(memory->revocable.region);
+    }
+    if (memory->kept != nullptr) {
+        RegionTable::instance().remove(memory->key.region);
+        md_of(md)->cache->put(memory->kept);
+    } else if (!memory->is_part()) {
+        RegionTable::instance().remove(memory->key.region);
     }
     delete memory;
     if ((UCT_MD_MEM_DEREG_FIELD_VALUE(params, flags, FIELD_FLAGS, 0) &
@@ -243,12 +288,23 @@ uct_md_ops_t make_md_ops() {
 ucs_status_t open_md(uct_component_t* component, const char*, const uct_md_config_t* config,
                      uct_md_h* md) {
     static uct_md_ops_t ops = make_md_ops();
-    auto device = open_configured_device(*reinterpret_cast<const MdConfig*>(config));
+    const auto& settings = *reinterpret_cast<const MdConfig*>(config);
+    auto device = open_configured_device(settings);
     if (!device) {
         ucs_error("comch: %s", device.error().message.c_str());
         return to_ucs(device.error().code);
     }
-    *md = &(new Md{{&ops, component}, device->domain(), *device})->super;
+    auto made = std::make_unique<Md>(Md{{&ops, component}, device->domain(), *device, {}, 0});
+    if (made->domain->over_rdma() && settings.keeps != UCS_NO) {
+        made->cache = RegistrationCache::create(settings.kept);
+        made->lookup_cost = uct_md_rcache_overhead(&settings.kept);
+        if (made->cache == nullptr && settings.keeps == UCS_YES) {
+            ucs_error("comch: UCX_COMCH_RCACHE=y, and UCX cannot tell when memory is unmapped; see "
+                      "UCX_MEM_MMAP_HOOK_MODE, or set UCX_COMCH_RCACHE=try");
+            return UCS_ERR_UNSUPPORTED;
+        }
+    }
+    *md = &made.release()->super;
     return UCS_OK;
 }
 

@@ -8,6 +8,7 @@
 #include "core/memory/region_table.hpp"
 #include "core/memory/remote_region.hpp"
 #include "core/memory/shared_memory.hpp"
+#include "registration_cache.hpp"
 #include "ucx_compat.hpp"
 
 namespace comch::uct {
@@ -17,6 +18,8 @@ struct MdConfig {
     char* domain; ///< "", a name or a path: as COMCH_DOMAIN
     char* side;   ///< "", "host", "dpu": as COMCH_SIDE
     char* device; ///< "", name or PCI address: as COMCH_DEVICE
+    ucs_ternary_auto_value_t keeps; ///< registrations with a device
+    uct_md_rcache_config_t kept;    ///< how many, and when they are let go
 };
 extern ucs_config_field_t md_config_table[];
 
@@ -25,13 +28,17 @@ struct Md {
     uct_md_t super;
     std::shared_ptr<Domain> domain;
     Device device;
+    std::unique_ptr<RegistrationCache> cache; ///< null: a device's registrations are not kept
+    double lookup_cost = 0;                   ///< seconds, of finding one
 };
 
 /// A uct_mem_h of ours points here: memory that was registered, or allocated by us.
 struct Memory {
     RegionKey key;              ///< of the allocation, where it is a part of one
     SharedMemory shared;        ///< empty when it was only registered
-    RegionTable::Region part{}; ///< what was registered of the allocation; else empty
+    RegistrationCache::Kept* kept = nullptr; ///< what the device knows it by, if that is kept
+    RegionTable::Region part{}; ///< what was registered of something that stays, an allocation or
+                                ///< what is kept; else empty
     RegionKey revocable{};      ///< of the part, if that was wanted; region 0: not yet
     [[nodiscard]] bool is_part() const noexcept { return part.base != nullptr; }
 };

@@ -8,12 +8,14 @@
 #pragma once
 
 extern "C" {
+#include <ucm/api/ucm.h>
 #include <ucp/api/ucp.h>
 #include <ucs/async/async.h>
 #include <ucs/config/parser.h>
 #include <ucs/datastruct/queue.h>
 #include <ucs/debug/log.h>
 #include <ucs/debug/memtrack_int.h>
+#include <ucs/memory/rcache.h>
 #include <ucs/sys/string.h>
 #include <ucs/type/class.h>
 #include <uct/api/uct.h>

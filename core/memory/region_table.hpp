@@ -26,6 +26,8 @@ public:
         std::uint32_t access = 0;
         int memfd = -1; ///< borrowed from whoever registered it, `base` is where its first byte
                         ///< is; -1: not mappable by peers
+        std::uint64_t device_region = 0; ///< another region, that holds this one and outlives it:
+                                         ///< devices know this one by that; 0: by itself
     };
 
     /// The table of this process.

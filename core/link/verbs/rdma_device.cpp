@@ -13,7 +13,6 @@
 #include "core/link/verbs/clock.hpp"
 #include "core/link/verbs/device_needs.hpp"
 #include "core/link/verbs/memlock.hpp"
-#include "core/memory/region_table.hpp"
 
 namespace comch::link::verbs {
 namespace {
@@ -144,22 +143,42 @@ RdmaDevice::RegionKeys RdmaDevice::keys_of(std::uint64_t region) {
     if (gone()) {
         return {};
     }
-    if (const auto found = regions_.find(region); found != regions_.end()) {
-        return {found->second.lkey(), found->second.rkey(), true};
+    const auto known = [this](std::uint64_t id) -> RegionKeys {
+        const auto found = regions_.find(id);
+        return found == regions_.end()
+                   ? RegionKeys{}
+                   : RegionKeys{found->second.lkey(), found->second.rkey(), true};
+    };
+    if (const RegionKeys keys = known(region); keys.valid) {
+        return keys;
     }
     // Pinned: the memory is there while it is being registered.
-    const RegionTable::Pin pin = RegionTable::instance().pin(region);
-    if (!pin) {
-        return {};
+    RegionTable& table = RegionTable::instance();
+    const RegionTable::Pin pin = table.pin(region);
+    if (pin && pin.region().device_region != 0) {
+        region = pin.region().device_region;
+        if (const RegionKeys keys = known(region); keys.valid) {
+            return keys;
+        }
+        const RegionTable::Pin around = table.pin(region);
+        return around ? add_region(region, around.region()) : RegionKeys{};
     }
-    auto mr = register_memory(pin.region().base, pin.region().length,
-                              access_flags(pin.region().access));
+    return pin ? add_region(region, pin.region()) : RegionKeys{};
+}
+
+RdmaDevice::RegionKeys RdmaDevice::add_region(std::uint64_t id, const RegionTable::Region& region) {
+    auto mr = register_memory(region.base, region.length, access_flags(region.access));
     if (!mr) {
         return {};
     }
     const RegionKeys keys{mr->lkey(), mr->rkey(), true};
-    regions_.emplace(region, std::move(*mr));
+    regions_.emplace(id, std::move(*mr));
     return keys;
+}
+
+std::size_t RdmaDevice::known_regions() {
+    const std::lock_guard lock(mutex_);
+    return regions_.size();
 }
 
 void RdmaDevice::region_removed(void* self, std::uint64_t region) {

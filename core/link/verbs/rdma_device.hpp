@@ -19,6 +19,8 @@
 #include <comch/device.hpp>
 #include <comch/error.hpp>
 
+#include "core/memory/region_table.hpp"
+
 namespace comch::link::verbs {
 
 /// A registration with the device, ended with its owner.
@@ -81,14 +83,16 @@ public:
 
     // ---- regions of the process's table ---------------------------------------------------------
 
-    /// What the device calls a region of RegionTable; registered at first use, until the region is
-    /// removed. 0: it cannot be registered.
+    /// What the device calls a region of RegionTable; registered at first use (or the region that
+    /// it names for this), until the region is removed.
     struct RegionKeys {
         std::uint32_t lkey = 0;
         std::uint32_t rkey = 0;
         bool valid = false;
     };
     [[nodiscard]] RegionKeys keys_of(std::uint64_t region);
+    /// How many regions it knows.
+    [[nodiscard]] std::size_t known_regions();
 
     // ---- trouble --------------------------------------------------------------------------------
 
@@ -120,6 +124,8 @@ private:
     explicit RdmaDevice(ibv_context* context) : context_(context) {}
     [[nodiscard]] Result<void> open();
     void ring_bells();
+    /// Under the mutex, with the region pinned.
+    [[nodiscard]] RegionKeys add_region(std::uint64_t id, const RegionTable::Region& region);
     static void region_removed(void* self, std::uint64_t region);
 
     ibv_context* context_;

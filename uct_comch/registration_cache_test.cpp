@@ -1,0 +1,169 @@
+// What is kept, for how long, and what ends it. (That a device is asked less: tests/vm.)
+#include "registration_cache.hpp"
+
+#include <algorithm>
+#include <climits>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include "core/memory/region_table.hpp"
+
+namespace comch::uct::test {
+namespace {
+
+std::unique_ptr<RegistrationCache> open(std::size_t max_size = SIZE_MAX) {
+    uct_md_rcache_config_t config{};
+    config.alignment = UCS_RCACHE_MIN_ALIGNMENT;
+    config.event_prio = 1000;
+    config.max_regions = ULONG_MAX;
+    config.max_size = max_size;
+    config.max_unreleased = SIZE_MAX;
+    return RegistrationCache::create(config);
+}
+
+#if defined(__SANITIZE_THREAD__)
+
+// The thread sanitizer and UCX's memory hooks do not go together: such tests run without hooks.
+TEST(Registrations, AreNotKeptWhereNothingTellsThatMemoryIsUnmapped) {
+    EXPECT_EQ(open(), nullptr);
+}
+
+#else
+
+bool is_registered(std::uint64_t region) {
+    return bool(RegionTable::instance().pin(region));
+}
+
+/// Pages of its own, so that giving them back is surely told to the system.
+class Pages {
+public:
+    explicit Pages(std::size_t size, void* at = nullptr)
+        : size_(size),
+          address_(::mmap(at, size, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | (at != nullptr ? MAP_FIXED : 0), -1, 0)) {
+        if (address_ == MAP_FAILED) {
+            throw std::bad_alloc();
+        }
+    }
+    ~Pages() { (void)::munmap(address_, size_); }
+    Pages(const Pages&) = delete;
+    Pages& operator=(const Pages&) = delete;
+    [[nodiscard]] std::byte* data() const { return static_cast<std::byte*>(address_); }
+    [[nodiscard]] std::size_t size() const { return size_; }
+
+private:
+    std::size_t size_;
+    void* address_;
+};
+
+struct Registrations : testing::Test {
+    static constexpr std::size_t size = std::size_t{1} << 20;
+    static constexpr std::size_t half = size / 2;
+
+    std::unique_ptr<RegistrationCache> cache = open();
+    std::vector<std::uint64_t> seen;
+
+    void SetUp() override { ASSERT_NE(cache, nullptr) << "UCX's memory hooks do not work here"; }
+
+    /// Held and let go. What the device would know the memory by.
+    std::uint64_t use(std::byte* data, std::size_t length) {
+        RegistrationCache::Kept* const kept = cache->get(data, length, 0);
+        if (kept == nullptr) {
+            ADD_FAILURE() << "cannot be kept";
+            return 0;
+        }
+        const std::uint64_t region = kept->region;
+        EXPECT_TRUE(is_registered(region));
+        {
+            const RegionTable::Pin pin = RegionTable::instance().pin(region);
+            EXPECT_NE(pin.range(reinterpret_cast<std::uint64_t>(data), length,
+                                access_remote_read | access_remote_write),
+                      nullptr);
+        }
+        cache->put(kept);
+        return region;
+    }
+};
+
+TEST_F(Registrations, OutliveTheirUse) {
+    const Pages pages(size);
+    const std::uint64_t first = use(pages.data(), size);
+    EXPECT_TRUE(is_registered(first));
+    EXPECT_EQ(use(pages.data(), size), first);
+    EXPECT_EQ(use(pages.data() + 4096, 100), first) << "a part of it";
+}
+
+TEST_F(Registrations, EndWhenTheMemoryIsUnmapped) {
+    std::uint64_t first = 0;
+    std::byte* address = nullptr;
+    {
+        const Pages pages(size);
+        address = pages.data();
+        first = use(pages.data(), size);
+    }
+    const Pages other(size, address); // the same addresses, and other memory
+    const std::uint64_t second = use(other.data(), size);
+    EXPECT_NE(second, first);
+    EXPECT_FALSE(is_registered(first));
+}
+
+TEST_F(Registrations, OfWhichAPartIsUnmappedEnd) {
+    const Pages pages(size);
+    const std::uint64_t first = use(pages.data(), size);
+    const Pages replaced(4096, pages.data() + half);
+    EXPECT_NE(use(pages.data(), size), first);
+    EXPECT_FALSE(is_registered(first));
+}
+
+TEST_F(Registrations, ThatAreHeldDoNotEnd) {
+    const Pages other(size);
+    RegistrationCache::Kept* kept = nullptr;
+    {
+        const Pages pages(size);
+        kept = cache->get(pages.data(), size, 0);
+        ASSERT_NE(kept, nullptr);
+    }
+    (void)use(other.data(), size);
+    EXPECT_TRUE(is_registered(kept->region)) << "whoever holds it may still be at it";
+    const std::uint64_t region = kept->region;
+    cache->put(kept);
+    (void)use(other.data(), size);
+    EXPECT_FALSE(is_registered(region));
+}
+
+TEST_F(Registrations, ThatOverlapBecomeOne) {
+    const Pages pages(size);
+    const std::uint64_t front = use(pages.data(), half + 4096);
+    const std::uint64_t back = use(pages.data() + half, half);
+    EXPECT_NE(front, back);
+    EXPECT_EQ(use(pages.data(), size), back);
+    EXPECT_FALSE(is_registered(front));
+}
+
+TEST_F(Registrations, EndWhenTooMuchIsKept) {
+    cache = open(3 * size);
+    std::vector<std::unique_ptr<Pages>> pages;
+    for (int i = 0; i < 10; ++i) {
+        // With a gap, so that they are not one.
+        pages.push_back(std::make_unique<Pages>(size + 4096));
+        seen.push_back(use(pages.back()->data(), size));
+    }
+    const auto kept = std::count_if(seen.begin(), seen.end(), is_registered);
+    EXPECT_GE(kept, 1);
+    EXPECT_LE(kept, 4);
+    EXPECT_TRUE(is_registered(seen.back()));
+}
+
+TEST_F(Registrations, EndWithTheCache) {
+    const Pages pages(size);
+    const std::uint64_t region = use(pages.data(), size);
+    cache.reset();
+    EXPECT_FALSE(is_registered(region));
+}
+
+#endif
+
+} // namespace
+} // namespace comch::uct::test
