@@ -1,4 +1,10 @@
 // The send modes and kinds of requests of point-to-point communication, and what each promises.
+#include <cerrno>
+#include <cstring>
+#include <span>
+
+#include <sys/mman.h>
+
 #include "common.hpp"
 
 using namespace mpi_tests;
@@ -299,6 +305,33 @@ void to_oneself_and_nobody(Session& s) {
             "a receive from MPI_PROC_NULL got {} bytes", got);
 }
 
+/// A transport may remember what it has told a device of a buffer's pages. Other pages at the same
+/// addresses are other memory.
+void from_memory_that_is_mapped_anew(Session& s) {
+    constexpr std::size_t size = 2 * mib;
+    constexpr int rounds = 6;
+    const int to = s.neighbour(1);
+    const int from = s.neighbour(-1);
+    void* where = nullptr;
+    for (int round = 0; round < rounds; ++round) {
+        const int tag = 500 + round;
+        void* const memory =
+            mmap(where, 2 * size, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | (where != nullptr ? MAP_FIXED_NOREPLACE : 0), -1, 0);
+        require(memory != MAP_FAILED, "cannot map {} bytes at {}: {}", 2 * size, where,
+                std::strerror(errno));
+        where = memory;
+        const std::span out(static_cast<std::byte*>(memory), size);
+        const std::span in(out.data() + size, size);
+        Pattern({s.rank(), to, tag}).fill(out);
+        MPI_Sendrecv(out.data(), int(size), MPI_BYTE, to, tag, in.data(), int(size), MPI_BYTE, from,
+                     tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        s.moved(size);
+        verify("from memory that is mapped anew", {from, s.rank(), tag}, in);
+        require(munmap(memory, 2 * size) == 0, "cannot unmap: {}", std::strerror(errno));
+    }
+}
+
 } // namespace
 
 int main(int argc, char** argv) {
@@ -316,5 +349,6 @@ int main(int argc, char** argv) {
         completions(s, Completion::testall, 3400);
     });
     s.group("to oneself and to nobody", [&] { to_oneself_and_nobody(s); });
+    s.group("from memory that is mapped anew", [&] { from_memory_that_is_mapped_anew(s); });
     return s.finish();
 }

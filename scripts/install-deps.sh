@@ -35,7 +35,7 @@ packages=(
     python3 util-linux iproute2 procps
     # the virtual machine with RDMA devices, and what is measured beside comch in it
     qemu-system-x86 busybox-static kmod cpio rdma-core ibverbs-utils ibverbs-providers rdmacm-utils
-    perftest libfabric-bin
+    perftest libfabric-bin strace
     # plots of perftest/compare
     python3-matplotlib
 )

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "core/link/verbs/two_ends_on_device.hpp"
+#include "core/memory/region_table.hpp"
 
 namespace comch::link::verbs {
 namespace {
@@ -338,6 +339,38 @@ TEST(Queues, TheReceiveQueueOfAPortIsMadeOnce) {
         ASSERT_TRUE(room.has_value()) << room.error().message;
     }
     EXPECT_EQ(depth(), at_first);
+}
+
+TEST_F(Counting, RegionsThatNameAnotherAreRegisteredByThatOnce) {
+    std::vector<std::byte> memory(1 << 20);
+    RegionTable& table = RegionTable::instance();
+    constexpr std::uint32_t access = access_remote_read | access_remote_write;
+    const auto whole =
+        table.add({.base = memory.data(), .length = memory.size(), .access = access});
+    ASSERT_TRUE(whole);
+    const auto part = [&](std::size_t offset) {
+        return table.add({.base = memory.data() + offset,
+                          .length = 4096,
+                          .access = access,
+                          .device_region = whole->region});
+    };
+    const auto first = part(0);
+    const auto second = part(8192);
+    ASSERT_TRUE(first && second);
+    RdmaDevice& device = *host.port->rdma();
+    const std::size_t before = device.known_regions();
+    const RdmaDevice::RegionKeys keys = device.keys_of(first->region);
+    ASSERT_TRUE(keys.valid);
+    EXPECT_EQ(device.keys_of(second->region).rkey, keys.rkey);
+    EXPECT_EQ(device.keys_of(whole->region).rkey, keys.rkey);
+    EXPECT_EQ(device.known_regions(), before + 1);
+    table.remove(first->region);
+    EXPECT_FALSE(device.keys_of(first->region).valid);
+    EXPECT_TRUE(device.keys_of(second->region).valid);
+    table.remove(whole->region);
+    EXPECT_EQ(device.known_regions(), before);
+    EXPECT_FALSE(device.keys_of(second->region).valid) << "what held it is gone";
+    table.remove(second->region);
 }
 
 } // namespace

@@ -1,0 +1,61 @@
+"""How often an MPI job over UCX and the RDMA devices registers memory: its buffers once, and not for
+every message. Counted are the calls that registering takes (ioctl), under strace.
+"""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import over_rdma
+from machine import BUILD, SOURCE
+
+SECONDS = "1"  # of measuring: some dozens of messages of a MiB
+MIB = 1 << 20
+
+
+def calls(size, **settings):
+    """ioctl() of both ranks of a job that sends messages of the size to and fro."""
+    env = {name: value for name, value in os.environ.items()
+           if not name.startswith(("UCX_", "OMPI_"))}
+    env |= {"UCX_TLS": "comch,self", "OMPI_ALLOW_RUN_AS_ROOT": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"} | settings
+    with tempfile.TemporaryDirectory() as folder:
+        result = subprocess.run(
+            ["mpirun.openmpi", "--oversubscribe", "-np", "2", "--bind-to", "none", "--tune",
+             SOURCE / "config/openmpi-comch.conf", "-x", f"LD_PRELOAD={BUILD}/lib/ucx/libuct_comch.so",
+             SOURCE / "mpi_tests/side_wrapper.sh", "mixed", "strace", "-ff", "-e", "trace=ioctl", "-o",
+             f"{folder}/calls", BUILD / "mpi_tests/openmpi/bench", "lat", str(size), SECONDS],
+            env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=240, check=False)
+        if result.returncode != 0:
+            raise AssertionError(f"the job ended with {result.returncode}:\n{result.stdout}"
+                                 f"{result.stderr}")
+        return sum(path.read_text().count("ioctl(") for path in pathlib.Path(folder).iterdir())
+
+
+def demand(condition, text):
+    if not condition:
+        raise AssertionError(text)
+
+
+def an_impossible_cache_is_an_error():
+    """What is asked for and cannot be had is said, and no device is offered."""
+    result = subprocess.run(
+        ["ucx_info", "-d"], env=os.environ | {"LD_PRELOAD": f"{BUILD}/lib/ucx/libuct_comch.so",
+                                              "UCX_COMCH_RCACHE": "y", "UCX_MEM_MMAP_HOOK_MODE": "none"},
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=True)
+    demand("UCX_COMCH_RCACHE=y" in result.stdout + result.stderr and
+           "Transport: comch" not in result.stdout, result.stdout + result.stderr)
+
+
+witness = over_rdma.Witness()
+small = calls(8)
+kept = calls(MIB)
+not_kept = calls(MIB, UCX_COMCH_RCACHE="n")
+print(f"calls to register: {small} for small messages, {kept} for large ones, {not_kept} where "
+      "registrations are not kept")
+demand(kept <= small + 30, "buffers are registered again and again")
+demand(not_kept >= small + 60, "nothing was registered: this test sees nothing")
+witness.assert_used(1000)
+an_impossible_cache_is_an_error()
+sys.exit(0)
