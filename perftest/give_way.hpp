@@ -2,11 +2,9 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdint>
 
 #include <sched.h>
-
-#include "perftest/clock.hpp"
+#include <sys/resource.h>
 
 namespace comch::perftest {
 
@@ -19,28 +17,30 @@ public:
     void empty() noexcept {
         if (++empty_ >= interval_) [[unlikely]] {
             empty_ = 0;
-            const std::uint64_t before = Clock::now();
+            const long before = switches();
             ::sched_yield();
-            note(Clock::nanoseconds(static_cast<double>(Clock::now() - before)));
+            note(switches() != before);
         }
     }
     /// A look found something.
     void found() noexcept { empty_ = 0; }
 
-    /// Giving way took so long.
-    void note(double ns) noexcept {
-        interval_ = ns >= taken_ns ? least : std::min(2 * interval_, most);
-    }
+    /// Whether somebody took it.
+    void note(bool taken) noexcept { interval_ = taken ? least : std::min(2 * interval_, most); }
     /// So many looks have to find nothing.
     [[nodiscard]] unsigned interval() const noexcept { return interval_; }
 
     static constexpr unsigned least = 300; ///< some microseconds
     static constexpr unsigned most = 64 * least;
-    /// Who gets a CPU keeps it for longer than this, and a system call takes less, emulation
-    /// included.
-    static constexpr double taken_ns = 10'000;
 
 private:
+    /// How often this thread's CPU has been another's.
+    [[nodiscard]] static long switches() noexcept {
+        rusage usage{};
+        (void)::getrusage(RUSAGE_THREAD, &usage);
+        return usage.ru_nvcsw + usage.ru_nivcsw;
+    }
+
     unsigned empty_ = 0;
     unsigned interval_ = least;
 };

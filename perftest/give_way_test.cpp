@@ -8,10 +8,10 @@ namespace {
 TEST(GiveWay, IsSeldomWhereNobodyTakesTheCpu) {
     GiveWay give_way;
     EXPECT_EQ(give_way.interval(), GiveWay::least);
-    give_way.note(200);
+    give_way.note(false);
     EXPECT_EQ(give_way.interval(), 2 * GiveWay::least);
     for (int i = 0; i < 100; ++i) {
-        give_way.note(200);
+        give_way.note(false);
     }
     EXPECT_EQ(give_way.interval(), GiveWay::most);
 }
@@ -19,9 +19,9 @@ TEST(GiveWay, IsSeldomWhereNobodyTakesTheCpu) {
 TEST(GiveWay, IsFrequentAgainAsSoonAsSomebodyDoes) {
     GiveWay give_way;
     for (int i = 0; i < 100; ++i) {
-        give_way.note(200);
+        give_way.note(false);
     }
-    give_way.note(GiveWay::taken_ns);
+    give_way.note(true);
     EXPECT_EQ(give_way.interval(), GiveWay::least);
 }
 

@@ -34,9 +34,8 @@ ucs_config_field_t md_config_table[] = {
 
     {"RCACHE", "try",
      "Keep the registrations of message buffers with an RDMA device until the memory is unmapped. "
-     "A "
-     "peer that was given a key may use it for as long.\n"
-     "try: if UCX's memory hooks work.",
+     "A peer that was given a key may use it for as long.\n"
+     "try: if UCX's memory hooks work and the limit of locked memory is infinite.",
      ucs_offsetof(MdConfig, keeps), UCS_CONFIG_TYPE_TERNARY},
 
     {"", "", nullptr, ucs_offsetof(MdConfig, kept),
@@ -296,11 +295,19 @@ ucs_status_t open_md(uct_component_t* component, const char*, const uct_md_confi
     }
     auto made = std::make_unique<Md>(Md{{&ops, component}, device->domain(), *device, {}, 0});
     if (made->domain->over_rdma() && settings.keeps != UCS_NO) {
-        made->cache = RegistrationCache::create(settings.kept);
-        made->lookup_cost = uct_md_rcache_overhead(&settings.kept);
+        const bool may = RegistrationCache::may_pin_much();
+        if (may) {
+            made->cache =
+                RegistrationCache::create(settings.kept, [device = *device](std::uint64_t region) {
+                    return link::verbs::make_known(device, region);
+                });
+            made->lookup_cost = uct_md_rcache_overhead(&settings.kept);
+        }
         if (made->cache == nullptr && settings.keeps == UCS_YES) {
-            ucs_error("comch: UCX_COMCH_RCACHE=y, and UCX cannot tell when memory is unmapped; see "
-                      "UCX_MEM_MMAP_HOOK_MODE, or set UCX_COMCH_RCACHE=try");
+            ucs_error("comch: UCX_COMCH_RCACHE=y, and %s; or set UCX_COMCH_RCACHE=try",
+                      may ? "UCX cannot tell when memory is unmapped: see UCX_MEM_MMAP_HOOK_MODE"
+                          : "the limit of locked memory is finite: raise it with 'ulimit -l "
+                            "unlimited'");
             return UCS_ERR_UNSUPPORTED;
         }
     }

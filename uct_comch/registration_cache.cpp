@@ -1,7 +1,7 @@
 #include "registration_cache.hpp"
 
-#include <algorithm>
 #include <cstdio>
+#include <exception>
 
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -17,58 +17,78 @@ RegistrationCache::Kept* kept_of(ucs_rcache_region_t* region) {
     return reinterpret_cast<RegistrationCache::Kept*>(region);
 }
 
-ucs_status_t add(void*, ucs_rcache_t*, void* flags, ucs_rcache_region_t* region, std::uint16_t) {
-    const auto key =
-        RegionTable::instance().add({.base = reinterpret_cast<std::byte*>(region->super.start),
-                                     .length = region->super.end - region->super.start,
-                                     .access = access_remote_read | access_remote_write});
-    if (!key) {
-        uct_md_log_mem_reg_error(*static_cast<unsigned*>(flags), "comch: %s",
-                                 key.error().message.c_str());
-        return to_ucs(key.error().code);
-    }
-    kept_of(region)->region = key->region;
-    return UCS_OK;
-}
-
-void remove(void*, ucs_rcache_t*, ucs_rcache_region_t* region) {
-    RegionTable::instance().remove(kept_of(region)->region);
-}
-
 void describe(void*, ucs_rcache_t*, ucs_rcache_region_t* region, char* text, std::size_t size) {
     (void)std::snprintf(text, size, "region %llx",
                         static_cast<unsigned long long>(kept_of(region)->region));
 }
 
-/// Of the memory that this process may pin, what is in use needs some, too.
-std::size_t share_of_what_may_be_pinned() {
-    rlimit limit{};
-    return ::getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY
-               ? SIZE_MAX
-               : limit.rlim_cur / 2;
-}
-
 } // namespace
 
-std::unique_ptr<RegistrationCache> RegistrationCache::create(const uct_md_rcache_config_t& config) {
+// Called by UCX, in C and under its lock: no exception may leave them.
+
+ucs_status_t RegistrationCache::add(void* self, ucs_rcache_t*, void* flags,
+                                    ucs_rcache_region_t* region, std::uint16_t rcache_flags) try {
+    const std::size_t length = region->super.end - region->super.start;
+    // This is how UCX says that it has joined what was asked for with others. It does without, if
+    // that fails.
+    const bool joined = (rcache_flags & UCS_RCACHE_MEM_REG_HIDE_ERRORS) != 0;
+    if (joined && length > longest_joined) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    RegionTable& table = RegionTable::instance();
+    const auto key = table.add({.base = reinterpret_cast<std::byte*>(region->super.start),
+                                .length = length,
+                                .access = access_remote_read | access_remote_write});
+    if (!key) {
+        uct_md_log_mem_reg_error(*static_cast<unsigned*>(flags), "comch: %s",
+                                 key.error().message.c_str());
+        return to_ucs(key.error().code);
+    }
+    // Now, and not when it is first used: what cannot be pinned must not be kept.
+    if (!static_cast<RegistrationCache*>(self)->make_known_(key->region)) {
+        table.remove(key->region);
+        return UCS_ERR_IO_ERROR;
+    }
+    kept_of(region)->region = key->region;
+    return UCS_OK;
+} catch (const std::exception&) {
+    return UCS_ERR_NO_MEMORY;
+}
+
+void RegistrationCache::remove(void*, ucs_rcache_t*, ucs_rcache_region_t* region) try {
+    RegionTable::instance().remove(kept_of(region)->region);
+} catch (const std::exception&) {
+    // Its place in the table is lost; the registration has ended.
+}
+
+std::unique_ptr<RegistrationCache> RegistrationCache::create(const uct_md_rcache_config_t& config,
+                                                             MakeKnown make_known) {
     static const ucs_rcache_ops_t ops = {
         .mem_reg = add, .mem_dereg = remove, .dump_region = describe};
+    std::unique_ptr<RegistrationCache> made(new RegistrationCache(std::move(make_known)));
     ucs_rcache_params_t params{};
     uct_md_set_rcache_params(&params, &config);
     params.region_struct_size = sizeof(Kept);
     params.max_alignment = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
     params.ucm_events = UCM_EVENT_VM_UNMAPPED;
     params.ops = &ops;
-    params.max_size = std::min(params.max_size, share_of_what_may_be_pinned());
-    ucs_rcache_t* cache = nullptr;
-    if (ucs_rcache_create(&params, "comch", nullptr, &cache) != UCS_OK) {
-        return nullptr;
+    params.context = made.get();
+    if (ucs_rcache_create(&params, "comch", nullptr, &made->cache_) != UCS_OK) {
+        made->cache_ = nullptr;
+        made.reset();
     }
-    return std::unique_ptr<RegistrationCache>(new RegistrationCache(cache));
+    return made;
+}
+
+bool RegistrationCache::may_pin_much() {
+    rlimit limit{};
+    return ::getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur == RLIM_INFINITY;
 }
 
 RegistrationCache::~RegistrationCache() {
-    ucs_rcache_destroy(cache_);
+    if (cache_ != nullptr) {
+        ucs_rcache_destroy(cache_);
+    }
 }
 
 RegistrationCache::Kept* RegistrationCache::get(void* address, std::size_t length, unsigned flags) {

@@ -13,7 +13,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <utility>
 
 #include "ucx_compat.hpp"
 
@@ -31,9 +33,18 @@ public:
         std::uint64_t region; ///< RegionTable's; the device knows the memory by this
     };
 
+    /// Ranges that overlap are joined up to this length. Of an array that is sent in slices, many
+    /// of them under way, each would be joined to all before it, and those be pinned once more.
+    static constexpr std::size_t longest_joined = std::size_t{64} << 20;
+
+    /// Has the device know a region; false: it cannot.
+    using MakeKnown = std::function<bool(std::uint64_t region)>;
+
+    /// What is kept must not be in the way of what is needed: this process may pin all it likes.
+    [[nodiscard]] static bool may_pin_much();
     /// Null where UCX cannot tell when memory is unmapped.
     [[nodiscard]] static std::unique_ptr<RegistrationCache>
-    create(const uct_md_rcache_config_t& config);
+    create(const uct_md_rcache_config_t& config, MakeKnown make_known);
     ~RegistrationCache();
     RegistrationCache(const RegistrationCache&) = delete;
     RegistrationCache& operator=(const RegistrationCache&) = delete;
@@ -43,9 +54,14 @@ public:
     void put(Kept* kept);
 
 private:
-    explicit RegistrationCache(ucs_rcache_t* cache) : cache_(cache) {}
+    explicit RegistrationCache(MakeKnown make_known) : make_known_(std::move(make_known)) {}
 
-    ucs_rcache_t* cache_;
+    static ucs_status_t add(void* self, ucs_rcache_t* cache, void* flags,
+                            ucs_rcache_region_t* region, std::uint16_t rcache_flags);
+    static void remove(void* self, ucs_rcache_t* cache, ucs_rcache_region_t* region);
+
+    MakeKnown make_known_;
+    ucs_rcache_t* cache_ = nullptr;
 };
 
 } // namespace comch::uct

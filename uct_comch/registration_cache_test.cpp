@@ -13,14 +13,19 @@
 namespace comch::uct::test {
 namespace {
 
-std::unique_ptr<RegistrationCache> open(std::size_t max_size = SIZE_MAX) {
+bool any(std::uint64_t) {
+    return true;
+}
+
+std::unique_ptr<RegistrationCache> open(std::size_t max_size = SIZE_MAX,
+                                        const RegistrationCache::MakeKnown& make_known = any) {
     uct_md_rcache_config_t config{};
     config.alignment = UCS_RCACHE_MIN_ALIGNMENT;
     config.event_prio = 1000;
     config.max_regions = ULONG_MAX;
     config.max_size = max_size;
     config.max_unreleased = SIZE_MAX;
-    return RegistrationCache::create(config);
+    return RegistrationCache::create(config, make_known);
 }
 
 #if defined(__SANITIZE_THREAD__)
@@ -140,6 +145,51 @@ TEST_F(Registrations, ThatOverlapBecomeOne) {
     EXPECT_NE(front, back);
     EXPECT_EQ(use(pages.data(), size), back);
     EXPECT_FALSE(is_registered(front));
+}
+
+TEST_F(Registrations, ThatOverlapAreNotJoinedWithoutEnd) {
+    const Pages pages(4 * RegistrationCache::longest_joined);
+    constexpr std::size_t slice = RegistrationCache::longest_joined / 2;
+    std::vector<RegistrationCache::Kept*> held;
+    for (std::size_t at = 0; at + slice + 64 <= pages.size(); at += slice) {
+        RegistrationCache::Kept* const kept = cache->get(pages.data() + at, slice + 64, 0);
+        ASSERT_NE(kept, nullptr);
+        EXPECT_LE(kept->super.super.end - kept->super.super.start,
+                  RegistrationCache::longest_joined);
+        held.push_back(kept);
+    }
+    for (RegistrationCache::Kept* const kept : held) {
+        cache->put(kept);
+    }
+    // What is asked for may be as long as it likes.
+    (void)use(pages.data(), pages.size());
+}
+
+TEST_F(Registrations, ThatTheDeviceRefusesAreNotKept) {
+    std::uint64_t refused = 0;
+    cache = open(SIZE_MAX, [&](std::uint64_t region) {
+        refused = region;
+        return false;
+    });
+    const Pages pages(size);
+    EXPECT_EQ(cache->get(pages.data(), size, UCT_MD_MEM_FLAG_HIDE_ERRORS), nullptr);
+    EXPECT_NE(refused, 0u);
+    EXPECT_FALSE(is_registered(refused));
+}
+
+TEST_F(Registrations, ThatTheDeviceRefusesToJoinAreKeptApart) {
+    std::size_t longest = 0;
+    cache = open(SIZE_MAX, [&](std::uint64_t region) {
+        const RegionTable::Pin pin = RegionTable::instance().pin(region);
+        longest = std::max<std::size_t>(longest, pin.region().length);
+        return pin.region().length <= half + 4096;
+    });
+    const Pages pages(size);
+    const std::uint64_t front = use(pages.data(), half + 4096);
+    const std::uint64_t back = use(pages.data() + half, half);
+    EXPECT_EQ(longest, size) << "joining was tried";
+    EXPECT_NE(front, back);
+    EXPECT_TRUE(is_registered(back));
 }
 
 TEST_F(Registrations, EndWhenTooMuchIsKept) {

@@ -120,9 +120,10 @@ private:
     static constexpr std::uint32_t announce_up_to = 64;
     static constexpr bool writes_directly = Link::Channel::writes_directly;
     static constexpr bool sends_packets = Link::Channel::sends_packets;
-    /// Messages without feedback: what one poll takes at most. (Where feedback is a packet, it
-    /// comes before the link returns credit in one of its own, and takes that along.)
-    static constexpr std::uint64_t acknowledge_at_most = 16;
+    /// Messages without feedback. (Where it is a packet, it comes before the link returns credit in
+    /// one of its own: it takes that along. Not so many that a producer with sixteen under way runs
+    /// out of them.)
+    static constexpr std::uint64_t acknowledge_at_most = sends_packets ? 8 : 16;
     /// How long a producer that was told goodbye may go on writing.
     static constexpr std::chrono::milliseconds patience{500};
 

@@ -71,7 +71,7 @@ public:
     static constexpr std::uint32_t seldom = 1024;
     /// Whose messages came so often although it was withheld, one that does not come is an
     /// exception.
-    static constexpr std::uint32_t many = 32;
+    static constexpr std::uint32_t many = 64;
     /// It is withheld for so many times as many polls as messages are waited for; those are not all
     /// alike. And at least so many, which is a microsecond or a few.
     static constexpr std::uint32_t gaps_of_patience = 8;

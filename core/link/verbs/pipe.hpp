@@ -154,7 +154,7 @@ public:
     }
     /// Somebody waits for the peer to confirm anything. More than this it does not keep back.
     void hurry() noexcept {
-        if (records_ - peer_taken_ < tuning::credit_batch) {
+        if (records_ - peer_taken_ < tuning::credit_at_once) {
             hurry(records_);
         }
     }

@@ -82,6 +82,11 @@ std::uint64_t link_data_of(const Device& device, std::uint64_t region) {
     return keys.valid ? has_remote_key | keys.rkey : 0;
 }
 
+bool make_known(const Device& device, std::uint64_t region) {
+    const auto rdma = RdmaDevice::behind(device.function().address);
+    return rdma == nullptr || rdma->keys_of(region).valid;
+}
+
 Result<void> RdmaDevice::open() {
     pd_ = ::ibv_alloc_pd(context_);
     if (pd_ == nullptr) {
