@@ -55,8 +55,9 @@ struct Operation {
     std::uint64_t flags = 0;  ///< for its completion
     std::uint64_t region = 0; ///< our memory that is registered for it; 0: none
     std::uint64_t length = 0;
+    std::uint64_t sent = 0;               ///< in parts: of `length`
     std::unique_ptr<std::byte[]> staging; ///< where `iov` has several parts and the data is long
-    iovec iov[max_iov] = {};              ///< where the result goes
+    iovec iov[max_iov] = {};              ///< where the result goes; in parts: what is sent
     std::size_t count = 0;
     std::uint32_t generation = 0;
     std::uint32_t index = 0; ///< its own
@@ -163,6 +164,8 @@ public:
 
     /// True: started or done; false: there was no room, it is at the end of Conn::waiting.
     [[nodiscard]] bool start(Transfer& transfer);
+    /// As many as there is room for of those that wait.
+    unsigned send_more_parts(Conn& conn);
 
     // ---- receiving (endpoint_receive.cpp) -------------------------------------------------------
 
@@ -217,6 +220,7 @@ public:
     std::uint64_t tx_op_flags = 0;
     std::uint64_t rx_op_flags = 0;
     std::size_t min_multi_recv = 64;
+    std::size_t eager_size = 0; ///< messages up to this are sent at once, in parts if need be
     Cntr* counters[kinds] = {};
     Srx* srx = nullptr;
     Av* av = nullptr;
@@ -253,6 +257,7 @@ private:
     void break_off(Conn& conn);
 
     [[nodiscard]] ssize_t send_long(Conn& conn, const SendCall& call, std::size_t length);
+    [[nodiscard]] ssize_t send_in_parts(Conn& conn, const SendCall& call, std::size_t length);
     [[nodiscard]] Operation& begin(Operation::Kind kind, Conn& conn, std::uint64_t flags,
                                    void* context, bool report, std::uint64_t& name);
     [[nodiscard]] Operation* find(std::uint64_t name, const Conn& conn);
@@ -288,6 +293,8 @@ private:
     [[nodiscard]] bool take_plain(Conn& conn, std::uint8_t id, const std::byte* data,
                                   std::uint32_t length);
     [[nodiscard]] bool take_message(Conn& conn, std::uint8_t id, Parser& parser);
+    [[nodiscard]] bool take_first_part(Conn& conn, std::uint8_t id, Parser& parser);
+    [[nodiscard]] bool take_part(Conn& conn, Parser& parser);
     [[nodiscard]] bool take_done(Conn& conn, Parser& parser);
     [[nodiscard]] bool take_write(Conn& conn, std::uint8_t id, Parser& parser, bool is_long);
     [[nodiscard]] bool take_read(Conn& conn, Parser& parser, bool is_long);

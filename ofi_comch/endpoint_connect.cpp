@@ -240,6 +240,7 @@ void Endpoint::lose(Conn& with, Reason reason) {
         }
     }
     with.waiting.clear();
+    with.in_parts = nullptr;
     for (std::size_t i = 0; i < transfers_.all().size(); ++i) {
         Transfer& transfer = *transfers_.all()[i];
         if (transfer.active && transfer.conn == &with) {

@@ -104,6 +104,10 @@ bool Endpoint::handle(Conn& from, std::uint8_t id, Parser& parser) {
         return take_decision(from, parser, true);
     case wire::Kind::reject:
         return take_decision(from, parser, false);
+    case wire::Kind::parts:
+        return take_first_part(from, id, parser);
+    case wire::Kind::part:
+        return take_part(from, parser);
     }
     return false;
 }
@@ -146,6 +150,36 @@ bool Endpoint::take_message(Conn& from, std::uint8_t id, Parser& parser) {
     }
     arrive(arrival);
     return true;
+}
+
+bool Endpoint::take_first_part(Conn& from, std::uint8_t id, Parser& parser) {
+    wire::Length whole{};
+    if (from.assembled_length != 0 || !parser.take(whole) || whole.length > wire::max_in_parts ||
+        whole.length <= parser.left()) {
+        return false;
+    }
+    from.assembled_length = whole.length;
+    from.assembled_id = static_cast<std::uint8_t>((id & ~unsigned{wire::kind_mask}) |
+                                                  static_cast<unsigned>(wire::Kind::message));
+    from.assembled.clear();
+    from.assembled.reserve(whole.length);
+    from.assembled.insert(from.assembled.end(), parser.rest(), parser.rest() + parser.left());
+    return true;
+}
+
+bool Endpoint::take_part(Conn& from, Parser& parser) {
+    if (parser.left() == 0 || parser.left() > from.assembled_length - from.assembled.size()) {
+        return false;
+    }
+    from.assembled.insert(from.assembled.end(), parser.rest(), parser.rest() + parser.left());
+    if (from.assembled.size() != from.assembled_length) {
+        return true;
+    }
+    Parser whole(from.assembled.data(), static_cast<std::uint32_t>(from.assembled_length));
+    const bool fine = take_message(from, from.assembled_id, whole);
+    from.assembled_length = 0;
+    from.assembled.clear();
+    return fine;
 }
 
 void Endpoint::arrive(const Arrival& arrival) {

@@ -32,7 +32,8 @@ ssize_t Endpoint::send(const SendCall& call) {
     const std::size_t head = 8 * (std::size_t{tagged} + data + confirm);
     const std::size_t total = head + length;
     if (total > max_packed) {
-        return send_long(*to, call, length);
+        return length <= eager_size ? send_in_parts(*to, call, length)
+                                    : send_long(*to, call, length);
     }
     auto id = static_cast<std::uint8_t>(wire::Kind::message);
     id = static_cast<std::uint8_t>(id | (tagged ? wire::has_tag : 0) | (data ? wire::has_data : 0) |
@@ -72,6 +73,74 @@ ssize_t Endpoint::send(const SendCall& call) {
                  sends);
     }
     return 0;
+}
+
+ssize_t Endpoint::send_in_parts(Conn& to, const SendCall& call, std::size_t length) {
+    const bool confirm = (call.flags & FI_DELIVERY_COMPLETE) != 0;
+    std::uint64_t name = 0;
+    Operation& operation =
+        begin(Operation::Kind::send, to, call.flags, call.context, call.report, name);
+    std::copy_n(call.iov, call.count, operation.iov);
+    operation.count = call.count;
+    operation.length = length;
+
+    std::byte head[sizeof(wire::Length) + 3 * 8];
+    std::byte* end = head + sizeof(wire::Length);
+    auto id = static_cast<std::uint8_t>(wire::Kind::parts);
+    if ((call.flags & FI_TAGGED) != 0) {
+        id |= wire::has_tag;
+        end = put_word(end, call.tag);
+    }
+    if ((call.flags & FI_REMOTE_CQ_DATA) != 0) {
+        id |= wire::has_data;
+        end = put_word(end, call.data);
+    }
+    if (confirm) {
+        id |= wire::wants_done;
+        end = put_word(end, name);
+    }
+    const auto head_size = static_cast<std::size_t>(end - head);
+    const wire::Length whole{head_size - sizeof(wire::Length) + length};
+    std::memcpy(head, &whole, sizeof(whole));
+    operation.sent = max_packed - head_size;
+    if (to.link->send_packed(id, max_packed, [&](std::byte* at) {
+            std::memcpy(at, head, head_size);
+            gather_part(at + head_size, operation.iov, operation.count, 0, operation.sent);
+            return static_cast<std::uint32_t>(max_packed);
+        }) < 0) {
+        forget(operation);
+        return -FI_EAGAIN;
+    }
+    to.in_parts = &operation;
+    (void)send_more_parts(to);
+    if (to.in_parts != nullptr) {
+        to.link->hold(true);
+        to.mark_busy();
+    }
+    return 0;
+}
+
+unsigned Endpoint::send_more_parts(Conn& to) {
+    Operation& operation = *to.in_parts;
+    unsigned count = 0;
+    while (operation.sent != operation.length) {
+        const auto size = static_cast<std::uint32_t>(
+            std::min<std::uint64_t>(max_packed, operation.length - operation.sent));
+        const auto fill = [&](std::byte* at) {
+            gather_part(at, operation.iov, operation.count, operation.sent, size);
+            return size;
+        };
+        if (to.link->send_packed(static_cast<std::uint8_t>(wire::Kind::part), size, fill) < 0) {
+            return count;
+        }
+        operation.sent += size;
+        ++count;
+    }
+    to.in_parts = nullptr;
+    if ((operation.flags & FI_DELIVERY_COMPLETE) == 0) {
+        finish(operation, Errc::ok);
+    } // else the peer says when it is done
+    return count + 1;
 }
 
 ssize_t Endpoint::send_long(Conn& to, const SendCall& call, std::size_t length) {

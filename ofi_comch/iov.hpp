@@ -43,6 +43,22 @@ inline void gather(std::byte* to, const iovec* iov, std::size_t count) noexcept 
     }
 }
 
+/// Of all that they hold, the bytes [from, from + length).
+inline void gather_part(std::byte* to, const iovec* iov, std::size_t count, std::size_t from,
+                        std::size_t length) noexcept {
+    for (std::size_t i = 0; i < count && length != 0; ++i) {
+        if (from >= iov[i].iov_len) {
+            from -= iov[i].iov_len;
+            continue;
+        }
+        const std::size_t part = std::min(iov[i].iov_len - from, length);
+        std::memcpy(to, static_cast<const std::byte*>(iov[i].iov_base) + from, part);
+        to += part;
+        length -= part;
+        from = 0;
+    }
+}
+
 /// As much as there is room for.
 inline void scatter(const iovec* iov, std::size_t count, const std::byte* from,
                     std::size_t length) noexcept {

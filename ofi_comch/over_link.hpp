@@ -5,6 +5,7 @@
 // which one it is. Which copy serves a fabric is decided when the fabric is opened (provider.cpp).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include <comch/device.hpp>
@@ -22,12 +23,17 @@ namespace comch::ofi::inline COMCH_OFI_LINK {
 #if COMCH_OFI_OVER_VERBS
 using Link = link::verbs::Link;
 namespace tuning = link::verbs::tuning;
+/// A device takes longer to get to know the memory of such a message than the CPUs to copy it: at
+/// both ends, for every message.
+inline constexpr std::size_t default_eager_size = 65536;
 inline std::uint64_t link_data_of(const Device& device, std::uint64_t region) {
     return link::verbs::link_data_of(device, region);
 }
 #else
 using Link = link::soft::Link;
 namespace tuning = link::soft::tuning;
+/// What is too long for one message of the link is read out of its memory.
+inline constexpr std::size_t default_eager_size = 0;
 /// What a peer must know to reach the region over the link, beside its name.
 inline std::uint64_t link_data_of(const Device&, std::uint64_t) {
     return 0;

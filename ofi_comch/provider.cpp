@@ -47,8 +47,18 @@ void define_settings() {
         &provider, "layering", FI_PARAM_BOOL,
         "Let libfabric put its utility providers on top of the connected endpoints, for "
         "comch;ofi_rxm. It lists them before comch's own endpoints then (default: no)");
+    fi_param_define(
+        &provider, "eager_size", FI_PARAM_SIZE_T,
+        "Send messages up to this many bytes at once, in parts if need be; what is longer "
+        "waits until the receiver reads it out of its memory. At most 65536 (default: "
+        "65536 over RDMA devices, else 0, by which the core's longest message, 32 KiB, "
+        "is sent at once all the same)");
     the_settings.host_dpu_only = flag_setting("host_dpu_only");
     the_settings.layering = flag_setting("layering");
+    std::size_t size = 0;
+    if (fi_param_get_size_t(&provider, "eager_size", &size) == 0) {
+        the_settings.eager_size = size;
+    }
 }
 
 int open_fabric(fi_fabric_attr* attr, fid_fabric** fabric, void* context) {

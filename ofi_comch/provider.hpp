@@ -1,6 +1,9 @@
 // The provider as libfabric sees it, and its settings.
 #pragma once
 
+#include <cstddef>
+#include <optional>
+
 #include <comch/device.hpp>
 
 #include "libfabric.hpp"
@@ -13,6 +16,7 @@ extern fi_provider provider;
 struct Settings {
     bool host_dpu_only = false;
     bool layering = false; ///< utility providers may use our connected endpoints
+    std::optional<std::size_t> eager_size; ///< messages up to this are sent without being asked for
 };
 [[nodiscard]] const Settings& settings() noexcept;
 

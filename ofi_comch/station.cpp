@@ -142,33 +142,8 @@ unsigned Station::push_busy() {
     unsigned count = 0;
     for (std::size_t i = 0; i < busy_.size();) {
         Conn& conn = *busy_[i];
-        while (conn.link != nullptr && !conn.outbox.empty()) {
-            Outgoing& out = conn.outbox.front();
-            const auto size = static_cast<std::uint32_t>(out.bytes.size());
-            const bool sent = size <= tuning::max_inline
-                                  ? conn.link->send(out.id, out.bytes) == Errc::ok
-                                  : conn.link->send_packed(out.id, size, [&](std::byte* to) {
-                                        std::memcpy(to, out.bytes.data(), size);
-                                        return size;
-                                    }) >= 0;
-            if (!sent) {
-                break;
-            }
-            conn.outbox.pop_front();
-            ++count;
-        }
-        while (conn.link != nullptr && conn.outbox.empty() && !conn.waiting.empty()) {
-            Transfer* const transfer = conn.waiting.front();
-            conn.waiting.pop_front();
-            if (!conn.endpoint->start(*transfer)) {
-                // start() has put it at the end; it was the first.
-                conn.waiting.pop_back();
-                conn.waiting.push_front(transfer);
-                break;
-            }
-            ++count;
-        }
-        if (conn.outbox.empty() && conn.waiting.empty()) {
+        count += push(conn);
+        if (conn.outbox.empty() && conn.waiting.empty() && conn.in_parts == nullptr) {
             conn.busy = false;
             busy_[i] = busy_.back();
             busy_.pop_back();
@@ -179,7 +154,52 @@ unsigned Station::push_busy() {
     return count;
 }
 
+unsigned Station::push(Conn& conn) {
+    unsigned count = 0;
+    if (conn.link != nullptr && conn.in_parts != nullptr) {
+        conn.link->hold(false);
+    }
+    while (conn.link != nullptr && !conn.outbox.empty()) {
+        Outgoing& out = conn.outbox.front();
+        const auto size = static_cast<std::uint32_t>(out.bytes.size());
+        const bool sent = size <= tuning::max_inline
+                              ? conn.link->send(out.id, out.bytes) == Errc::ok
+                              : conn.link->send_packed(out.id, size, [&](std::byte* to) {
+                                    std::memcpy(to, out.bytes.data(), size);
+                                    return size;
+                                }) >= 0;
+        if (!sent) {
+            break;
+        }
+        conn.outbox.pop_front();
+        ++count;
+    }
+    if (conn.link != nullptr && conn.outbox.empty() && conn.in_parts != nullptr) {
+        count += conn.endpoint->send_more_parts(conn);
+    }
+    while (conn.link != nullptr && conn.outbox.empty() && !conn.waiting.empty()) {
+        Transfer* const transfer = conn.waiting.front();
+        conn.waiting.pop_front();
+        if (!conn.endpoint->start(*transfer)) {
+            // start() has put it at the end; it was the first.
+            conn.waiting.pop_back();
+            conn.waiting.push_front(transfer);
+            break;
+        }
+        ++count;
+    }
+    if (conn.link != nullptr && conn.in_parts != nullptr) {
+        conn.link->hold(true);
+    }
+    return count;
+}
+
 Errc Station::arm() {
+    // A held link refuses whatever is tried, and would take that for the last that was short of
+    // room.
+    if (!busy_.empty() && push_busy() != 0) {
+        return Errc::again;
+    }
     for (const Conn* const conn : busy_) {
         if (conn->link != nullptr && conn->link->may_retry()) {
             return Errc::again;

@@ -22,6 +22,7 @@ class PassiveEndpoint;
 class ProgressThread;
 class Station;
 class Waiter;
+struct Operation;
 struct Peer;
 struct Transfer;
 struct ConnectionRequest;
@@ -43,6 +44,13 @@ struct Conn {
     bool busy = false; ///< in the station's list
     std::deque<Outgoing> outbox;
     std::deque<Transfer*> waiting; ///< transfers that the link had no room for
+    /// A message of ours in parts, some of which the link had no room for. Until they are on it the
+    /// link is held: nothing of the program's goes between them.
+    Operation* in_parts = nullptr;
+    /// One of the peer's, as far as it has come; of no length: there is none.
+    std::vector<std::byte> assembled;
+    std::uint64_t assembled_length = 0; ///< when it is whole
+    std::uint8_t assembled_id = 0;      ///< as one message
 
     /// Sends `header`, then `payload`, now or as soon as there is room.
     void send_own(std::uint8_t id, const void* header, std::size_t header_size,
@@ -88,6 +96,7 @@ private:
         : lock_(std::move(lock)), device_(device), port_(std::move(port)) {}
 
     unsigned push_busy();
+    unsigned push(Conn& conn);
 
     std::shared_ptr<Lock> lock_;
     Device device_;

@@ -5,7 +5,10 @@
 // wants to hear of its delivery - in this order, eight bytes each. The payload is the rest. So a
 // message of up to 56 bytes, or a tagged one of up to 48, is one line of the ring.
 //
-// Long messages, writes and reads name a registered range of the requester's memory (region,
+// A message that is longer than one of the core's may come in parts: what it would be if it were
+// one message is cut, and the parts follow each other, with nothing of the program's between them.
+//
+// Longer messages, writes and reads name a registered range of the requester's memory (region,
 // address); the other end moves the data with the core's one-sided get or put when it is ready for
 // it, and says `done`.
 //
@@ -22,7 +25,7 @@ namespace comch::ofi::wire {
 static_assert(std::endian::native == std::endian::little,
               "the layout is little-endian; a big-endian port needs conversions here");
 
-inline constexpr std::uint32_t version = 2;
+inline constexpr std::uint32_t version = 3;
 
 enum class Kind : std::uint8_t {
     message = 1,      ///< payload
@@ -36,6 +39,8 @@ enum class Kind : std::uint8_t {
     atomic = 9,       ///< Remote, Atomic, operands, compare operands
     accept = 10,      ///< connection data: a connected endpoint's program accepted
     reject = 11,      ///< connection data
+    parts = 12, ///< Length of a message, from its tag on, then as much of it as there is room for
+    part = 13,  ///< the next bytes of that message
 };
 
 inline constexpr std::uint8_t kind_mask = 0x1f;
@@ -72,6 +77,9 @@ struct Remote {
 struct Length {
     std::uint64_t length;
 };
+
+/// Of a message that comes in parts: with tag, remote CQ data and operation.
+inline constexpr std::uint64_t max_in_parts = 65536 + 3 * 8;
 
 struct Reply {
     std::uint64_t operation;
