@@ -1,5 +1,7 @@
 #include "core/counters/process_counters.hpp"
 
+#include <array>
+#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -8,6 +10,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -18,13 +21,48 @@ namespace {
 constexpr std::string_view alive_prefix = "alive.";
 constexpr std::string_view counters_prefix = "counters.";
 
-/// Takes the lock if nobody has it. Record locks belong to the process, so this must not be tried
-/// on our own file (closing it would give our own lock up).
+/// Takes the lock if nobody has it. It belongs to the open file, not to the process: a process may
+/// have several copies of this library (UCX's module and libfabric's provider, in an MPI program),
+/// each with a file of its own, and who closes a file gives up all locks of his process on it.
 bool try_lock(int fd) noexcept {
     struct flock lock{};
     lock.l_type = F_WRLCK;
     lock.l_whence = SEEK_SET;
-    return ::fcntl(fd, F_SETLK, &lock) == 0;
+    return ::fcntl(fd, F_OFD_SETLK, &lock) == 0;
+}
+
+/// The open files of our locks, plus 1; 0: none. A forked child shares them, and would keep the
+/// locks of a parent that is gone: it closes them.
+std::array<std::atomic<int>, 64> lock_files;
+
+void close_lock_files() noexcept {
+    for (std::atomic<int>& file : lock_files) {
+        if (const int fd = file.exchange(0) - 1; fd >= 0) {
+            ::close(fd);
+        }
+    }
+}
+
+/// Under the domain's lock, during which nobody forks. (In more domains than these, a child that
+/// lives longer makes its parent seem alive.)
+void note_lock_file(int fd) {
+    static std::once_flag at_fork;
+    std::call_once(at_fork, [] { (void)::pthread_atfork(nullptr, nullptr, close_lock_files); });
+    for (std::atomic<int>& file : lock_files) {
+        int none = 0;
+        if (file.compare_exchange_strong(none, fd + 1)) {
+            return;
+        }
+    }
+}
+
+void forget_lock_file(int fd) noexcept {
+    for (std::atomic<int>& file : lock_files) {
+        int ours = fd + 1;
+        if (file.compare_exchange_strong(ours, 0)) {
+            return;
+        }
+    }
 }
 
 /// Is the entry named after its owner, or a symbolic link to one that is?
@@ -81,7 +119,7 @@ bool process_lives(const Domain& domain, const std::string& suffix) {
     struct flock lock{};
     lock.l_type = F_WRLCK;
     lock.l_whence = SEEK_SET;
-    return ::fcntl(fd.get(), F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+    return ::fcntl(fd.get(), F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
 namespace {
@@ -192,12 +230,17 @@ ProcessCounters::open(const std::shared_ptr<Domain>& domain) {
 ProcessCounters::ProcessCounters(std::shared_ptr<Domain> domain, ProcessId owner, Mapping mapping,
                                  UniqueFd lock)
     : domain_(std::move(domain)), owner_(owner), mapping_(std::move(mapping)),
-      alive_(std::move(lock)) {}
+      alive_(std::move(lock)) {
+    note_lock_file(alive_.get());
+}
 
 ProcessCounters::~ProcessCounters() {
     if (owner_ != process_id()) {
-        return; // a forked child: the files are its parent's
+        (void)
+            alive_.release(); // a forked child: the files are its parent's, and this one is closed
+        return;
     }
+    forget_lock_file(alive_.get());
     Registry& all = registry();
     const std::lock_guard guard(all.mutex);
     const auto entry = all.open.find({domain_->id().to_string(), owner_});

@@ -1,6 +1,7 @@
 #include "core/counters/process_counters.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <set>
@@ -159,6 +160,11 @@ TEST_F(ProcessCountersTest, OthersSeeThatAProcessLivesAndThatItDied) {
 
 TEST_F(ProcessCountersTest, AForkedChildDoesNotKeepTheDeadAlive) {
     const std::string suffix = killed_process(true);
+    // The child lets go as soon as it runs, which may be after its parent's death.
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (process_lives(*domain, suffix) && std::chrono::steady_clock::now() < end) {
+        std::this_thread::yield();
+    }
     EXPECT_FALSE(process_lives(*domain, suffix));
     const auto counters = ProcessCounters::open(domain).value();
     EXPECT_EQ(files().size(), 2u) << "only our own";
@@ -221,6 +227,30 @@ TEST_F(ProcessCountersTest, AForkedChildLeavesItsParentsFilesAlone) {
         EXPECT_EQ(files().size(), before.size() + 2);
     });
     EXPECT_TRUE(process_lives(*domain, process_suffix(process_id())));
+}
+
+TEST_F(ProcessCountersTest, AnotherCopyOfThisLibraryInTheProcessLives) {
+    // As UCX's module and libfabric's provider have in one MPI program: each draws an id of its
+    // own.
+    const std::string other(16, 'a');
+    UniqueFd alive(::openat(domain->directory_fd(), ("alive." + other).c_str(),
+                            O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    struct flock lock {};
+    lock.l_type = F_WRLCK;
+    lock.l_whence = SEEK_SET;
+    ASSERT_EQ(::fcntl(alive.get(), F_OFD_SETLK, &lock), 0);
+    leave("port." + other + ".1");
+    {
+        const auto counters = ProcessCounters::open(domain).value();
+        EXPECT_TRUE(process_lives(*domain, other));
+        EXPECT_EQ(files().size(), 4u) << "what the other copy has is not collected";
+        // The other copy looks at us in turn, and closes the file that it has looked at.
+        leave("alive." + process_suffix(process_id()));
+        const std::string ours = process_suffix(process_id());
+        in_child([&] { EXPECT_TRUE(process_lives(*domain, ours)); });
+    }
+    alive.reset();
+    EXPECT_FALSE(process_lives(*domain, other));
 }
 
 TEST_F(ProcessCountersTest, OddFilesDoNoHarm) {

@@ -1,0 +1,176 @@
+// A peer that speaks the core's language, and nonsense in the provider's: it loses its connection,
+// and nobody else is disturbed.
+#include <cstring>
+#include <ostream>
+#include <utility>
+#include <vector>
+
+#include "address.hpp"
+#include "core/link/soft/port.hpp"
+#include "test_node.hpp"
+#include "wire.hpp"
+
+namespace comch::ofi::test {
+namespace {
+
+using Port = link::soft::Port;
+using Connection = link::soft::Connection;
+
+/// Records that are sent one after the other.
+struct Speech {
+    const char* name;
+    std::vector<std::pair<std::uint8_t, std::vector<std::byte>>> records;
+
+    friend std::ostream& operator<<(std::ostream& out, const Speech& speech) {
+        return out << speech.name;
+    }
+};
+
+std::uint8_t id_of(wire::Kind kind, unsigned flags = 0) {
+    return static_cast<std::uint8_t>(static_cast<unsigned>(kind) | flags);
+}
+
+/// A message's first part: how long it says that the whole is, and `size` bytes.
+std::pair<std::uint8_t, std::vector<std::byte>> begin(std::uint64_t whole, std::size_t size,
+                                                      unsigned flags = 0) {
+    std::vector<std::byte> bytes(sizeof(whole) + size, std::byte{'m'});
+    std::memcpy(bytes.data(), &whole, sizeof(whole));
+    return {id_of(wire::Kind::parts, flags), bytes};
+}
+
+std::pair<std::uint8_t, std::vector<std::byte>> go_on(std::size_t size) {
+    return {id_of(wire::Kind::part), std::vector<std::byte>(size, std::byte{'m'})};
+}
+
+class Attacker {
+public:
+    explicit Attacker(const Node& victim) {
+        auto domain = Domain::open({});
+        auto device = domain ? default_device(*domain) : tl::unexpected(domain.error());
+        auto port = device ? Port::open(*device, {.face = "test"}) : tl::unexpected(device.error());
+        if (!port) {
+            throw std::runtime_error(port.error().message);
+        }
+        port_ = std::move(*port);
+        Address address{};
+        const std::vector<char> name = victim.name();
+        std::memcpy(&address, name.data(), std::min(name.size(), sizeof(address)));
+        link::PortAddress to{};
+        std::memcpy(to.bytes.data(), address.port, sizeof(address.port));
+        wire::Hello hello{};
+        hello.magic = wire::hello_magic;
+        hello.version = wire::version;
+        hello.endpoint_type = FI_EP_RDM;
+        const link::PortAddress own = port_->address();
+        std::memcpy(hello.port, own.bytes.data(), sizeof(hello.port));
+        auto connection = port_->connect(to, std::as_bytes(std::span(&hello, 1)), this);
+        if (!connection) {
+            throw std::runtime_error(connection.error().message);
+        }
+        link_ = *connection;
+    }
+
+    void progress() {
+        Sink sink{*this};
+        (void)port_->progress(sink);
+    }
+    [[nodiscard]] bool connected() const { return connected_; }
+    [[nodiscard]] bool ended() const { return ended_; }
+    [[nodiscard]] Errc send(std::uint8_t id, const std::vector<std::byte>& bytes) {
+        return ended_ ? Errc::connection_reset : link_->send(id, bytes);
+    }
+
+private:
+    struct Sink {
+        Attacker& self;
+        link::ConnectDecision on_connect_request(Connection&, const link::ConnectRequest&) {
+            return {Errc::not_found, nullptr, {}};
+        }
+        void on_connected(Connection&, std::span<const std::byte>) { self.connected_ = true; }
+        void on_message(Connection&, std::uint8_t, const std::byte*, std::uint32_t) {}
+        void on_complete(Connection&, void*, Errc) {}
+        void on_disconnected(Connection& connection, link::Reason, std::span<const std::byte>) {
+            self.ended_ = true;
+            self.port_->close(&connection);
+        }
+        void on_channel(Connection&, std::uint64_t, link::soft::Link::Channel&&) {}
+    };
+
+    std::unique_ptr<Port> port_;
+    Connection* link_ = nullptr;
+    bool connected_ = false;
+    bool ended_ = false;
+};
+
+struct HostilePeer : testing::TestWithParam<Speech> {
+    Node victim;
+    Attacker attacker{victim};
+    char buffer[100] = {};
+
+    template <class Condition> [[nodiscard]] bool until(Condition condition) {
+        const auto end = Clock::now() + std::chrono::seconds(60);
+        while (Clock::now() < end) {
+            if (condition()) {
+                return true;
+            }
+            attacker.progress();
+            (void)fi_cq_read(victim.tx, nullptr, 0);
+        }
+        return false;
+    }
+    void say(const Speech& speech) {
+        ASSERT_TRUE(until([&] { return attacker.connected(); }));
+        for (const auto& [id, bytes] : speech.records) {
+            ASSERT_TRUE(until([&] { return attacker.send(id, bytes) != Errc::again; }));
+        }
+    }
+};
+
+using Understood = HostilePeer;
+
+TEST_F(Understood, APeerThatKeepsToTheRules) {
+    COMCH_FI(fi_trecv(victim.ep, buffer, sizeof(buffer), nullptr, FI_ADDR_UNSPEC, 0,
+                      ~std::uint64_t{0}, nullptr));
+    ASSERT_NO_FATAL_FAILURE(say({"", {begin(20, 11, wire::has_tag), go_on(8), go_on(1)}}));
+    fi_cq_tagged_entry entry{};
+    ASSERT_TRUE(until([&] { return fi_cq_read(victim.rx, &entry, 1) == 1; }));
+    EXPECT_EQ(entry.len, 12u);
+    EXPECT_EQ(entry.tag, 0x6d6d6d6d6d6d6d6du);
+    EXPECT_FALSE(attacker.ended());
+}
+
+TEST_P(HostilePeer, IsCutOff) {
+    COMCH_FI(fi_recv(victim.ep, buffer, sizeof(buffer), nullptr, FI_ADDR_UNSPEC, nullptr));
+    COMCH_FI(fi_trecv(victim.ep, buffer, sizeof(buffer), nullptr, FI_ADDR_UNSPEC, 0,
+                      ~std::uint64_t{0}, nullptr));
+    ASSERT_NO_FATAL_FAILURE(say(GetParam()));
+    EXPECT_TRUE(until([&] { return attacker.ended(); }));
+    fi_cq_tagged_entry entry{};
+    EXPECT_EQ(fi_cq_read(victim.rx, &entry, 1), -FI_EAGAIN) << "no message was meant";
+    // Others are served: the receives are still posted.
+    Node friendly;
+    const fi_addr_t to = friendly.add(victim.name());
+    post([&] { return fi_inject(friendly.ep, "hello", 6, to); },
+         {friendly.tx, friendly.rx, victim.tx, victim.rx});
+    EXPECT_EQ(await(victim.rx, {friendly.tx}).entry.len, 6u);
+    EXPECT_STREQ(buffer, "hello");
+}
+
+constexpr std::uint64_t too_long = wire::max_in_parts + 1;
+
+INSTANTIATE_TEST_SUITE_P(
+    , HostilePeer,
+    testing::Values(
+        Speech{"APartOfNothing", {go_on(8)}}, Speech{"AnEmptyPart", {begin(100, 10), go_on(0)}},
+        Speech{"NoLength", {{id_of(wire::Kind::parts), std::vector<std::byte>(4, std::byte{1})}}},
+        Speech{"ALengthOfNothing", {begin(0, 0)}}, Speech{"AllInTheFirstPart", {begin(8, 8)}},
+        Speech{"MoreThanAllInTheFirstPart", {begin(8, 9)}}, Speech{"TooLong", {begin(too_long, 8)}},
+        Speech{"AllMemoryThereIs", {begin(~std::uint64_t{0}, 8)}},
+        Speech{"OneInAnother", {begin(100, 10), begin(100, 10)}},
+        Speech{"MoreThanAnnounced", {begin(100, 10), go_on(91)}},
+        Speech{"ATagThatIsCutOff", {begin(7, 1, wire::has_tag), go_on(6)}},
+        Speech{"AnUnknownKind", {{31, {}}}}, Speech{"NoKind", {{0, {}}}}),
+    [](const auto& test) { return test.param.name; });
+
+} // namespace
+} // namespace comch::ofi::test
