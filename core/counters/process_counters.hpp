@@ -1,9 +1,9 @@
 // This process's counter file in a domain (layout: comch/counters_layout.hpp), and the lock file by
 // which others see that it lives.
 //
-// Files in the domain's directory carry their owner's process id in their names. A process holds a
-// POSIX record lock on `alive.<process id>`: it ends with the process, however that ends, and a
-// forked child does not inherit it. Whoever opens the domain for use next collects the files of
+// Files in the domain's directory carry their owner's process id in their names. A process (each
+// copy of this library in it) holds a lock on `alive.<process id>`: it ends with the process, however
+// that ends, and a forked child closes the file. Whoever opens the domain for use next collects the files of
 // processes whose lock is gone.
 #pragma once
 
