@@ -257,6 +257,14 @@ private:
     void break_off(Conn& conn);
 
     [[nodiscard]] ssize_t send_long(Conn& conn, const SendCall& call, std::size_t length);
+    /// For what the link has no room for. A program that tries again without progress must get on:
+    /// also where the link is held.
+    [[nodiscard]] static ssize_t try_again(Conn& conn) {
+        if (conn.in_parts != nullptr) {
+            (void)conn.station->push(conn);
+        }
+        return -FI_EAGAIN;
+    }
     [[nodiscard]] ssize_t send_in_parts(Conn& conn, const SendCall& call, std::size_t length);
     [[nodiscard]] Operation& begin(Operation::Kind kind, Conn& conn, std::uint64_t flags,
                                    void* context, bool report, std::uint64_t& name);

@@ -88,7 +88,7 @@ ssize_t Endpoint::atomic(const AtomicRequest& call) {
         if (operation != nullptr) {
             forget(*operation);
         }
-        return -FI_EAGAIN;
+        return try_again(*to);
     }
     if (operation == nullptr) {
         complete(tx_cq, false, nullptr, 0, 0, writes);

@@ -50,7 +50,7 @@ bool Endpoint::send_plain(const void* buffer, std::size_t length, fi_addr_t to, 
     };
     if (known->link->send_inline(id, static_cast<std::uint32_t>(head + length), fill) != Errc::ok)
         [[unlikely]] {
-        result = -FI_EAGAIN;
+        result = try_again(*known);
         return true;
     }
     if (!Inject && reports_sends) {

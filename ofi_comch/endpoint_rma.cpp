@@ -77,7 +77,7 @@ ssize_t Endpoint::rma_write(const RmaCall& call) {
         if (operation != nullptr) {
             forget(*operation);
         }
-        return -FI_EAGAIN;
+        return try_again(*to);
     }
     if (operation == nullptr) {
         complete(tx_cq, false, nullptr, 0, 0, writes);
@@ -123,7 +123,7 @@ ssize_t Endpoint::rma_read(const RmaCall& call) {
     }
     if (!sent) {
         forget(operation);
-        return -FI_EAGAIN;
+        return try_again(*to);
     }
     return 0;
 }
@@ -139,6 +139,9 @@ bool Endpoint::take_done(Conn& from, Parser& parser) {
                             ? static_cast<Errc>(done.status)
                             : Errc::io;
     Operation* const operation = find(done.operation, from);
+    if (operation != nullptr && operation == from.in_parts) {
+        return false; // it is not even there whole
+    }
     if (operation != nullptr) {
         finish(*operation, status);
     } else if (status != Errc::ok && done.operation == 0) {
@@ -247,7 +250,9 @@ bool Endpoint::take_reply(Conn& from, Parser& parser) {
     if (operation == nullptr) {
         return true; // an answer to what was given up
     }
-    if (operation->count == 0 || parser.left() != operation->length) {
+    const bool expected =
+        operation->kind == Operation::Kind::read || operation->kind == Operation::Kind::fetch;
+    if (!expected || operation->count == 0 || parser.left() != operation->length) {
         return false;
     }
     scatter(operation->iov, operation->count, parser.rest(), parser.left());

@@ -66,7 +66,7 @@ ssize_t Endpoint::send(const SendCall& call) {
         if (operation != nullptr) {
             forget(*operation);
         }
-        return -FI_EAGAIN;
+        return try_again(*to);
     }
     if (!confirm) [[likely]] {
         complete(tx_cq, call.report, call.context, call.flags & (FI_TAGGED | FI_MSG | FI_SEND), 0,
@@ -109,7 +109,7 @@ ssize_t Endpoint::send_in_parts(Conn& to, const SendCall& call, std::size_t leng
             return static_cast<std::uint32_t>(max_packed);
         }) < 0) {
         forget(operation);
-        return -FI_EAGAIN;
+        return try_again(to);
     }
     to.in_parts = &operation;
     (void)send_more_parts(to);
@@ -167,7 +167,7 @@ ssize_t Endpoint::send_long(Conn& to, const SendCall& call, std::size_t length) 
     }
     if (to.link->send(id, {bytes, end}) != Errc::ok) {
         forget(operation);
-        return -FI_EAGAIN;
+        return try_again(to);
     }
     return 0;
 }

@@ -74,6 +74,13 @@ public:
         Sink sink{*this};
         (void)port_->progress(sink);
     }
+    /// As the victim's program knows it.
+    [[nodiscard]] std::vector<char> name(const Node& victim) const {
+        std::vector<char> bytes = victim.name();
+        const link::PortAddress own = port_->address();
+        std::memcpy(bytes.data() + offsetof(Address, port), own.bytes.data(), own.bytes.size());
+        return bytes;
+    }
     [[nodiscard]] bool connected() const { return connected_; }
     [[nodiscard]] bool ended() const { return ended_; }
     [[nodiscard]] Errc send(std::uint8_t id, const std::vector<std::byte>& bytes) {
@@ -137,6 +144,48 @@ TEST_F(Understood, APeerThatKeepsToTheRules) {
     EXPECT_EQ(entry.len, 12u);
     EXPECT_EQ(entry.tag, 0x6d6d6d6d6d6d6d6du);
     EXPECT_FALSE(attacker.ended());
+}
+
+TEST_F(Understood, EachSendCompletesOnceWhateverThePeerSaysOfIt) {
+    ASSERT_TRUE(until([&] { return attacker.connected(); }));
+    const fi_addr_t to = victim.add(attacker.name(victim));
+    const std::vector<char> data(65536, 'd');
+    unsigned sent = 0;
+    ASSERT_TRUE(until(
+        [&] { return fi_send(victim.ep, data.data(), data.size(), nullptr, to, nullptr) == 0; }));
+    // The attacker takes nothing out now: where messages go in parts, some of the last wait.
+    for (++sent; sent < 50; ++sent) {
+        if (fi_send(victim.ep, data.data(), data.size(), nullptr, to, nullptr) != 0) {
+            break;
+        }
+    }
+    unsigned completed = 0;
+    const auto count = [&] {
+        fi_cq_tagged_entry entry{};
+        fi_cq_err_entry failure{};
+        const ssize_t got = fi_cq_read(victim.tx, &entry, 1);
+        completed += got == 1 ? 1 : 0;
+        completed += got == -FI_EAVAIL && fi_cq_readerr(victim.tx, &failure, 0) == 1 ? 1 : 0;
+    };
+    for (std::uint64_t generation = 1; generation < 4; ++generation) {
+        for (std::uint64_t index = 1; index <= 60; ++index) {
+            for (const wire::Kind kind : {wire::Kind::done, wire::Kind::read_reply}) {
+                const wire::Done done{index | generation << 32, 0, 0};
+                const auto* const bytes = reinterpret_cast<const std::byte*>(&done);
+                while (attacker.send(id_of(kind), {bytes, bytes + sizeof(done)}) == Errc::again) {
+                    count();
+                }
+                count();
+            }
+        }
+    }
+    const auto end = Clock::now() + std::chrono::milliseconds(100);
+    while (Clock::now() < end || completed < sent) {
+        ASSERT_LT(Clock::now(), end + std::chrono::seconds(60)) << completed << " of " << sent;
+        attacker.progress();
+        count();
+    }
+    EXPECT_EQ(completed, sent);
 }
 
 TEST_P(HostilePeer, IsCutOff) {

@@ -2,6 +2,7 @@
 // depends on the link and on FI_COMCH_EAGER_SIZE (CMakeLists.txt runs all tests both ways); what a
 // program sees does not.
 #include <memory>
+#include <thread>
 
 #include "test_node.hpp"
 
@@ -28,6 +29,15 @@ struct InParts : testing::Test {
         ASSERT_EQ(await(b.rx, pair->cqs).error, 0);
     }
 };
+
+/// Sends as many of the longest as there is room for: where they go in parts, some of the last
+/// wait.
+unsigned fill(const Node& from, fi_addr_t to, const std::vector<char>& data) {
+    unsigned sent = 0;
+    while (fi_send(from.ep, data.data(), data.size(), nullptr, to, nullptr) == 0 && ++sent < 100) {
+    }
+    return sent;
+}
 
 TEST_F(InParts, NothingOvertakesThem) {
     // More than there is room for, while the receiver does nothing; then all of it.
@@ -74,11 +84,7 @@ TEST_F(InParts, NothingOvertakesThem) {
 TEST_F(InParts, OtherOperationsWaitForThem) {
     meet();
     const auto data = pattern(longest, 1);
-    unsigned sent = 0;
-    // As many as there is room for: where they go in parts, some of the last have to wait.
-    while (fi_send(a.ep, data.data(), data.size(), nullptr, pair->to_b, nullptr) == 0 &&
-           ++sent < 100) {
-    }
+    const unsigned sent = fill(a, pair->to_b, data);
     std::vector<char> memory(64, 'x');
     b.expose(memory.data(), memory.size(), 7);
     ssize_t written = -FI_EAGAIN;
@@ -138,6 +144,46 @@ TEST_F(InParts, AreDeliveredWhereThatIsAskedFor) {
     EXPECT_EQ(event.entry.tag, 5u);
     EXPECT_EQ(buffer, data);
     EXPECT_EQ(await(a.tx, pair->cqs).error, 0);
+}
+
+TEST_F(InParts, WhoTriesAgainWithoutProgressGetsOn) {
+    meet();
+    const auto data = pattern(longest, 4);
+    const unsigned sent = fill(a, pair->to_b, data);
+    std::vector<char> buffer(longest);
+    for (unsigned i = 0; i < sent; ++i) {
+        COMCH_FI(fi_recv(b.ep, buffer.data(), buffer.size(), nullptr, FI_ADDR_UNSPEC, nullptr));
+    }
+    // Only the receiver makes progress otherwise. (Of messages that are read out of the sender's
+    // memory it has all that it needs, or has to ask.)
+    const std::vector<fid_cq*> receiver{b.tx, b.rx};
+    post([&] { return fi_inject(a.ep, "x", 1, pair->to_b); }, receiver);
+}
+
+TEST_F(InParts, AreSentOnByAProgressThreadThatSleeps) {
+    NodeOptions options;
+    options.progress = FI_PROGRESS_AUTO;
+    options.wait_object = FI_WAIT_FD;
+    Node sender(options);
+    const fi_addr_t to = sender.add(b.name());
+    post([&] { return fi_inject(sender.ep, "x", 1, to); }, {sender.tx, b.rx});
+    std::vector<char> buffer(longest);
+    COMCH_FI(fi_recv(b.ep, buffer.data(), buffer.size(), nullptr, FI_ADDR_UNSPEC, nullptr));
+    ASSERT_EQ(await(b.rx, {sender.tx}).error, 0);
+    const auto data = pattern(longest, 5);
+    for (int round = 0; round < 20; ++round) {
+        // The program makes no call for longer than its thread stays awake.
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        const unsigned sent = fill(sender, to, data);
+        for (unsigned i = 0; i < sent; ++i) {
+            COMCH_FI(fi_recv(b.ep, buffer.data(), buffer.size(), nullptr, FI_ADDR_UNSPEC, nullptr));
+            ASSERT_EQ(await(b.rx).entry.len, longest);
+            ASSERT_EQ(buffer, data);
+        }
+        for (unsigned i = 0; i < sent; ++i) {
+            ASSERT_EQ(await(sender.tx, {b.rx}).error, 0);
+        }
+    }
 }
 
 TEST_F(InParts, ThatWaitedAreErrorsWhenThePeerGoes) {

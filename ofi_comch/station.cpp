@@ -104,6 +104,10 @@ void Conn::mark_busy() {
     if (!busy) {
         busy = true;
         station->busy_.push_back(this);
+        // Who sleeps has not asked for room.
+        for (Waiter* const waiter : station->sleepers_) {
+            waiter->wake();
+        }
     }
 }
 

@@ -77,6 +77,9 @@ public:
     /// Answers to peers wait for room.
     [[nodiscard]] bool owes() const noexcept { return !busy_.empty(); }
 
+    /// Sends what waits for room on one connection, as far as there is some.
+    unsigned push(Conn& conn);
+
     /// Ok: the port's descriptor ends a sleep. Again: progress first.
     [[nodiscard]] Errc arm();
     /// Who sleeps must be woken if somebody else progresses, which disarms the port.
@@ -96,7 +99,6 @@ private:
         : lock_(std::move(lock)), device_(device), port_(std::move(port)) {}
 
     unsigned push_busy();
-    unsigned push(Conn& conn);
 
     std::shared_ptr<Lock> lock_;
     Device device_;

@@ -1,5 +1,6 @@
 #include "registration_cache.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 
@@ -12,6 +13,12 @@
 
 namespace comch::uct {
 namespace {
+
+/// What is asked for, as ucs_rcache hands it on to add().
+struct Wanted {
+    std::size_t length;
+    unsigned flags;
+};
 
 RegistrationCache::Kept* kept_of(ucs_rcache_region_t* region) {
     return reinterpret_cast<RegistrationCache::Kept*>(region);
@@ -26,13 +33,14 @@ void describe(void*, ucs_rcache_t*, ucs_rcache_region_t* region, char* text, std
 
 // Called by UCX, in C and under its lock: no exception may leave them.
 
-ucs_status_t RegistrationCache::add(void* self, ucs_rcache_t*, void* flags,
+ucs_status_t RegistrationCache::add(void* self, ucs_rcache_t*, void* wanted_by,
                                     ucs_rcache_region_t* region, std::uint16_t rcache_flags) try {
+    const Wanted& wanted = *static_cast<const Wanted*>(wanted_by);
     const std::size_t length = region->super.end - region->super.start;
     // This is how UCX says that it has joined what was asked for with others. It does without, if
     // that fails.
     const bool joined = (rcache_flags & UCS_RCACHE_MEM_REG_HIDE_ERRORS) != 0;
-    if (joined && length > longest_joined) {
+    if (joined && length > std::max(longest_joined, 2 * wanted.length)) {
         return UCS_ERR_NO_RESOURCE;
     }
     RegionTable& table = RegionTable::instance();
@@ -40,12 +48,17 @@ ucs_status_t RegistrationCache::add(void* self, ucs_rcache_t*, void* flags,
                                 .length = length,
                                 .access = access_remote_read | access_remote_write});
     if (!key) {
-        uct_md_log_mem_reg_error(*static_cast<unsigned*>(flags), "comch: %s",
-                                 key.error().message.c_str());
+        uct_md_log_mem_reg_error(wanted.flags, "comch: %s", key.error().message.c_str());
         return to_ucs(key.error().code);
     }
     // Now, and not when it is first used: what cannot be pinned must not be kept.
-    if (!static_cast<RegistrationCache*>(self)->make_known_(key->region)) {
+    bool known = false;
+    try {
+        known = static_cast<RegistrationCache*>(self)->make_known_(key->region);
+    } catch (const std::exception&) {
+        known = false;
+    }
+    if (!known) {
         table.remove(key->region);
         return UCS_ERR_IO_ERROR;
     }
@@ -92,8 +105,9 @@ RegistrationCache::~RegistrationCache() {
 }
 
 RegistrationCache::Kept* RegistrationCache::get(void* address, std::size_t length, unsigned flags) {
+    Wanted wanted{length, flags};
     ucs_rcache_region_t* region = nullptr;
-    if (ucs_rcache_get(cache_, address, length, PROT_READ | PROT_WRITE, &flags, &region) !=
+    if (ucs_rcache_get(cache_, address, length, PROT_READ | PROT_WRITE, &wanted, &region) !=
         UCS_OK) {
         return nullptr;
     }

@@ -33,8 +33,9 @@ public:
         std::uint64_t region; ///< RegionTable's; the device knows the memory by this
     };
 
-    /// Ranges that overlap are joined up to this length. Of an array that is sent in slices, many
-    /// of them under way, each would be joined to all before it, and those be pinned once more.
+    /// Ranges that overlap are joined up to this length, or twice that of the one at hand. Of an
+    /// array that is sent in slices, many of them under way, each would be joined to all before it,
+    /// and those be pinned once more.
     static constexpr std::size_t longest_joined = std::size_t{64} << 20;
 
     /// Has the device know a region; false: it cannot.

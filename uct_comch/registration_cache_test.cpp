@@ -149,7 +149,7 @@ TEST_F(Registrations, ThatOverlapBecomeOne) {
 
 TEST_F(Registrations, ThatOverlapAreNotJoinedWithoutEnd) {
     const Pages pages(4 * RegistrationCache::longest_joined);
-    constexpr std::size_t slice = RegistrationCache::longest_joined / 2;
+    constexpr std::size_t slice = RegistrationCache::longest_joined / 8;
     std::vector<RegistrationCache::Kept*> held;
     for (std::size_t at = 0; at + slice + 64 <= pages.size(); at += slice) {
         RegistrationCache::Kept* const kept = cache->get(pages.data() + at, slice + 64, 0);
@@ -161,7 +161,10 @@ TEST_F(Registrations, ThatOverlapAreNotJoinedWithoutEnd) {
     for (RegistrationCache::Kept* const kept : held) {
         cache->put(kept);
     }
-    // What is asked for may be as long as it likes.
+    // What is asked for may be as long as it likes, and then others join it.
+    const std::uint64_t whole = use(pages.data(), pages.size() - slice);
+    EXPECT_NE(use(pages.data() + slice, pages.size() - slice), whole);
+    EXPECT_FALSE(is_registered(whole));
     (void)use(pages.data(), pages.size());
 }
 

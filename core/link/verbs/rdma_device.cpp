@@ -84,7 +84,7 @@ std::uint64_t link_data_of(const Device& device, std::uint64_t region) {
 
 bool make_known(const Device& device, std::uint64_t region) {
     const auto rdma = RdmaDevice::behind(device.function().address);
-    return rdma == nullptr || rdma->keys_of(region).valid;
+    return rdma != nullptr && rdma->keys_of(region).valid;
 }
 
 Result<void> RdmaDevice::open() {

@@ -146,7 +146,7 @@ inline constexpr std::uint64_t has_remote_key = std::uint64_t{1} << 32;
 /// is open there.
 [[nodiscard]] std::uint64_t link_data_of(const Device& device, std::uint64_t region);
 
-/// Whether the device knows the region, or will at first use: no port is open there yet.
+/// Whether the device knows the region now; not if no port is open there.
 [[nodiscard]] bool make_known(const Device& device, std::uint64_t region);
 
 } // namespace comch::link::verbs
