@@ -150,11 +150,12 @@ TEST_F(Understood, EachSendCompletesOnceWhateverThePeerSaysOfIt) {
     ASSERT_TRUE(until([&] { return attacker.connected(); }));
     const fi_addr_t to = victim.add(attacker.name(victim));
     const std::vector<char> data(65536, 'd');
+    constexpr unsigned most = 300;
     unsigned sent = 0;
     ASSERT_TRUE(until(
         [&] { return fi_send(victim.ep, data.data(), data.size(), nullptr, to, nullptr) == 0; }));
     // The attacker takes nothing out now: where messages go in parts, some of the last wait.
-    for (++sent; sent < 50; ++sent) {
+    for (++sent; sent < most; ++sent) {
         if (fi_send(victim.ep, data.data(), data.size(), nullptr, to, nullptr) != 0) {
             break;
         }
@@ -167,13 +168,20 @@ TEST_F(Understood, EachSendCompletesOnceWhateverThePeerSaysOfIt) {
         completed += got == 1 ? 1 : 0;
         completed += got == -FI_EAVAIL && fi_cq_readerr(victim.tx, &failure, 0) == 1 ? 1 : 0;
     };
-    for (std::uint64_t generation = 1; generation < 4; ++generation) {
-        for (std::uint64_t index = 1; index <= 60; ++index) {
+    // Every name that an operation of the victim's can have by now: a new one's, or one's that is
+    // used again and again.
+    for (std::uint64_t i = 1; i <= most; ++i) {
+        for (const std::uint64_t name : {i | std::uint64_t{1} << 32, 1 | i << 32}) {
             for (const wire::Kind kind : {wire::Kind::done, wire::Kind::read_reply}) {
-                const wire::Done done{index | generation << 32, 0, 0};
+                const wire::Done done{name, 0, 0};
                 const auto* const bytes = reinterpret_cast<const std::byte*>(&done);
-                while (attacker.send(id_of(kind), {bytes, bytes + sizeof(done)}) == Errc::again) {
+                for (int tries = 1;
+                     attacker.send(id_of(kind), {bytes, bytes + sizeof(done)}) == Errc::again;
+                     ++tries) {
                     count();
+                    if (tries % 1000 == 0) {
+                        attacker.progress(); // it has been cut off, and does not know
+                    }
                 }
                 count();
             }
