@@ -54,7 +54,7 @@ ssize_t Endpoint::atomic(const AtomicRequest& call) {
         return fail_call(call.inject, flags, call.context, error, fetches ? reads : writes);
     }
     if (must_wait(call.flags, *to)) {
-        return -FI_EAGAIN;
+        return try_again(*to);
     }
     wire::Remote remote{call.key, call.address, 0};
     const wire::Atomic atomic{static_cast<std::uint32_t>(count), static_cast<std::uint8_t>(call.op),

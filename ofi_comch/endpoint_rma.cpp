@@ -32,7 +32,7 @@ ssize_t Endpoint::rma_write(const RmaCall& call) {
         return fail_call(call.inject, FI_RMA | FI_WRITE, call.context, error, writes);
     }
     if (must_wait(call.flags, *to)) {
-        return -FI_EAGAIN;
+        return try_again(*to);
     }
     const std::size_t length = total_length(call.iov, call.count);
     const bool data = (call.flags & FI_REMOTE_CQ_DATA) != 0;
@@ -92,7 +92,7 @@ ssize_t Endpoint::rma_read(const RmaCall& call) {
         return fail_call(false, FI_RMA | FI_READ, call.context, error, reads);
     }
     if (must_wait(call.flags, *to)) {
-        return -FI_EAGAIN;
+        return try_again(*to);
     }
     const std::size_t length = total_length(call.iov, call.count);
     wire::Remote remote{call.key, call.address, 0};

@@ -22,7 +22,7 @@ ssize_t Endpoint::send(const SendCall& call) {
         return fail_call(call.inject, call.flags, call.context, error, sends);
     }
     if (must_wait(call.flags, *to)) [[unlikely]] {
-        return -FI_EAGAIN;
+        return try_again(*to);
     }
     const std::size_t length =
         call.count == 1 ? call.iov->iov_len : total_length(call.iov, call.count);

@@ -158,6 +158,7 @@ TEST_F(InParts, WhoTriesAgainWithoutProgressGetsOn) {
     // memory it has all that it needs, or has to ask.)
     const std::vector<fid_cq*> receiver{b.tx, b.rx};
     post([&] { return fi_inject(a.ep, "x", 1, pair->to_b); }, receiver);
+    pair.reset(); // before the messages and their buffer
 }
 
 TEST_F(InParts, AreSentOnByAProgressThreadThatSleeps) {

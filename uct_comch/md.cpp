@@ -166,8 +166,8 @@ ucs_status_t free_memory(uct_md_h, uct_mem_h memh) {
 bool keep(const Md& md, const RegionTable::Region& part, unsigned flags, Memory& memory) {
     constexpr unsigned all = UCT_MD_MEM_ACCESS_ALL;
     if (md.cache == nullptr || (flags & all) != RegistrationCache::access || part.length == 0 ||
-        part.base == nullptr) {
-        return false;
+        part.base == nullptr || !link::verbs::is_open(md.device)) {
+        return false; // (What the cache was refused it would remember, too.)
     }
     memory.kept = md.cache->get(part.base, part.length, flags);
     if (memory.kept == nullptr) {

@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace comch {
@@ -31,35 +32,54 @@ bool try_lock(int fd) noexcept {
     return ::fcntl(fd, F_OFD_SETLK, &lock) == 0;
 }
 
-/// The open files of our locks, plus 1; 0: none. A forked child shares them, and would keep the
-/// locks of a parent that is gone: it closes them.
-std::array<std::atomic<int>, 64> lock_files;
+/// The open file of a lock of ours: a forked child shares it, and would keep the lock of a parent
+/// that is gone, so it closes it. Known by more than its number, which the program may have closed
+/// and used again.
+struct LockFile {
+    std::atomic<int> fd_plus_1{0}; ///< 0: none
+    dev_t device = 0;
+    ino_t inode = 0;
+};
+std::array<LockFile, 64> lock_files;
 
 void close_lock_files() noexcept {
-    for (std::atomic<int>& file : lock_files) {
-        if (const int fd = file.exchange(0) - 1; fd >= 0) {
+    for (LockFile& file : lock_files) {
+        const int fd = file.fd_plus_1.exchange(0) - 1;
+        struct stat now {};
+        if (fd >= 0 && ::fstat(fd, &now) == 0 && now.st_dev == file.device &&
+            now.st_ino == file.inode) {
             ::close(fd);
         }
     }
 }
 
-/// Under the domain's lock, during which nobody forks. (In more domains than these, a child that
-/// lives longer makes its parent seem alive.)
-void note_lock_file(int fd) {
-    static std::once_flag at_fork;
-    std::call_once(at_fork, [] { (void)::pthread_atfork(nullptr, nullptr, close_lock_files); });
-    for (std::atomic<int>& file : lock_files) {
-        int none = 0;
-        if (file.compare_exchange_strong(none, fd + 1)) {
-            return;
+/// When the library is loaded, and not while a lock is held that a fork waits for. (If it fails, or
+/// in more domains than there are places, a child that lives longer makes its parent seem alive.)
+[[gnu::constructor]] void close_lock_files_in_children() {
+    (void)::pthread_atfork(nullptr, nullptr, close_lock_files);
+}
+
+/// Under the domain's lock. False: there is no place for it.
+bool note_lock_file(int fd) noexcept {
+    struct stat it {};
+    if (::fstat(fd, &it) != 0) {
+        return false;
+    }
+    for (LockFile& file : lock_files) {
+        if (file.fd_plus_1.load() == 0) {
+            file.device = it.st_dev;
+            file.inode = it.st_ino;
+            file.fd_plus_1.store(fd + 1);
+            return true;
         }
     }
+    return false;
 }
 
 void forget_lock_file(int fd) noexcept {
-    for (std::atomic<int>& file : lock_files) {
+    for (LockFile& file : lock_files) {
         int ours = fd + 1;
-        if (file.compare_exchange_strong(ours, 0)) {
+        if (file.fd_plus_1.compare_exchange_strong(ours, 0)) {
             return;
         }
     }
@@ -231,7 +251,7 @@ ProcessCounters::ProcessCounters(std::shared_ptr<Domain> domain, ProcessId owner
                                  UniqueFd lock)
     : domain_(std::move(domain)), owner_(owner), mapping_(std::move(mapping)),
       alive_(std::move(lock)) {
-    note_lock_file(alive_.get());
+    noted_ = note_lock_file(alive_.get());
 }
 
 ProcessCounters::~ProcessCounters() {

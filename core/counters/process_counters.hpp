@@ -60,6 +60,7 @@ private:
     ProcessId owner_;
     Mapping mapping_;
     UniqueFd alive_;
+    bool noted_ = false; ///< a forked child closes it
     std::mutex mutex_;
     std::vector<std::uint32_t> released_;
     std::uint32_t used_ = 0;

@@ -55,7 +55,7 @@ not_kept = calls(MIB, UCX_COMCH_RCACHE="n")
 print(f"calls to register: {small} for small messages, {kept} for large ones, {not_kept} where "
       "registrations are not kept")
 demand(kept <= small + 30, "buffers are registered again and again")
-demand(not_kept >= small + 60, "nothing was registered: this test sees nothing")
+demand(not_kept >= kept + 30, "nothing was registered: this test sees nothing")
 witness.assert_used(1000)
 an_impossible_cache_is_an_error()
 sys.exit(0)

@@ -82,6 +82,10 @@ std::uint64_t link_data_of(const Device& device, std::uint64_t region) {
     return keys.valid ? has_remote_key | keys.rkey : 0;
 }
 
+bool is_open(const Device& device) {
+    return RdmaDevice::behind(device.function().address) != nullptr;
+}
+
 bool make_known(const Device& device, std::uint64_t region) {
     const auto rdma = RdmaDevice::behind(device.function().address);
     return rdma != nullptr && rdma->keys_of(region).valid;

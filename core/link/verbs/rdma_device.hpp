@@ -146,6 +146,9 @@ inline constexpr std::uint64_t has_remote_key = std::uint64_t{1} << 32;
 /// is open there.
 [[nodiscard]] std::uint64_t link_data_of(const Device& device, std::uint64_t region);
 
+/// Whether a port is open there.
+[[nodiscard]] bool is_open(const Device& device);
+
 /// Whether the device knows the region now; not if no port is open there.
 [[nodiscard]] bool make_known(const Device& device, std::uint64_t region);
 
