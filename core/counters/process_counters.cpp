@@ -256,8 +256,10 @@ ProcessCounters::ProcessCounters(std::shared_ptr<Domain> domain, ProcessId owner
 
 ProcessCounters::~ProcessCounters() {
     if (owner_ != process_id()) {
-        (void)
-            alive_.release(); // a forked child: the files are its parent's, and this one is closed
+        // A forked child: the files are its parent's, and it has closed this one already.
+        if (noted_) {
+            (void)alive_.release();
+        }
         return;
     }
     forget_lock_file(alive_.get());

@@ -2,9 +2,9 @@
 // which others see that it lives.
 //
 // Files in the domain's directory carry their owner's process id in their names. A process (each
-// copy of this library in it) holds a lock on `alive.<process id>`: it ends with the process, however
-// that ends, and a forked child closes the file. Whoever opens the domain for use next collects the files of
-// processes whose lock is gone.
+// copy of this library in it) holds a lock on `alive.<process id>`: it ends with the process,
+// however that ends, and a forked child closes the file. Whoever opens the domain for use next
+// collects the files of processes whose lock is gone.
 #pragma once
 
 #include <memory>
