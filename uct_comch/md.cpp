@@ -218,15 +218,15 @@ ucs_status_t deregister_memory(uct_md_h md, const uct_md_mem_dereg_params_t* par
     // allow more: of a part of an allocation, which is mapped and stays; of the rest, what the
     // kernel copies without us. Who has given such a key away has promised not to end before its
     // use.
-    // (And of what is kept, the device's.)
+    // (What is kept ends here but for the device's part.)
     if (memory->revocable.region != 0) {
         RegionTable::instance().remove(memory->revocable.region);
     }
+    if (memory->kept != nullptr || !memory->is_part()) {
+        RegionTable::instance().remove(memory->key.region);
+    }
     if (memory->kept != nullptr) {
-        RegionTable::instance().remove(memory->key.region);
         md_of(md)->cache->put(memory->kept);
-    } else if (!memory->is_part()) {
-        RegionTable::instance().remove(memory->key.region);
     }
     delete memory;
     if ((UCT_MD_MEM_DEREG_FIELD_VALUE(params, flags, FIELD_FLAGS, 0) &
