@@ -419,7 +419,7 @@ int open_endpoint(fid_domain* domain_fid, fi_info* info, fid_ep** out, void* con
     endpoint->tx_op_flags = info->tx_attr != nullptr ? info->tx_attr->op_flags : 0;
     endpoint->rx_op_flags = info->rx_attr != nullptr ? info->rx_attr->op_flags : 0;
     endpoint->eager_size = std::min<std::size_t>(settings().eager_size.value_or(default_eager_size),
-                                                 wire::max_in_parts - 3 * sizeof(std::uint64_t));
+                                                 wire::max_payload_in_parts);
     endpoint->own_queue = std::make_unique<RecvQueue>();
     endpoint->queue = endpoint->own_queue.get();
     endpoint->local_address = port_address(core_domain, endpoint->station->port().address());

@@ -13,6 +13,19 @@ namespace {
 
 constexpr std::size_t max_packed = tuning::max_message;
 
+/// As far as the call has them; `id` says so then.
+std::byte* put_tag_and_data(std::byte* at, const SendCall& call, std::uint8_t& id) noexcept {
+    if ((call.flags & FI_TAGGED) != 0) {
+        id |= wire::has_tag;
+        at = put_word(at, call.tag);
+    }
+    if ((call.flags & FI_REMOTE_CQ_DATA) != 0) {
+        id |= wire::has_data;
+        at = put_word(at, call.data);
+    }
+    return at;
+}
+
 } // namespace
 
 ssize_t Endpoint::send(const SendCall& call) {
@@ -87,14 +100,7 @@ ssize_t Endpoint::send_in_parts(Conn& to, const SendCall& call, std::size_t leng
     std::byte head[sizeof(wire::Length) + 3 * 8];
     std::byte* end = head + sizeof(wire::Length);
     auto id = static_cast<std::uint8_t>(wire::Kind::parts);
-    if ((call.flags & FI_TAGGED) != 0) {
-        id |= wire::has_tag;
-        end = put_word(end, call.tag);
-    }
-    if ((call.flags & FI_REMOTE_CQ_DATA) != 0) {
-        id |= wire::has_data;
-        end = put_word(end, call.data);
-    }
+    end = put_tag_and_data(end, call, id);
     if (confirm) {
         id |= wire::wants_done;
         end = put_word(end, name);
@@ -157,14 +163,7 @@ ssize_t Endpoint::send_long(Conn& to, const SendCall& call, std::size_t length) 
     std::byte bytes[sizeof(announcement) + 16];
     std::memcpy(bytes, &announcement, sizeof(announcement));
     std::byte* end = bytes + sizeof(announcement);
-    if ((call.flags & FI_TAGGED) != 0) {
-        id |= wire::has_tag;
-        end = put_word(end, call.tag);
-    }
-    if ((call.flags & FI_REMOTE_CQ_DATA) != 0) {
-        id |= wire::has_data;
-        end = put_word(end, call.data);
-    }
+    end = put_tag_and_data(end, call, id);
     if (to.link->send(id, {bytes, end}) != Errc::ok) {
         forget(operation);
         return try_again(to);

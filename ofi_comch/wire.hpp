@@ -78,8 +78,9 @@ struct Length {
     std::uint64_t length;
 };
 
-/// Of a message that comes in parts: with tag, remote CQ data and operation.
-inline constexpr std::uint64_t max_in_parts = 65536 + 3 * 8;
+/// The longest message that may come in parts; and with tag, remote CQ data and operation.
+inline constexpr std::uint64_t max_payload_in_parts = 65536;
+inline constexpr std::uint64_t max_in_parts = max_payload_in_parts + 3 * 8;
 
 struct Reply {
     std::uint64_t operation;
