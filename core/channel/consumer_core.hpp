@@ -9,6 +9,10 @@
 // A message that is offered is promised the next buffer. If that is from a memory map and the link
 // can (Channel::writes_directly), the producer is told its place and writes into it; until it has
 // said so, or its channel is cut, the buffer is not given back to the program.
+//
+// Where such messages come one by one, offer and answer are two packets in front of each. So a
+// producer without others beside it is told ahead where its next message may go. That buffer is
+// withdrawn (link.hpp) when it is wanted for something else, whatever the producer does meanwhile.
 #pragma once
 
 #include <algorithm>
@@ -95,6 +99,9 @@ public:
                            .offset = static_cast<std::uint32_t>(buffer.length),
                            .cookie = cookie,
                            .memory = buffer.memory});
+        if (writes_directly && landing_ != nullptr) {
+            tell_ahead(*landing_);
+        }
         if (!announced_) [[unlikely]] {
             // Until a producer has a lane, this is how it learns that it may send. Said again with
             // each buffer until the connection's thread has passed it on.
@@ -126,6 +133,9 @@ private:
     static constexpr std::uint64_t acknowledge_at_most = sends_packets ? 8 : 16;
     /// How long a producer that was told goodbye may go on writing.
     static constexpr std::chrono::milliseconds patience{500};
+    /// How long a consumer that is destroyed waits for the devices, to part from producers in
+    /// order.
+    static constexpr std::chrono::milliseconds patience_at_end{20};
 
     /// From one producer.
     struct Lane {
@@ -149,6 +159,16 @@ private:
         wire::Immediate immediate;
         // messages that were offered
         PromisedBuffers promised;
+        // the next message
+        enum class Ahead : std::uint8_t {
+            none,
+            told,    ///< its producer knows where to write it
+            claimed, ///< and is going to
+        };
+        Ahead ahead = Ahead::none;
+        bool wants_ahead = false; ///< the last one was of those that can be written directly
+        PostedBuffer ahead_buffer;
+        bool left = false;         ///< the producer said goodbye: it writes nothing any more
         bool told_goodbye = false; ///< stopping: only what was promised is waited for
 
         [[nodiscard]] bool filling() const noexcept { return in_parts && !skipping; }
@@ -207,6 +227,9 @@ private:
         if (lane.promised.waiting() != 0) [[unlikely]] {
             answer_offers(lane);
         }
+        if (has_ahead(lane) && lanes_.size() > 1) [[unlikely]] {
+            (void)withdraw(lane); // the others may need it
+        }
         const unsigned taken = lane.channel.poll(
             [&](std::uint8_t id, const std::byte* data, std::uint32_t length) {
                 return on_record(lane, id, {data, length});
@@ -220,6 +243,9 @@ private:
     bool on_record(Lane& lane, std::uint8_t id, std::span<const std::byte> record) {
         if ((state_ != State::running && !lane.told_goodbye) || lane.ended) {
             return false;
+        }
+        if (has_ahead(lane)) {
+            take_back_ahead(lane, static_cast<wire::FastPath>(id));
         }
         switch (static_cast<wire::FastPath>(id)) {
         case wire::FastPath::plain:
@@ -248,6 +274,7 @@ private:
             const auto offer = wire::read<wire::Start>(record);
             if constexpr (writes_directly) {
                 lane.promised.reserve(max_posted_);
+                lane.wants_ahead = true;
                 if (lane.in_parts || lane.promised.full() || !offer || offer->length == 0 ||
                     offer->immediate.length > limits::immediate_data_size) {
                     break;
@@ -258,6 +285,30 @@ private:
                 return true;
             }
             break;
+        }
+        case wire::FastPath::placed:
+            if constexpr (writes_directly) {
+                const std::uint32_t length = lane.channel.written_length();
+                if (!may_come_ahead(lane, length)) {
+                    break;
+                }
+                land_ahead(lane, length);
+                return true;
+            }
+            break;
+        case wire::FastPath::placing: {
+            const auto start = wire::read<wire::Start>(record);
+            if (!start || !may_come_ahead(lane, start->length) ||
+                start->immediate.length > limits::immediate_data_size) {
+                break;
+            }
+            lane.ahead = Lane::Ahead::none;
+            lane.promised.push_back({.buffer = lane.ahead_buffer,
+                                     .length = start->length,
+                                     .immediate = start->immediate});
+            lane.promised.first_waiting().how = PromisedBuffer::How::written;
+            lane.promised.answered();
+            return true;
         }
         case wire::FastPath::filled:
             if (lane.in_parts || lane.promised.empty() ||
@@ -284,6 +335,7 @@ private:
             count_refused(lane);
             return true;
         case wire::FastPath::goodbye:
+            lane.left = true;
             end_lane(lane);
             return true;
         }
@@ -291,6 +343,96 @@ private:
         connection_->say_broken();
         return false;
     }
+
+    // ---- the place told ahead ------------------------------------------------------------------
+
+    /// Its next message may be written into a buffer by then.
+    [[nodiscard]] static bool has_ahead(const Lane& lane) noexcept {
+        return writes_directly && lane.ahead != Lane::Ahead::none;
+    }
+    [[nodiscard]] bool may_tell_ahead(const Lane& lane) const noexcept {
+        return writes_directly && lane.wants_ahead && lanes_.size() == 1 && !has_ahead(lane) &&
+               lane.promised.empty() && !lane.in_parts && !posted_.empty() &&
+               posted_.front().memory != nullptr && state_ == State::running && !lane.ended;
+    }
+
+    /// Its next message comes otherwise.
+    void take_back_ahead(Lane& lane, wire::FastPath id) {
+        switch (id) {
+        case wire::FastPath::plain:
+        case wire::FastPath::with_immediate:
+        case wire::FastPath::start:
+            lane.wants_ahead = false;
+            [[fallthrough]];
+        case wire::FastPath::offer:
+            release_ahead(lane);
+            break;
+        default:
+            break;
+        }
+    }
+    void release_ahead(Lane& lane) {
+        if (has_ahead(lane)) {
+            lane.ahead = Lane::Ahead::none;
+            posted_.push_front(lane.ahead_buffer);
+        }
+    }
+
+    [[nodiscard]] static bool may_come_ahead(const Lane& lane, std::uint64_t length) noexcept {
+        return has_ahead(lane) && length != 0 && length <= lane.ahead_buffer.room;
+    }
+
+    void land_ahead(Lane& lane, std::uint32_t length) {
+        const PostedBuffer buffer = lane.ahead_buffer;
+        lane.ahead = Lane::Ahead::none;
+        ++lane.handled;
+        deliver_written(lane, buffer, length, {});
+    }
+
+    /// Of a message that was written directly. If the program answers at once, its peer does, too:
+    /// then the place of its next message has to be there before the answer is. So it is told now,
+    /// or when the program posts the buffer.
+    void deliver_written(Lane& lane, const PostedBuffer& buffer, std::uint64_t length,
+                         std::span<const std::byte> immediate) {
+        tell_ahead(lane);
+        landing_ = &lane;
+        deliver(lane, buffer, length, immediate);
+        landing_ = nullptr;
+    }
+    void tell_ahead(Lane& lane) {
+        if (may_tell_ahead(lane)) {
+            send_feedback(lane, free_for(lane));
+        }
+    }
+
+    /// False: it takes another moment.
+    bool withdraw(Lane& lane) {
+        if constexpr (writes_directly) {
+            if (lane.ahead == Lane::Ahead::told) {
+                switch (lane.channel.withdraw(lane.handled + 1)) {
+                case link::Withdrawal::pending:
+                    return false;
+                case link::Withdrawal::done:
+                    release_ahead(lane);
+                    break;
+                case link::Withdrawal::claimed: // the message comes, in this way or another
+                    lane.ahead = Lane::Ahead::claimed;
+                    break;
+                }
+            }
+        }
+        return true;
+    }
+    /// Of all lanes.
+    void withdraw_before(std::chrono::steady_clock::time_point deadline) {
+        for (const std::unique_ptr<Lane>& lane : lanes_) {
+            while (!lane->ended && !withdraw(*lane) && lane->channel.check() == Errc::ok &&
+                   std::chrono::steady_clock::now() < deadline) {
+            }
+        }
+    }
+
+    // ---- messages ------------------------------------------------------------------------------
 
     /// A message that is here whole.
     bool land(Lane& lane, std::span<const std::byte> immediate, std::span<const std::byte> data) {
@@ -394,8 +536,8 @@ private:
         const PromisedBuffer promised = lane.promised.pop_front();
         ++lane.handled;
         count_refused(lane);
-        deliver(lane, promised.buffer, promised.length,
-                {promised.immediate.bytes, promised.immediate.length});
+        deliver_written(lane, promised.buffer, promised.length,
+                        {promised.immediate.bytes, promised.immediate.length});
     }
 
     /// Those whose turn it is.
@@ -444,7 +586,7 @@ private:
 
     [[nodiscard]] std::uint32_t free_for(const Lane& lane) const noexcept {
         return posted_.size() + static_cast<std::uint32_t>(lane.promised.size()) +
-               (lane.filling() ? 1u : 0u);
+               (lane.filling() ? 1u : 0u) + (has_ahead(lane) ? 1u : 0u);
     }
 
     void give_feedback(Lane& lane, bool drained, bool idle) {
@@ -459,7 +601,9 @@ private:
         const bool runs_dry = free > believed && believed <= free / 2;
         // Others took the buffers that it counts on; nothing else is going on, so say so.
         const bool wrong = idle && free == 0 && believed > 0;
-        if (acknowledge || runs_dry || wrong || lane.feedback_due) {
+        // (Not before what has come is handled: the next may be there already.)
+        const bool ahead = drained && may_tell_ahead(lane);
+        if (acknowledge || runs_dry || wrong || ahead || lane.feedback_due) {
             send_feedback(lane, static_cast<std::uint32_t>(free));
         }
     }
@@ -496,13 +640,37 @@ private:
                                   .room = room,
                                   .free = free,
                                   .uniform = all_have(lane, room) ? 1u : 0u};
-        const Errc result = lane.channel.send(static_cast<std::uint8_t>(wire::Feedback::credit),
-                                              wire::as_bytes(credit));
+        const Errc result =
+            may_tell_ahead(lane) && !last
+                ? send_ahead(lane, credit)
+                : lane.channel.send(static_cast<std::uint8_t>(wire::Feedback::credit),
+                                    wire::as_bytes(credit));
         lane.feedback_due = result == Errc::again;
         if (result == Errc::ok) {
             lane.told = credit;
             lane.pace.told();
         }
+    }
+
+    /// With the next buffer as the place of the next message.
+    Errc send_ahead(Lane& lane, const wire::Credit& credit) {
+        const PostedBuffer& buffer = posted_.front();
+        wire::Ahead ahead{.credit = credit,
+                          .address = reinterpret_cast<std::uint64_t>(buffer.tail)};
+        if constexpr (writes_directly) {
+            lane.wants_ahead = lane.channel.remote_key(buffer.memory->region(), ahead.key);
+        }
+        if (!lane.wants_ahead) {
+            return lane.channel.send(static_cast<std::uint8_t>(wire::Feedback::credit),
+                                     wire::as_bytes(credit));
+        }
+        const Errc result = lane.channel.send(static_cast<std::uint8_t>(wire::Feedback::ahead),
+                                              wire::as_bytes(ahead));
+        if (result == Errc::ok) {
+            lane.ahead = Lane::Ahead::told;
+            lane.ahead_buffer = posted_.pop_front();
+        }
+        return result;
     }
 
     /// Of the next buffer for a lane's messages: the one that is being filled, those that are
@@ -514,11 +682,14 @@ private:
         if (!lane.promised.empty() && lane.promised.front().has_buffer()) {
             return lane.promised.front().buffer.room;
         }
+        if (has_ahead(lane)) {
+            return lane.ahead_buffer.room;
+        }
         return posted_.empty() ? 0 : posted_.front().room;
     }
     [[nodiscard]] bool all_have(const Lane& lane, std::uint32_t room) const noexcept {
         return posted_.uniform() && (posted_.empty() || posted_.front().room == room) &&
-               lane.promised.all_have(room);
+               lane.promised.all_have(room) && (!has_ahead(lane) || lane.ahead_buffer.room == room);
     }
 
     // ---- everything else
@@ -588,7 +759,8 @@ private:
     /// All buffers of a lane that has ended are free again, in their order.
     void give_back(Lane& lane) {
         if constexpr (writes_directly) {
-            if (lane.promised.any_written()) {
+            // What was written before a goodbye is there.
+            if (!lane.left && (lane.promised.any_written() || has_ahead(lane))) {
                 lane.channel.cut(); // nobody writes into them any more
             }
         }
@@ -598,6 +770,7 @@ private:
                 posted_.push_front(promised.buffer);
             }
         }
+        release_ahead(lane);
         drop_parts(lane);
     }
 
@@ -620,6 +793,7 @@ private:
     }
 
     void close_lanes() {
+        withdraw_before(std::chrono::steady_clock::now() + patience_at_end);
         for (const std::unique_ptr<Lane>& lane : lanes_) {
             give_back(*lane);
             unwatch(*lane);
@@ -671,16 +845,21 @@ private:
         bool settled = true;
         if constexpr (writes_directly) {
             for (const std::unique_ptr<Lane>& lane : lanes_) {
-                if (lane->ended || !lane->promised.any_written()) {
+                if (lane->ended) {
+                    continue;
+                }
+                const bool withdrawn = withdraw(*lane) && !has_ahead(*lane);
+                if (withdrawn && !lane->promised.any_written()) {
                     continue;
                 }
                 (void)say_goodbye(*lane);
                 const unsigned taken = lane->channel.poll(
                     [&](std::uint8_t id, const std::byte* data, std::uint32_t length) {
-                        return id == static_cast<std::uint8_t>(wire::FastPath::filled) ||
-                                       id == static_cast<std::uint8_t>(wire::FastPath::goodbye)
-                                   ? on_record(*lane, id, {data, length})
-                                   : true;
+                        if (ends_a_write(static_cast<wire::FastPath>(id))) {
+                            return on_record(*lane, id, {data, length});
+                        }
+                        take_back_ahead(*lane, static_cast<wire::FastPath>(id));
+                        return true;
                     },
                     poll_budget);
                 if ((taken != 0 || lane->channel.check() == Errc::ok) && has_time()) {
@@ -689,6 +868,11 @@ private:
             }
         }
         return settled;
+    }
+
+    [[nodiscard]] static bool ends_a_write(wire::FastPath id) noexcept {
+        return id == wire::FastPath::filled || id == wire::FastPath::placed ||
+               id == wire::FastPath::placing || id == wire::FastPath::goodbye;
     }
 
     unsigned finish() {
@@ -741,6 +925,9 @@ private:
             if (lane->feedback_due) {
                 send_feedback(*lane, free_for(*lane), true);
             }
+            if (has_ahead(*lane) && lanes_.size() > 1 && !withdraw(*lane)) {
+                return Errc::again;
+            }
             if (lane->stalled) {
                 if (!posted_.empty()) {
                     return Errc::again;
@@ -773,6 +960,7 @@ private:
     PostedBuffers posted_;
     std::vector<std::unique_ptr<Lane>> lanes_;
     std::size_t first_lane_ = 0;
+    Lane* landing_ = nullptr; ///< whose message, directly written, the program is being told of
     IdleCheck idle_check_;
     State state_ = State::idle;
     Errc end_status_ = Errc::ok;

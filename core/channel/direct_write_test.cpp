@@ -4,6 +4,7 @@
 
 #include "core/channel/link_kind.hpp"
 #include "core/channel/test_support.hpp"
+#include "core/channel/wire.hpp"
 #include "core/counters/counter_files.hpp"
 
 namespace comch::channel::test {
@@ -249,6 +250,250 @@ TEST_P(DirectWrite, ADisconnectGivesEverythingBack) {
         server, client));
     EXPECT_EQ(consumer.landed.size(), 4u) << "each buffer comes back once";
     EXPECT_EQ(producer.sent.size(), 4u);
+}
+
+// ---- places told ahead --------------------------------------------------------------------------
+
+/// Messages one by one, so that the place of the next is told before it is sent.
+class PlacesAhead : public DirectWrite {
+protected:
+    std::array<unsigned, 256> records{}; ///< on the channel, by what they are (fake link)
+
+    void count_records() {
+        if (lab.network) {
+            lab.network->on_transit([&](link::fake::Transit& transit) {
+                records[transit.id] += transit.channel ? 1 : 0;
+            });
+        }
+    }
+    template <class Id> [[nodiscard]] unsigned count(Id id) const {
+        return records[static_cast<std::uint8_t>(id)];
+    }
+    void post_again(Mapped& buffer) {
+        std::fill(buffer.bytes.begin(), buffer.bytes.end(), std::byte{0});
+        ASSERT_EQ(consumer.consumer->post({.address = buffer.bytes.data(),
+                                           .capacity = buffer.bytes.size(),
+                                           .memory = buffer.map.get()},
+                                          &buffer),
+                  Errc::ok);
+    }
+    /// One message, until it is known to have arrived; a place for the next is told meanwhile.
+    void send_and_wait(std::size_t size, std::string_view immediate = {}) {
+        const std::size_t before = producer.sent.size();
+        ASSERT_EQ(send(producer, size, true, immediate), Errc::ok);
+        ASSERT_TRUE(until([&] { return producer.sent.size() == before + 1; }, server, client));
+        EXPECT_EQ(producer.sent.back().second, Errc::ok);
+        settle(server, client);
+    }
+};
+
+INSTANTIATE_TEST_SUITE_P(, PlacesAhead, ::testing::Values(true, false),
+                         [](const auto& parameter) { return parameter.param ? "Fake" : "Soft"; });
+
+TEST_P(PlacesAhead, WhoseMessagesComeOneByOneOffersOnlyTheFirst) {
+    count_records();
+    constexpr unsigned messages = 12;
+    for (unsigned i = 0; i < messages; ++i) {
+        post(100'000);
+    }
+    for (unsigned i = 0; i < messages; ++i) {
+        send_and_wait(70'000 + i, std::string(i % 3, 'i'));
+        expect_landed(i);
+        EXPECT_EQ(consumer.landed.at(i).cookie, &buffers[i]) << "in the order of posting";
+        EXPECT_EQ(consumer.landed[i].immediate, std::string(i % 3, 'i'));
+    }
+    if (lab.network) {
+        EXPECT_EQ(count(wire::FastPath::offer), 1u);
+        EXPECT_EQ(count(wire::Feedback::grant), 1u);
+        // Those without immediate data need no word before they are there.
+        EXPECT_EQ(count(wire::FastPath::placed), 3u);
+        EXPECT_EQ(count(wire::FastPath::placing), messages - 1 - 3);
+        EXPECT_EQ(count(wire::FastPath::filled), messages - 3);
+        EXPECT_EQ(count(wire::Feedback::ahead), messages - 1) << "there is no buffer for the last";
+    }
+}
+
+TEST_P(PlacesAhead, TheyAreToldBeforeTheProgramAnswers) {
+    if (!lab.network) {
+        return;
+    }
+    // Also if it posts the only buffer, and then answers, both in its handler.
+    post(100'000);
+    std::vector<unsigned> ahead_when_told;
+    consumer.on_received = [&](const Received& r) {
+        if (r.status == Errc::ok) {
+            post_again(*static_cast<Mapped*>(r.cookie));
+            ahead_when_told.push_back(count(wire::Feedback::ahead));
+        }
+    };
+    count_records();
+    for (unsigned i = 0; i < 5; ++i) {
+        send_and_wait(70'000);
+    }
+    EXPECT_EQ(ahead_when_told, (std::vector<unsigned>{1, 2, 3, 4, 5}));
+}
+
+TEST_P(PlacesAhead, AnyOtherMessageTakesThePlaceToo) {
+    struct Message {
+        std::size_t size;
+        bool mapped;
+    };
+    constexpr std::array<Message, 7> messages = {{{70'000, true},
+                                                  {20, true},
+                                                  {70'000, true},
+                                                  {70'000, false}, // so it cannot be written
+                                                  {70'000, true},
+                                                  {0, false},
+                                                  {70'000, true}}};
+    for (std::size_t i = 0; i < messages.size(); ++i) {
+        post(80'000);
+    }
+    for (std::size_t i = 0; i < messages.size(); ++i) {
+        ASSERT_EQ(send(producer, messages[i].size, messages[i].mapped), Errc::ok);
+        ASSERT_TRUE(until([&] { return producer.sent.size() == i + 1; }, server, client));
+        settle(server, client);
+        expect_landed(i);
+        EXPECT_EQ(consumer.landed.at(i).cookie, &buffers[i]);
+    }
+    // And one that is too long is refused; the place is that of the next.
+    post(80'000);
+    post(80'000);
+    send_and_wait(70'000);
+    EXPECT_EQ(send(producer, 80'001), Errc::invalid_argument);
+    data.pop_back();
+    send_and_wait(80'000);
+    expect_landed(8);
+    EXPECT_EQ(consumer.landed[8].cookie, &buffers[8]);
+}
+
+TEST_P(PlacesAhead, AnotherProducerGetsTheBufferWhateverTheFirstDoes) {
+    auto resting = *ProgressEngine::create();
+    ProducerProgram first;
+    ASSERT_EQ(first.open(*resting, *server.connected.at(0)), Errc::ok);
+    post(100'000);
+    post(100'000);
+    ASSERT_EQ(send(first, 70'000), Errc::ok);
+    ASSERT_TRUE(until([&] { return first.sent.size() == 1; }, server, client, *resting));
+    settle(server, client, *resting);
+    // The second buffer is told to it. From here on it does nothing.
+    count_records();
+    ASSERT_EQ(send(producer, 70'000), Errc::ok);
+    ASSERT_TRUE(until([&] { return producer.sent.size() == 1; }, server, client));
+    expect_landed(1);
+    // It finds that out when it sends.
+    post(100'000);
+    settle(server, client);
+    ASSERT_EQ(send(first, 60'000), Errc::ok);
+    ASSERT_TRUE(until([&] { return first.sent.size() == 2; }, server, client, *resting));
+    expect_landed(2);
+    if (lab.network) {
+        EXPECT_EQ(count(wire::FastPath::placed) + count(wire::FastPath::placing), 0u);
+        EXPECT_EQ(count(wire::FastPath::offer), 2u);
+    }
+}
+
+TEST_P(PlacesAhead, WhatWasClaimedIsWaitedFor) {
+    if (!lab.network) {
+        return;
+    }
+    auto resting = *ProgressEngine::create();
+    ProducerProgram first;
+    ASSERT_EQ(first.open(*resting, *server.connected.at(0)), Errc::ok);
+    post(100'000);
+    post(100'000);
+    ASSERT_EQ(send(first, 70'000), Errc::ok);
+    ASSERT_TRUE(until([&] { return first.sent.size() == 1; }, server, client, *resting));
+    settle(server, client, *resting);
+    // It claims the second buffer, but has no room to say so, and then computes.
+    lab.network->again_on_send(1);
+    ASSERT_EQ(send(first, 70'000, true, "immediate"), Errc::ok) << "no way back";
+    ASSERT_EQ(send(producer, 60'000), Errc::ok);
+    settle(server, client);
+    EXPECT_EQ(consumer.landed.size(), 1u);
+    EXPECT_TRUE(producer.sent.empty());
+    // Later it goes on.
+    ASSERT_TRUE(until([&] { return first.sent.size() == 2; }, server, client, *resting));
+    expect_landed(1);
+    EXPECT_EQ(consumer.landed[1].cookie, &buffers[1]);
+    post(100'000);
+    ASSERT_TRUE(until([&] { return producer.sent.size() == 1; }, server, client));
+    expect_landed(2);
+}
+
+TEST_P(PlacesAhead, WhoFindsAPlaceWithdrawnSendsAllTheSame) {
+    if (!lab.network) {
+        return;
+    }
+    // Both have said what they are about before they look: the consumer takes the place for
+    // claimed, and the producer, who finds it withdrawn, has no room to offer the message.
+    auto resting = *ProgressEngine::create();
+    ProducerProgram first;
+    ASSERT_EQ(first.open(*resting, *server.connected.at(0)), Errc::ok);
+    post(100'000);
+    post(100'000);
+    ASSERT_EQ(send(first, 70'000), Errc::ok);
+    ASSERT_TRUE(until([&] { return first.sent.size() == 1; }, server, client, *resting));
+    settle(server, client, *resting);
+    ASSERT_EQ(send(producer, 60'000), Errc::ok);
+    // Until the withdrawal is under way, and no further.
+    ASSERT_TRUE(until([&] { return lab.network->withdrawals() == 1; }, server, client));
+    lab.network->again_on_send(1);
+    ASSERT_EQ(send(first, 50'000), Errc::ok);
+    settle(server, client);
+    EXPECT_TRUE(producer.sent.empty()) << "the buffer is the first one's, as far as anybody knows";
+    post(100'000);
+    ASSERT_TRUE(until([&] { return first.sent.size() == 2 && producer.sent.size() == 1; }, server,
+                      client, *resting));
+    EXPECT_EQ(consumer.landed.size(), 3u);
+    for (const auto& landed : consumer.landed) {
+        EXPECT_EQ(landed.status, Errc::ok);
+        const auto sent = std::find_if(data.begin(), data.end(), [&](const Mapped& message) {
+            return message.bytes.size() == landed.length;
+        });
+        ASSERT_NE(sent, data.end());
+        EXPECT_TRUE(std::equal(sent->bytes.begin(), sent->bytes.end(),
+                               static_cast<const Mapped*>(landed.cookie)->bytes.begin()));
+    }
+}
+
+TEST_P(PlacesAhead, AConsumerStopsWithoutItsProducersHelp) {
+    auto resting = *ProgressEngine::create();
+    ProducerProgram first;
+    ASSERT_EQ(first.open(*resting, *server.connected.at(0)), Errc::ok);
+    for (int i = 0; i < 3; ++i) {
+        post(100'000);
+    }
+    ASSERT_EQ(send(first, 70'000), Errc::ok);
+    ASSERT_TRUE(until([&] { return first.sent.size() == 1; }, server, client, *resting));
+    settle(server, client, *resting);
+    ASSERT_TRUE(consumer.consumer->stop());
+    // At once: it does not wait as for one who is writing.
+    for (int i = 0; i < 10 && consumer.consumer->state() != State::idle; ++i) {
+        client.engine->progress();
+    }
+    ASSERT_EQ(consumer.consumer->state(), State::idle);
+    ASSERT_EQ(consumer.landed.size(), 3u) << "each buffer comes back once";
+    EXPECT_EQ(consumer.landed[1].cookie, &buffers[1]);
+    EXPECT_EQ(consumer.landed[2].cookie, &buffers[2]);
+    EXPECT_EQ(consumer.landed[1].status, Errc::canceled);
+    // And the producer learns of it in order.
+    ASSERT_TRUE(
+        until([&] { return send(first, 70'000) == Errc::not_found; }, server, client, *resting));
+    EXPECT_EQ(client.client->state(), State::running);
+}
+
+TEST_P(PlacesAhead, AProducerThatStopsLeavesItsPlaceToTheNext) {
+    post(100'000);
+    post(100'000);
+    send_and_wait(70'000);
+    ASSERT_TRUE(producer.producer->stop());
+    ASSERT_TRUE(until([&] { return producer.producer->state() == State::idle; }, server, client));
+    ProducerProgram next;
+    ASSERT_EQ(next.open(*server.engine, *server.connected.at(0)), Errc::ok);
+    ASSERT_EQ(send(next, 80'000), Errc::ok);
+    ASSERT_TRUE(until([&] { return next.sent.size() == 1; }, server, client));
+    expect_landed(1);
+    EXPECT_EQ(consumer.landed[1].cookie, &buffers[1]);
 }
 
 } // namespace

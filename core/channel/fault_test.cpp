@@ -643,6 +643,8 @@ TEST_F(Hostile, BadProducersEndTheConnection) {
         {record(wire::FastPath::offer, bytes_with(long_start))},
         {record(wire::FastPath::offer, bytes_with(wire::Start{}))},
         {record(wire::FastPath::filled, {})},
+        {record(wire::FastPath::placed, {})}, // no place was told
+        {record(wire::FastPath::placing, bytes_with(start))},
         // The buffer is not from a memory map: what is offered has to come in parts.
         {record(wire::FastPath::offer, bytes_with(start)), record(wire::FastPath::filled, {})},
         {record(wire::FastPath::offer, bytes_with(start)),
@@ -704,6 +706,69 @@ TEST_F(Hostile, AProducerThatKeepsItsPlacesDoesNotKeepAConsumer) {
     EXPECT_EQ(consumer.landed.size(), 100u);
 }
 
+TEST_F(Hostile, WhoBreaksThePromiseOfAPlaceEndsTheConnection) {
+    using Crime = std::function<void(link::fake::Channel&)>;
+    const auto say = [](auto id, std::span<const std::byte> bytes) -> Crime {
+        return [id, copy = std::vector<std::byte>(bytes.begin(), bytes.end())](auto& channel) {
+            ASSERT_EQ(channel.send(static_cast<std::uint8_t>(id), copy), Errc::ok);
+        };
+    };
+    wire::Start long_immediate{.length = 10, .immediate = {}};
+    long_immediate.immediate.length = 33;
+    for (const Crime& crime : {
+             say(wire::FastPath::placed, {}), // nothing was written
+             say(wire::FastPath::placing, bytes_of("short")),
+             say(wire::FastPath::placing, bytes_with(long_immediate)),
+             say(wire::FastPath::placing, bytes_with(wire::Start{})),
+             say(wire::FastPath::placing, bytes_with(wire::Start{.length = 101, .immediate = {}})),
+             say(wire::FastPath::filled, {}),
+             say(wire::FastPath::part, bytes_of("x")),
+         }) {
+        enter();
+        ConsumerProgram consumer;
+        ASSERT_EQ(consumer.open(*server.engine, *server.connected.back()), Errc::ok);
+        ASSERT_TRUE(
+            until([&] { return consumer.consumer->state() == State::running; }, server, peer));
+        std::vector<std::byte> memory(200);
+        const auto map = *MemoryMap::create(memory, peer_write);
+        for (std::size_t i = 0; i < 2; ++i) {
+            ASSERT_EQ(
+                consumer.consumer->post(
+                    {.address = memory.data() + 100 * i, .capacity = 100, .memory = map.get()},
+                    nullptr),
+                Errc::ok);
+        }
+        auto channel = peer.connection->open_channel(wire::tag(1, consumer.consumer->id()));
+        ASSERT_TRUE(channel.has_value());
+        // A correct message first.
+        wire::Grant grant;
+        bool told = false;
+        const auto listen = [&](std::uint8_t id, const std::byte* bytes, std::uint32_t length) {
+            if (id == static_cast<std::uint8_t>(wire::Feedback::grant)) {
+                grant = *wire::read<wire::Grant>({bytes, length});
+            }
+            told = told || id == static_cast<std::uint8_t>(wire::Feedback::ahead);
+            return true;
+        };
+        say(wire::FastPath::offer, bytes_with(wire::Start{.length = 1, .immediate = {}}))(*channel);
+        ASSERT_TRUE(
+            until([&] { return channel->poll(listen, 9) + grant.number > 0; }, server, peer));
+        const std::byte content{7};
+        std::uint64_t ticket = 0;
+        ASSERT_EQ(channel->write_and_send(&content, 1, 0, grant.address, grant.key,
+                                          static_cast<std::uint8_t>(wire::FastPath::filled),
+                                          ticket),
+                  Errc::ok);
+        ASSERT_TRUE(until([&] { return channel->poll(listen, 9) > 0 && told; }, server, peer));
+        crime(*channel);
+        expect_thrown_out();
+        ASSERT_TRUE(until([&] { return consumer.consumer->state() == State::idle; }, server));
+        ASSERT_EQ(consumer.landed.size(), 2u);
+        EXPECT_EQ(consumer.landed[0].status, Errc::ok);
+        EXPECT_EQ(consumer.landed[1].status, Errc::connection_reset);
+    }
+}
+
 TEST_F(Hostile, BadConsumersEndTheConnection) {
     using Crime = std::function<void(link::fake::Channel&)>;
     const auto feedback = [](auto id, std::span<const std::byte> bytes) -> Crime {
@@ -719,6 +784,9 @@ TEST_F(Hostile, BadConsumersEndTheConnection) {
              feedback(wire::Feedback::refused, bytes_of("short")),
              feedback(wire::Feedback::refused, bytes_with(wire::Refused{.number = 2})),
              feedback(wire::Feedback::refused, bytes_with(wire::Refused{.number = 0})),
+             feedback(wire::Feedback::ahead, bytes_of("short")),
+             feedback(wire::Feedback::ahead,
+                      bytes_with(wire::Ahead{.credit = {.handled = 2}, .address = 8, .key = 1})),
              feedback(wire::Feedback::grant, bytes_of("short")),
              feedback(wire::Feedback::grant, bytes_with(wire::Grant{.number = 1})),
              feedback(wire::Feedback::grant, bytes_with(wire::Grant{.number = 2})),

@@ -6,7 +6,8 @@
 //
 // Where the link can write into the consumer's memory (link.hpp, Channel::writes_directly) and a
 // long message is from a memory map, it is offered, and written to the place that is granted: no
-// CPU copies it. Offers are sent ahead, so that the answers of many are under way at a time.
+// CPU copies it. Offers are sent ahead, so that the answers of many are under way at a time. Whose
+// messages come one by one is told the place of the next in advance, and need not offer it.
 #pragma once
 
 #include <algorithm>
@@ -139,6 +140,7 @@ public:
         op.status = Errc::ok;
         op.started = false;
         op.whole = false;
+        op.claimed = op.has_tried = false;
         op.number = route->accepted + 1;
         if constexpr (writes_directly) {
             op.memory = buffer.memory;
@@ -146,7 +148,8 @@ public:
         }
         if (route->unsent == nullptr) [[likely]] {
             const Errc result = transmit(*route, op);
-            if (!op.started && result != Errc::ok) [[unlikely]] {
+            if (!op.started && result != Errc::ok && !(op.has_tried && result == Errc::again))
+                [[unlikely]] {
                 if (result == Errc::again) {
                     route->starved = true;
                     return Errc::again;
@@ -198,6 +201,14 @@ private:
         granted, ///< straight into the consumer's memory
     };
 
+    /// Where a message may go that is not sent yet.
+    struct Place {
+        std::uint64_t number = 0; ///< of the message; 0: none
+        std::uint64_t address = 0;
+        std::uint64_t key = 0;
+        std::uint64_t room = 0;
+    };
+
     struct Operation {
         Operation* next = nullptr;
         std::span<const std::byte> data;
@@ -209,6 +220,9 @@ private:
         bool started = false; ///< something of it is on the link
         bool whole = false;   ///< all of it is
         Way way = Way::parts;
+        /// It has tried to claim a place, so it will be sent: the consumer may be waiting for it.
+        bool has_tried = false;
+        bool claimed = false;                    ///< and has got it
         std::uint32_t local_key = 0;             ///< offered: of the memory that `data` is in
         const MemoryMap* memory = nullptr;       ///< if any
         std::uint64_t place = 0;                 ///< granted: where it goes,
@@ -229,6 +243,7 @@ private:
         typename Link::Channel channel;
         std::uint32_t consumer = 0;
         wire::Credit credit;        ///< the last feedback
+        Place ahead;                ///< for the next message
         std::uint64_t accepted = 0; ///< sends, ever
         Operation* head = nullptr;  ///< not complete, oldest first
         Operation* tail = nullptr;
@@ -379,7 +394,13 @@ private:
         if constexpr (writes_directly) {
             if (op.memory != nullptr &&
                 route.channel.local_key(op.memory->region(), op.local_key)) {
-                id = wire::FastPath::offer;
+                claim_place(route, op);
+                id = op.claimed ? wire::FastPath::placing : wire::FastPath::offer;
+                if (op.claimed && says_all_when_written(route, op)) {
+                    op.started = true;
+                    op.way = Way::granted;
+                    return Errc::ok;
+                }
             }
         }
         const wire::Start start{.length = op.data.size(), .immediate = immediate_of(op)};
@@ -387,9 +408,33 @@ private:
             route.channel.send(static_cast<std::uint8_t>(id), wire::as_bytes(start));
         if (result == Errc::ok) {
             op.started = true;
-            op.way = id == wire::FastPath::offer ? Way::offered : Way::parts;
+            op.way = id == wire::FastPath::offer     ? Way::offered
+                     : id == wire::FastPath::placing ? Way::granted
+                                                     : Way::parts;
         }
         return result;
+    }
+
+    /// Takes the place that was told ahead, if it is for this one.
+    void claim_place(Route& route, Operation& op) {
+        if constexpr (writes_directly) {
+            if (route.ahead.number != op.number && route.unsent == nullptr) {
+                (void)read_feedback(route); // it may be there, with what completes the last one
+            }
+            if (route.ahead.number != op.number || op.data.size() > route.ahead.room) [[likely]] {
+                return;
+            }
+            const Place place = std::exchange(route.ahead, {});
+            op.has_tried = true;
+            op.claimed = route.channel.claim(place.number);
+            op.place = place.address;
+            op.place_key = place.key;
+        }
+    }
+
+    /// Nothing has to be said of a claimed place before it is written to.
+    [[nodiscard]] static bool says_all_when_written(const Route& route, const Operation& op) {
+        return op.immediate.empty() && op.data.size() <= route.channel.max_write();
     }
 
     /// Offers the long messages that wait, as far as nothing else has to go out before them.
@@ -426,21 +471,25 @@ private:
         if (op.way == Way::offered) {
             return Errc::again;
         }
-        while (op.sent < op.data.size()) {
+        while (!op.whole) {
             const auto size = static_cast<std::uint32_t>(
                 std::min<std::size_t>(op.data.size() - op.sent, route.channel.max_write()));
             const bool last = op.sent + size == op.data.size();
+            const auto id = op.claimed && says_all_when_written(route, op) ? wire::FastPath::placed
+                                                                           : wire::FastPath::filled;
+            const std::byte* const from = op.data.data() + op.sent;
+            const std::uint64_t to = op.place + op.sent;
             const Errc result =
-                route.channel.write(op.data.data() + op.sent, size, op.local_key,
-                                    op.place + op.sent, op.place_key, last, op.ticket);
+                last ? route.channel.write_and_send(from, size, op.local_key, to, op.place_key,
+                                                    static_cast<std::uint8_t>(id), op.ticket)
+                     : route.channel.write(from, size, op.local_key, to, op.place_key);
             if (result != Errc::ok) {
                 return result;
             }
             op.sent += size;
+            op.whole = last;
         }
-        const Errc result = send_empty(route, wire::FastPath::filled);
-        op.whole = result == Errc::ok;
-        return result;
+        return Errc::ok;
     }
 
     bool on_grant(Route& route, const wire::Grant& grant) {
@@ -527,15 +576,7 @@ private:
         switch (static_cast<wire::Feedback>(id)) {
         case wire::Feedback::credit: {
             const auto credit = wire::read<wire::Credit>(record);
-            if (!credit || credit->handled < route.credit.handled ||
-                credit->handled > route.accepted) {
-                return false;
-            }
-            route.credit = *credit;
-            if (route.available() > 0) {
-                route.starved = false;
-            }
-            return true;
+            return credit && on_credit(route, *credit);
         }
         case wire::Feedback::refused: {
             const auto refused = wire::read<wire::Refused>(record);
@@ -553,12 +594,38 @@ private:
         case wire::Feedback::goodbye:
             end_route(route, Errc::canceled);
             return true;
+        case wire::Feedback::ahead: {
+            const auto ahead = wire::read<wire::Ahead>(record);
+            if (!writes_directly || !ahead || !on_credit(route, ahead->credit)) {
+                return false;
+            }
+            // Not if the message is on its way already.
+            if (route.accepted == route.credit.handled) {
+                route.ahead = {.number = route.accepted + 1,
+                               .address = ahead->address,
+                               .key = ahead->key,
+                               .room = ahead->credit.room};
+            }
+            return true;
+        }
         case wire::Feedback::grant: {
             const auto grant = wire::read<wire::Grant>(record);
             return writes_directly && grant && on_grant(route, *grant);
         }
         }
         return false;
+    }
+
+    /// False: no correct peer says that.
+    bool on_credit(Route& route, const wire::Credit& credit) noexcept {
+        if (credit.handled < route.credit.handled || credit.handled > route.accepted) {
+            return false;
+        }
+        route.credit = credit;
+        if (route.available() > 0) {
+            route.starved = false;
+        }
+        return true;
     }
 
     unsigned complete(Route& route) {

@@ -27,7 +27,7 @@ static_assert(std::endian::native == std::endian::little,
               "the layout is little-endian; a big-endian port needs conversions here");
 
 inline constexpr std::uint32_t magic = 0x314c4843; ///< "CHL1"
-inline constexpr std::uint16_t version = 3;        ///< of everything in this file
+inline constexpr std::uint16_t version = 4;        ///< of everything in this file
 
 /// A copy of the T at the front of `bytes`, if they are long enough.
 template <class T> [[nodiscard]] std::optional<T> read(std::span<const std::byte> bytes) noexcept {
@@ -113,13 +113,17 @@ static_assert(sizeof(ConsumerNote) == 16);
     return static_cast<std::uint32_t>(tag);
 }
 
-/// Producer to consumer. A message is one record (plain or with_immediate); or a `start` followed by
-/// `part`s until its length is reached or a `cancel` gives it up; or, on links where the producer
-/// can write into the consumer's memory, an `offer`. Each offer is answered by a Grant or a Refused.
-/// If a place was granted, the producer writes there and says `filled`; if not, `part`s follow, or a
-/// `cancel`. The bytes of messages do not interleave: offers may be sent ahead, but nothing else is
-/// while one of them is open, and what follows their answers is in their order. Both ends number
-/// messages from 1.
+/// Producer to consumer. A message is one record (plain or with_immediate); or a `start` followed
+/// by `part`s until its length is reached or a `cancel` gives it up; or, on links where the
+/// producer can write into the consumer's memory, an `offer`. Each offer is answered by a Grant or
+/// a Refused. If a place was granted, the producer writes there and says `filled`; if not, `part`s
+/// follow, or a `cancel`. The bytes of messages do not interleave: offers may be sent ahead, but
+/// nothing else is while one of them is open, and what follows their answers is in their order.
+/// Both ends number messages from 1.
+///
+/// The place of a message may be told before it is offered (Feedback::ahead). If the producer
+/// claims it in time (link.hpp), it writes there and says `placed`; or `placing`, writes, and
+/// `filled`. If it sends that message in any other way, the place is the consumer's again.
 enum class FastPath : std::uint8_t {
     plain = 1,          ///< the message, nothing else: 8 bytes stay 8 bytes
     with_immediate = 2, ///< Immediate, then the message
@@ -129,6 +133,8 @@ enum class FastPath : std::uint8_t {
     goodbye = 6,        ///< nothing; the producer stopped
     offer = 7,          ///< Start
     filled = 8,         ///< nothing; the oldest message with a granted place is there
+    placed = 9,         ///< nothing; a message is in the place told ahead, as long as its one write
+    placing = 10,       ///< Start; a message is going to be written there
 };
 
 /// Fixed size, so that the message behind it is aligned for copying.
@@ -151,6 +157,7 @@ enum class Feedback : std::uint8_t {
     refused = 34, ///< Refused
     goodbye = 35, ///< nothing; the consumer stopped
     grant = 36,   ///< Grant
+    ahead = 37,   ///< Ahead
 };
 
 /// Cumulative: a later record replaces an earlier one.
@@ -170,6 +177,15 @@ struct Grant {
     std::uint64_t key = 0;     ///< what the link's write() wants
 };
 static_assert(sizeof(Grant) == 24);
+
+/// Credit, and where the next message may be written, if it has not been sent yet, fits `room`, and
+/// the place is claimed in time. Its number is credit.handled + 1.
+struct Ahead {
+    Credit credit;
+    std::uint64_t address = 0;
+    std::uint64_t key = 0; ///< what the link's write() wants
+};
+static_assert(sizeof(Ahead) == 40);
 
 /// The message was longer than the room in the next free buffer. Comes before the Credit that
 /// counts it as handled.

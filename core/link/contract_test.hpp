@@ -275,6 +275,11 @@ template <class L> class LinkContractOfQueues : public LinkContract<L> {};
 TYPED_TEST_SUITE_P(LinkContractOfQueues);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(LinkContractOfQueues);
 
+/// Channels that write into the peer's memory (Channel::writes_directly).
+template <class L> class LinkContractOfWrites : public LinkContract<L> {};
+TYPED_TEST_SUITE_P(LinkContractOfWrites);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(LinkContractOfWrites);
+
 // ---- connecting
 // ----------------------------------------------------------------------------------
 
@@ -1134,6 +1139,124 @@ TYPED_TEST_P(LinkContract, RoomOnAChannelIsSeenByWhoDoesNotPollIt) {
     }
 }
 
+TYPED_TEST_P(LinkContractOfWrites, WhatIsWrittenIsThereBeforeTheMessageThatSaysSo) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    const auto pair = this->connect(host, dpu);
+    auto opened = this->open_channel(pair, host, dpu);
+    ASSERT_TRUE(opened.has_value());
+    auto& there = dpu.seen.channels[0].second;
+    constexpr std::uint32_t part = 20'000;
+    auto from = pattern(2 * part, 1);
+    std::vector<std::byte> to(2 * part);
+    RegionTable& table = RegionTable::instance();
+    const auto source = *table.add({.base = from.data(), .length = from.size(), .access = 0});
+    const auto target =
+        *table.add({.base = to.data(), .length = to.size(), .access = access_remote_write});
+    std::uint32_t local_key = 0;
+    std::uint64_t remote_key = 0;
+    ASSERT_TRUE(opened->local_key(source.region, local_key));
+    ASSERT_TRUE(there.remote_key(target.region, remote_key));
+    const auto address = reinterpret_cast<std::uint64_t>(to.data());
+    unsigned count = 0;
+    for (unsigned round = 0; round < 100; ++round) {
+        from = pattern(2 * part, round);
+        typename TypeParam::Link::Channel::Ticket ticket{};
+        ASSERT_TRUE(this->until(
+            [&] {
+                return opened->write(from.data(), part, local_key, address, remote_key) == Errc::ok;
+            },
+            host, dpu));
+        ASSERT_TRUE(this->until(
+            [&] {
+                return opened->write_and_send(from.data() + part, part - round, local_key,
+                                              address + part, remote_key,
+                                              static_cast<std::uint8_t>(round), ticket) == Errc::ok;
+            },
+            host, dpu));
+        ASSERT_EQ(opened->send(200, bytes_of("by itself")), Errc::ok);
+        ASSERT_TRUE(this->until(
+            [&] {
+                (void)there.poll(
+                    [&](std::uint8_t id, const std::byte*, std::uint32_t length) {
+                        const bool by_itself = count++ % 2 == 1;
+                        EXPECT_EQ(id, by_itself ? 200 : round);
+                        EXPECT_EQ(length, by_itself ? 9u : 0u);
+                        EXPECT_EQ(there.written_length(), by_itself ? 0u : part - round);
+                        EXPECT_TRUE(std::equal(from.begin(),
+                                               from.end() - static_cast<std::ptrdiff_t>(round),
+                                               to.begin()));
+                        return true;
+                    },
+                    16);
+                return count == 2 * (round + 1);
+            },
+            host, dpu));
+        ASSERT_TRUE(this->until(
+            [&] {
+                (void)opened->poll([](auto, auto, auto) { return true; }, 1);
+                return opened->written(ticket);
+            },
+            host, dpu));
+    }
+    table.remove(source.region);
+    table.remove(target.region);
+}
+
+TYPED_TEST_P(LinkContractOfWrites, APlaceIsNotClaimedAndWithdrawnBoth) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    const auto pair = this->connect(host, dpu);
+    auto opened = this->open_channel(pair, host, dpu);
+    ASSERT_TRUE(opened.has_value());
+    auto& there = dpu.seen.channels[0].second;
+    this->send(*opened, 1, bytes_of("connected"), host, dpu);
+    ASSERT_TRUE(this->until(
+        [&] { return there.poll([](auto, auto, auto) { return true; }, 1) == 1; }, host, dpu));
+    const auto withdraw = [&](std::uint64_t place) {
+        Withdrawal result = Withdrawal::pending;
+        EXPECT_TRUE(this->until([&] {
+            result = there.withdraw(place);
+            return result != Withdrawal::pending;
+        }));
+        return result;
+    };
+    // One after the other.
+    EXPECT_TRUE(opened->claim(1));
+    EXPECT_EQ(withdraw(1), Withdrawal::claimed);
+    EXPECT_EQ(withdraw(2), Withdrawal::done);
+    EXPECT_FALSE(opened->claim(2));
+    EXPECT_TRUE(opened->claim(3));
+    // And at the same time, over and over: the claimer a little earlier or later.
+    constexpr std::uint64_t first = 10;
+    constexpr std::uint64_t last = 1500;
+    std::atomic<std::uint64_t> turn{first - 1};
+    std::atomic<std::uint64_t> answered{first - 1};
+    std::atomic<bool> claimed{false};
+    std::thread claimer([&] {
+        for (std::uint64_t place = first; place < last; ++place) {
+            while (turn.load(std::memory_order_acquire) < place) {
+                std::this_thread::yield();
+            }
+            for (std::uint64_t wait = 0; wait < place % 50 * 40; ++wait) {
+                std::atomic_signal_fence(std::memory_order_seq_cst);
+            }
+            claimed.store(opened->claim(place), std::memory_order_relaxed);
+            answered.store(place, std::memory_order_release);
+        }
+    });
+    for (std::uint64_t place = first; place < last; ++place) {
+        turn.store(place, std::memory_order_release);
+        const Withdrawal withdrawn = withdraw(place);
+        while (answered.load(std::memory_order_acquire) < place) {
+            std::this_thread::yield();
+        }
+        const bool was_claimed = claimed.load(std::memory_order_relaxed);
+        EXPECT_FALSE(was_claimed && withdrawn == Withdrawal::done) << place;
+    }
+    claimer.join();
+}
+
 TYPED_TEST_P(LinkContract, AChannelHasACounterForBufferStalls) {
     auto dpu = this->open(Side::dpu);
     auto host = this->open(Side::host);
@@ -1481,6 +1604,8 @@ TYPED_TEST_P(LinkContract, RoomThatCameBeforeTheSleepPreventsIt) {
 }
 
 REGISTER_TYPED_TEST_SUITE_P(LinkContractOfQueues, CreditDoesNotCallWhoIsHeldBack);
+REGISTER_TYPED_TEST_SUITE_P(LinkContractOfWrites, WhatIsWrittenIsThereBeforeTheMessageThatSaysSo,
+                            APlaceIsNotClaimedAndWithdrawnBoth);
 REGISTER_TYPED_TEST_SUITE_P(
     LinkContract, ConnectsByAddress, ConnectsByServiceName, AServiceNameIsUniquePerFunction,
     AClosedPortsNameIsFree, NobodyThereIsNotFound, ARefusalSaysWhy, EarlySendsArriveInOrder,

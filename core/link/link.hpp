@@ -66,6 +66,13 @@ struct PeerInfo {
 };
 
 /// Private data either end attaches to connection set-up.
+/// Of a place for the peer to write to (Channel::withdraw).
+enum class Withdrawal : std::uint8_t {
+    pending,
+    done,    ///< it was not claimed, and cannot be any more
+    claimed, ///< something is, or will be, written there; or the claimer has found it withdrawn
+};
+
 inline constexpr std::size_t max_private_data = 256;
 
 /// Why a connection ended.
@@ -270,11 +277,22 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //                                                           false: it cannot be reached so
 //     std::uint32_t max_write() const;                      bytes at a time
 //     Errc write(const std::byte* from, std::uint32_t length, std::uint32_t local_key,
-//                std::uint64_t to, std::uint64_t remote_key, bool last, Ticket&);
+//                std::uint64_t to, std::uint64_t remote_key);
 //           Done at the peer before any message that is sent later is polled there. again: no room.
-//           `last`: of those whose ticket is wanted. The memory must stay registered until
-//           written(). What the peer's end does not grant ends the channel.
+//           What the peer's end does not grant ends the channel.
+//     Errc write_and_send(from, length, local_key, to, remote_key, std::uint8_t id, Ticket&);
+//           the same, and an empty message `id`. The memory of this write, and of those before it,
+//           must stay registered until written().
 //     bool written(Ticket);                                 the device is done with that memory
+//     std::uint32_t written_length() const;                 in on_message: how much was written by
+//                                                           the write_and_send() that it comes from;
+//                                                           0 if it comes from none
+//           A place that the other end was told of before it had anything to write there can be
+//           withdrawn without its help. Places have numbers that grow; there is one at a time.
+//     bool claim(std::uint64_t place);                      by who is going to write there. False: it
+//                                                           has been withdrawn
+//     Withdrawal withdraw(std::uint64_t place);             by who told of it; to be called again
+//                                                           while it is pending
 //     void cut();                                           ends the channel at once: the other end
 //                                                           writes nothing any more
 // };

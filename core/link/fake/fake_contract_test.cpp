@@ -32,6 +32,7 @@ struct FakeTraits {
 };
 
 INSTANTIATE_TYPED_TEST_SUITE_P(Fake, LinkContract, FakeTraits);
+INSTANTIATE_TYPED_TEST_SUITE_P(Fake, LinkContractOfWrites, FakeTraits);
 
 } // namespace
 } // namespace comch::link::contract

@@ -160,7 +160,8 @@ Errc Sender::reserve() {
     return Errc::ok;
 }
 
-void Sender::commit(std::uint8_t id, std::vector<std::byte> bytes, bool ordered) {
+void Sender::commit(std::uint8_t id, std::vector<std::byte> bytes, bool ordered,
+                    std::uint32_t written) {
     const std::lock_guard lock(network_->mutex);
     if (network_->hook) {
         Transit transit{.from = detail::address_of(wire_->port[end_]),
@@ -180,6 +181,7 @@ void Sender::commit(std::uint8_t id, std::vector<std::byte> bytes, bool ordered)
         message.id = id;
         message.stamp = ordered ? ++network_->clock : 0;
         message.bytes = std::move(bytes);
+        message.written = written;
         lane.queue.push_back(std::move(message));
     }
     detail::ring(wire_->bell[1 - end_]);
@@ -260,7 +262,7 @@ void Channel::pop() {
 }
 
 Errc Channel::write(const std::byte* from, std::uint32_t length, std::uint32_t, std::uint64_t to,
-                    std::uint64_t remote_key, bool, Ticket&) {
+                    std::uint64_t remote_key) {
     const std::lock_guard lock(network_->mutex);
     network_->step(wire_->port[end_]);
     if (const Errc state = channel_state_of(*wire_, end_); state != Errc::ok) {
@@ -273,6 +275,37 @@ Errc Channel::write(const std::byte* from, std::uint32_t length, std::uint32_t, 
     }
     std::memcpy(place, from, length);
     return Errc::ok;
+}
+
+Errc Channel::write_and_send(const std::byte* from, std::uint32_t length, std::uint32_t local_key,
+                             std::uint64_t to, std::uint64_t remote_key, std::uint8_t id, Ticket&) {
+    if (const Errc room = reserve(); room != Errc::ok) {
+        return room;
+    }
+    const Errc result = write(from, length, local_key, to, remote_key);
+    if (result == Errc::ok) {
+        commit(id, {}, false, length);
+    }
+    return result;
+}
+
+bool Channel::claim(std::uint64_t place) {
+    const std::lock_guard lock(network_->mutex);
+    Lane& lane = wire_->lane[end_];
+    lane.claimed = place;
+    return lane.withdrawn < place;
+}
+
+Withdrawal Channel::withdraw(std::uint64_t place) {
+    const std::lock_guard lock(network_->mutex);
+    Lane& lane = wire_->lane[1 - end_];
+    lane.withdrawing = !lane.withdrawing;
+    if (lane.withdrawing) {
+        lane.withdrawn = place;
+        ++network_->withdrawals;
+        return Withdrawal::pending; // the answer takes a moment, as a device's
+    }
+    return lane.claimed < place ? Withdrawal::done : Withdrawal::claimed;
 }
 
 void Channel::cut() noexcept {

@@ -89,6 +89,7 @@ struct Message {
     std::uint64_t stamp = 0; ///< of send_ordered(); 0: none
     std::vector<std::byte> bytes;
     Operation operation;
+    std::uint32_t written = 0; ///< by the write that it comes from
 };
 
 /// One direction: from end i to the other.
@@ -99,6 +100,9 @@ struct Lane {
     bool blocked = false;   ///< its sender was answered `again`
     bool closed = false;    ///< its sender said goodbye
     bool abandoned = false; ///< its reader closed: what is sent goes nowhere
+    std::uint64_t claimed = 0; ///< places, by its sender
+    std::uint64_t withdrawn = 0;
+    bool withdrawing = false; ///< the next call knows
 };
 
 struct Completion {
@@ -186,6 +190,9 @@ public:
     /// The buffer stalls counted on all channels that are there.
     [[nodiscard]] std::uint64_t buffer_stalls() const;
 
+    /// Places that were asked back (Channel::withdraw()), so far.
+    [[nodiscard]] unsigned withdrawals() const;
+
     /// Whether a network is bound to the domain.
     [[nodiscard]] static bool bound_to(const Domain& domain) noexcept;
 
@@ -236,7 +243,8 @@ protected:
     [[nodiscard]] const Limits& limits() const noexcept;
     /// ok if a message can be sent now. Only this end adds, so what was found holds.
     [[nodiscard]] Errc reserve();
-    void commit(std::uint8_t id, std::vector<std::byte> bytes, bool ordered);
+    void commit(std::uint8_t id, std::vector<std::byte> bytes, bool ordered,
+                std::uint32_t written = 0);
 
     std::shared_ptr<detail::NetworkState> network_;
     std::shared_ptr<detail::Wire> wire_;
@@ -255,6 +263,7 @@ public:
         unsigned handled = 0;
         while (handled < budget) {
             const detail::Message* const message = front();
+            written_ = message != nullptr ? message->written : 0;
             if (message == nullptr ||
                 !on_message(message->id, message->bytes.data(),
                             static_cast<std::uint32_t>(message->bytes.size()))) {
@@ -277,10 +286,16 @@ public:
         key = region;
         return region != 0;
     }
-    [[nodiscard]] std::uint32_t max_write() const noexcept { return limits().max_message; }
+    [[nodiscard]] std::uint32_t max_write() const noexcept { return 4 * limits().max_message; }
     Errc write(const std::byte* from, std::uint32_t length, std::uint32_t local_key,
-               std::uint64_t to, std::uint64_t remote_key, bool last, Ticket& ticket);
+               std::uint64_t to, std::uint64_t remote_key);
+    Errc write_and_send(const std::byte* from, std::uint32_t length, std::uint32_t local_key,
+                        std::uint64_t to, std::uint64_t remote_key, std::uint8_t id,
+                        Ticket& ticket);
     [[nodiscard]] bool written(Ticket) const noexcept { return true; }
+    [[nodiscard]] std::uint32_t written_length() const noexcept { return written_; }
+    [[nodiscard]] bool claim(std::uint64_t place);
+    [[nodiscard]] Withdrawal withdraw(std::uint64_t place);
     void cut() noexcept;
 
     [[nodiscard]] int event_fd() const noexcept;
@@ -296,6 +311,8 @@ private:
     [[nodiscard]] const detail::Message* front();
     void pop();
     void close() noexcept;
+
+    std::uint32_t written_ = 0; ///< by the write that the message at hand comes from
 };
 
 class Connection : public Sender {

@@ -219,6 +219,11 @@ void Network::kill_after(const PortAddress& address, unsigned steps) {
     state_->kill_after[detail::number_of(address)] = steps;
 }
 
+unsigned Network::withdrawals() const {
+    const std::lock_guard lock(state_->mutex);
+    return state_->withdrawals;
+}
+
 unsigned Network::kills() const {
     const std::lock_guard lock(state_->mutex);
     return state_->kills;

@@ -137,6 +137,7 @@ Result<void> ChannelCore::prepare(const SlotInfo& parent) {
         return tl::unexpected(std::move(end.error()));
     }
     pipe = std::move(*end);
+    pipe->expect_writes();
     auto channel = CmChannel::create();
     if (!channel) {
         return tl::unexpected(std::move(channel.error()));
@@ -252,6 +253,7 @@ bool ChannelCore::peek() {
         }
         if (header.kind == static_cast<std::uint8_t>(Kind::data) && pipe->started()) [[likely]] {
             opened = true;
+            written = arrival->written;
             return true;
         }
         if (header.kind == static_cast<std::uint8_t>(wire::Control::attach) && !is_opener) {
@@ -432,15 +434,35 @@ std::uint32_t Channel::max_write() const noexcept {
 }
 
 Errc Channel::write(const std::byte* from, std::uint32_t length, std::uint32_t local_key,
-                    std::uint64_t to, std::uint64_t remote_key, bool last,
-                    Ticket& ticket) noexcept {
+                    std::uint64_t to, std::uint64_t remote_key) noexcept {
     const auto lock = core_->lock_until_ready();
+    Ticket unused = 0;
     const Errc result = attend(core_->pipe->write(
-        from, length, local_key, to, static_cast<std::uint32_t>(remote_key), false, last, ticket));
+        from, length, local_key, to, static_cast<std::uint32_t>(remote_key), false, false, unused));
     if (result == Errc::ok) {
         core_->pipe->slot()->tx.mapped_bytes.add(length);
     }
     return result;
+}
+
+Errc Channel::write_and_send(const std::byte* from, std::uint32_t length, std::uint32_t local_key,
+                             std::uint64_t to, std::uint64_t remote_key, std::uint8_t id,
+                             Ticket& ticket) noexcept {
+    const auto lock = core_->lock_until_ready();
+    const Errc result = attend(core_->pipe->write_and_send(
+        from, length, local_key, to, static_cast<std::uint32_t>(remote_key), id, ticket));
+    if (result == Errc::ok) {
+        core_->pipe->slot()->tx.mapped_bytes.add(length);
+    }
+    return result;
+}
+
+Withdrawal Channel::withdraw(std::uint64_t place) noexcept {
+    if (core_->life->inherited()) {
+        return Withdrawal::claimed; // a forked child: the queue pair is its parent's
+    }
+    const auto lock = core_->lock_until_ready();
+    return core_->pipe->withdraw(place);
 }
 
 void Channel::cut() noexcept {

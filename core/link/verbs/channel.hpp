@@ -86,8 +86,17 @@ public:
     [[nodiscard]] bool remote_key(std::uint64_t region, std::uint64_t& key);
     [[nodiscard]] std::uint32_t max_write() const noexcept;
     Errc write(const std::byte* from, std::uint32_t length, std::uint32_t local_key,
-               std::uint64_t to, std::uint64_t remote_key, bool last, Ticket& ticket) noexcept;
+               std::uint64_t to, std::uint64_t remote_key) noexcept;
+    Errc write_and_send(const std::byte* from, std::uint32_t length, std::uint32_t local_key,
+                        std::uint64_t to, std::uint64_t remote_key, std::uint8_t id,
+                        Ticket& ticket) noexcept;
     [[nodiscard]] bool written(Ticket ticket) const noexcept { return core_->pipe->done(ticket); }
+    [[nodiscard]] std::uint32_t written_length() const noexcept { return core_->written; }
+    [[nodiscard]] bool claim(std::uint64_t place) noexcept {
+        const auto lock = core_->lock_until_ready();
+        return core_->pipe->claim(place);
+    }
+    [[nodiscard]] Withdrawal withdraw(std::uint64_t place) noexcept;
     void cut() noexcept;
 
     [[nodiscard]] int event_fd() const noexcept { return core_->epoll.get(); }

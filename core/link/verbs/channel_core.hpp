@@ -46,6 +46,7 @@ struct ChannelCore {
     wire::Header header{};
     const std::byte* data = nullptr;
     std::uint32_t length = 0;
+    std::uint32_t written = 0; ///< by the write that came with it
 
     ~ChannelCore();
     /// Until a channel is connected two threads may have to do with it, its owner's and the port's;

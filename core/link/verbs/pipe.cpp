@@ -16,7 +16,8 @@ std::uint64_t load(const std::uint64_t& word) noexcept {
     return __atomic_load_n(&word, __ATOMIC_ACQUIRE);
 }
 
-constexpr std::size_t credit_page = 4096;
+constexpr std::size_t page_size = 4096;
+static_assert(sizeof(wire::Page) <= page_size);
 
 } // namespace
 
@@ -37,12 +38,13 @@ Result<std::unique_ptr<Pipe>> Pipe::create(Queues& queues) {
     }
     pipe->slab_ = std::move(*slab);
     // A registration of its own: the peer gets a key to this page and to nothing else.
-    auto credit = Slab::create(queues.device(), credit_page,
-                               IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-    if (!credit) {
-        return tl::unexpected(std::move(credit.error()));
+    auto page =
+        Slab::create(queues.device(), page_size,
+                     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+    if (!page) {
+        return tl::unexpected(std::move(page.error()));
     }
-    pipe->credit_slab_ = std::move(*credit);
+    pipe->page_slab_ = std::move(*page);
     pipe->granted_ = tuning::window;
     // Until the peer says how many it takes, as many as there are buffers here.
     pipe->limit_ = pipe->allowed_ = tuning::send_slots;
@@ -92,8 +94,8 @@ Result<void> Pipe::make_queue_pair(rdma_cm_id* id) {
 }
 
 wire::Credential Pipe::credential() const noexcept {
-    return {.address = reinterpret_cast<std::uint64_t>(credit_slab_.data()),
-            .key = credit_slab_.rkey(),
+    return {.address = reinterpret_cast<std::uint64_t>(page_slab_.data()),
+            .key = page_slab_.rkey(),
             .limit = tuning::window};
 }
 
@@ -166,7 +168,7 @@ void Pipe::abandon() noexcept {
     detach();
     failed_ = true;
     slab_ = Slab();
-    credit_slab_ = Slab();
+    page_slab_ = Slab();
 }
 
 void Pipe::unmake() noexcept {
@@ -350,7 +352,7 @@ bool Pipe::make_room(bool slot) noexcept {
 }
 
 bool Pipe::room_came() const noexcept {
-    const wire::Credit* const word = credit_word();
+    const wire::Credit* const word = &page()->credit;
     return limit_ != limit_at_refusal_ || done_ != done_at_refusal_ ||
            peer_taken_ != taken_at_refusal_ || load(word->limit) > limit_ ||
            load(word->records) > peer_taken_;
@@ -365,7 +367,7 @@ std::uint64_t Pipe::confirmed() noexcept {
 // ---- credit ------------------------------------------------------------------------------------
 
 void Pipe::look_at_credit() noexcept {
-    const wire::Credit* const word = credit_word();
+    const wire::Credit* const word = &page()->credit;
     const std::uint64_t limit = load(word->limit);
     if (limit == 0) {
         return;
@@ -439,31 +441,28 @@ void Pipe::return_credit() noexcept {
     answer_due_ = false;
     returned_ = taken_;
     granted_ = taken_ + tuning::window;
-    wire::Credit credit{.records = taken_, .messages = taken_messages_, .limit = granted_};
-    const bool in_place = sizeof(credit) <= inline_limit_;
-    std::byte* from = reinterpret_cast<std::byte*>(&credit);
-    if (!in_place) {
-        // Behind the word that the peer writes, in our own page. What the device has not fetched
-        // yet may be overwritten by the next: newer credit is as good.
-        from = credit_slab_.data() + 64;
-        std::memcpy(from, &credit, sizeof(credit));
-    }
-    ibv_sge place{.addr = reinterpret_cast<std::uint64_t>(from),
-                  .length = sizeof(credit),
-                  .lkey = credit_slab_.lkey()};
-    ibv_send_wr request{};
-    request.sg_list = &place;
-    request.num_sge = 1;
-    request.opcode = IBV_WR_RDMA_WRITE;
-    request.send_flags = in_place ? static_cast<unsigned>(IBV_SEND_INLINE) : 0u;
-    request.wr.rdma.remote_addr = peer_.address;
-    request.wr.rdma.rkey = peer_.key;
-    (void)post(request, false);
+    // What the device has not fetched yet may be overwritten by the next: newer credit is as good.
+    wire::Credit& credit = page()->credit_to_write;
+    credit = {.records = taken_, .messages = taken_messages_, .limit = granted_};
+    write_to_page(&credit, sizeof(credit), offsetof(wire::Page, credit));
     // Behind it, so that who is woken finds it.
     if (bell_due_ || (peer_asked_ && taken_ > peer_knows_)) {
         bell_due_ = !send_control(wire::Control::bell, 0, false);
         peer_asked_ = peer_asked_ && bell_due_;
     }
+}
+
+void Pipe::write_to_page(const void* from, std::uint32_t length, std::size_t offset) noexcept {
+    ibv_sge place{
+        .addr = reinterpret_cast<std::uint64_t>(from), .length = length, .lkey = page_slab_.lkey()};
+    ibv_send_wr request{};
+    request.sg_list = &place;
+    request.num_sge = 1;
+    request.opcode = IBV_WR_RDMA_WRITE;
+    request.send_flags = length <= inline_limit_ ? static_cast<unsigned>(IBV_SEND_INLINE) : 0u;
+    request.wr.rdma.remote_addr = peer_.address + offset;
+    request.wr.rdma.rkey = peer_.key;
+    (void)post(request, false);
 }
 
 // ---- RDMA --------------------------------------------------------------------------------------
@@ -521,6 +520,30 @@ Errc Pipe::write(const std::byte* from, std::uint32_t length, std::uint32_t lkey
     return Errc::ok;
 }
 
+Errc Pipe::write_and_send(const std::byte* from, std::uint32_t length, std::uint32_t lkey,
+                          std::uint64_t address, std::uint32_t key, std::uint8_t id,
+                          Ticket& ticket) noexcept {
+    if (reserve(0) == nullptr || !started_) {
+        return refuse();
+    }
+    ibv_sge place{.addr = reinterpret_cast<std::uint64_t>(from), .length = length, .lkey = lkey};
+    ibv_send_wr request{};
+    request.sg_list = &place;
+    request.num_sge = 1;
+    request.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+    request.imm_data = packed(header(static_cast<std::uint8_t>(Kind::data), id));
+    request.wr.rdma.remote_addr = address;
+    request.wr.rdma.rkey = key;
+    ++records_;
+    if (!post(request, true)) {
+        return refuse();
+    }
+    queues_.tally().rdma_bytes += length;
+    count_sent(0);
+    ticket = posted_;
+    return Errc::ok;
+}
+
 Errc Pipe::read(std::byte* to, std::uint32_t length, std::uint32_t lkey, std::uint64_t address,
                 std::uint32_t key, bool signalled, Ticket& ticket) noexcept {
     if (!started_ ||
@@ -559,6 +582,51 @@ Errc Pipe::read_copied(std::byte* to, std::uint32_t length, std::uint64_t addres
         mark.copy_length = length;
     }
     return result;
+}
+
+// Claiming and withdrawing are Dekker's pattern, between a CPU and the peer's device: each says
+// what it is about, and then looks at what the other has said. The device reads after it has
+// written: one queue pair, whose responder executes in order, and the read does not pass the write
+// on the bus. So if the read did not find the claim, the claimer's look, which is behind the claim,
+// finds the withdrawal. Both may find the other's; then the place is left alone: the withdrawer
+// takes it for claimed, until the claimer's message comes in another way.
+
+bool Pipe::claim(std::uint64_t place) noexcept {
+    wire::Page& own = *page();
+    __atomic_store_n(&own.claimed, place, __ATOMIC_RELAXED);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    return load(own.withdrawn) < place;
+}
+
+Withdrawal Pipe::withdraw(std::uint64_t place) noexcept {
+    wire::Page& own = *page();
+    if (withdrawing_ == place) {
+        if (!done(withdrawal_ticket_)) {
+            (void)queues_.fetch();
+        }
+        if (!done(withdrawal_ticket_)) {
+            return Withdrawal::pending;
+        }
+        withdrawing_ = 0;
+        return load(own.claimed_that_was_read) < place ? Withdrawal::done : Withdrawal::claimed;
+    }
+    // (Another one that is still under way writes the same word later: it may say "claimed" for
+    // what is not, so it has to be over.)
+    if (!started_ || !done(withdrawal_ticket_) ||
+        posted_ - done_ + 1 >= tuning::send_queue - reserve_requests) {
+        (void)queues_.fetch();
+        return Withdrawal::pending;
+    }
+    own.withdrawn_to_write = place;
+    write_to_page(&own.withdrawn_to_write, sizeof(own.withdrawn_to_write),
+                  offsetof(wire::Page, withdrawn));
+    if (read(reinterpret_cast<std::byte*>(&own.claimed_that_was_read), sizeof(std::uint64_t),
+             page_slab_.lkey(), peer_.address + offsetof(wire::Page, claimed), peer_.key, true,
+             withdrawal_ticket_) == Errc::ok) {
+        queues_.tally().rdma_bytes -= sizeof(std::uint64_t); // no payload
+        withdrawing_ = place;
+    }
+    return Withdrawal::pending;
 }
 
 void Pipe::forget_copies() noexcept {

@@ -49,6 +49,9 @@ public:
     /// Whoever the records are for.
     void set_owner(void* owner) noexcept { owner_ = owner; }
     [[nodiscard]] void* owner() const noexcept { return owner_; }
+    /// The peer may write messages (write_and_send()): to channels only.
+    void expect_writes() noexcept { expects_writes_ = true; }
+    [[nodiscard]] bool expects_writes() const noexcept { return expects_writes_; }
     void set_number(std::uint64_t number) noexcept { number_ = number; }
     [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
 
@@ -172,12 +175,19 @@ public:
     [[nodiscard]] Errc write(const std::byte* from, std::uint32_t length, std::uint32_t lkey,
                              std::uint64_t address, std::uint32_t key, bool fenced, bool signalled,
                              Ticket& ticket) noexcept;
+    /// A write, with a completion, and an empty message behind it: one packet less than by itself.
+    [[nodiscard]] Errc write_and_send(const std::byte* from, std::uint32_t length,
+                                      std::uint32_t lkey, std::uint64_t address, std::uint32_t key,
+                                      std::uint8_t id, Ticket& ticket) noexcept;
     [[nodiscard]] Errc read(std::byte* to, std::uint32_t length, std::uint32_t lkey,
                             std::uint64_t address, std::uint32_t key, bool signalled,
                             Ticket& ticket) noexcept;
     /// A get of up to bounce_up_to bytes, through a send buffer.
     [[nodiscard]] Errc read_copied(std::byte* to, std::uint32_t length, std::uint64_t address,
                                    std::uint32_t key, Ticket& ticket) noexcept;
+    /// Of a place that the peer's end has told of, link.hpp.
+    [[nodiscard]] bool claim(std::uint64_t place) noexcept;
+    [[nodiscard]] Withdrawal withdraw(std::uint64_t place) noexcept;
     /// The copies of reads that are on their way go nowhere.
     void forget_copies() noexcept;
     /// Everything up to the ticket is done at the peer.
@@ -407,17 +417,19 @@ private:
     [[nodiscard]] std::byte* scratch() const noexcept {
         return slab_.data() + std::size_t{tuning::send_slots} * tuning::slot_size;
     }
-    [[nodiscard]] wire::Credit* credit_word() const noexcept {
-        static wire::Credit none{};
-        return credit_slab_ ? reinterpret_cast<wire::Credit*>(credit_slab_.data()) : &none;
+    [[nodiscard]] wire::Page* page() const noexcept {
+        static wire::Page none{};
+        return page_slab_ ? reinterpret_cast<wire::Page*>(page_slab_.data()) : &none;
     }
+    /// Puts what is at `from`, a part of our page, there in the peer's.
+    void write_to_page(const void* from, std::uint32_t length, std::size_t offset) noexcept;
 
     Queues& queues_;
     void* owner_ = nullptr;
     ibv_qp* qp_ = nullptr;
     std::unique_ptr<DeviceWatch> watch_; ///< of the queue pair
     Slab slab_;                          ///< send buffers, and one to build inline messages in
-    Slab credit_slab_;                   ///< where the peer writes credit
+    Slab page_slab_;                     ///< wire::Page
     counters::Slot* slot_ = nullptr;
 
     // sending
@@ -453,6 +465,7 @@ private:
     std::uint64_t granted_ = 0;               ///< the limit that it has been told of
 
     bool started_ = false;
+    bool expects_writes_ = false;
     bool failed_ = false;
     bool corrupt_ = false;
     bool refused_ = false;
@@ -472,6 +485,8 @@ private:
     ibv_wc_status failure_ = IBV_WC_SUCCESS;
     Ticket goodbye_ticket_ = 0;
     Ticket probe_ticket_ = 0;
+    std::uint64_t withdrawing_ = 0; ///< a place, or 0
+    Ticket withdrawal_ticket_ = 0;
     std::uint64_t peer_knows_ = 0; ///< of its records, when it asked
     std::uint64_t limit_at_refusal_ = 0;
     std::uint64_t taken_at_refusal_ = 0;

@@ -219,19 +219,24 @@ bool Queues::fetch() {
             give_back(index);
             continue;
         }
-        // (A write with immediate data takes a buffer, too, and leaves in it what was there.)
-        const bool has_header = wc.opcode == IBV_WC_RECV && (wc.wc_flags & IBV_WC_WITH_IMM) != 0;
+        // A write that says that it is there takes a buffer, too, and leaves in it what was there.
+        const bool is_write = wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM;
         std::array<std::uint8_t, sizeof(wc.imm_data)> header{};
         std::memcpy(header.data(), &wc.imm_data, sizeof(wc.imm_data));
+        const wire::Header head = wire::Header::unpack(header);
+        const bool has_header = (wc.wc_flags & IBV_WC_WITH_IMM) != 0 &&
+                                (!is_write || (pipe->expects_writes() &&
+                                               head.kind == static_cast<std::uint8_t>(Kind::data)));
         arrivals_[tail_++ & (arrivals_.size() - 1)] = {.pipe = pipe,
                                                        .qp = wc.qp_num,
                                                        .slot = index,
-                                                       .length = wc.byte_len,
+                                                       .length = is_write ? 0 : wc.byte_len,
+                                                       .written = is_write ? wc.byte_len : 0,
                                                        .has_header = has_header,
-                                                       .header = wire::Header::unpack(header),
+                                                       .header = head,
                                                        .data = slot(index)};
         if (has_header) {
-            pipe->accept_header(arrivals_[(tail_ - 1) & (arrivals_.size() - 1)].header);
+            pipe->accept_header(head);
         }
     }
     return true;

@@ -67,6 +67,7 @@ struct VerbsTraits {
 
 INSTANTIATE_TYPED_TEST_SUITE_P(Verbs, LinkContract, VerbsTraits);
 INSTANTIATE_TYPED_TEST_SUITE_P(Verbs, LinkContractOfQueues, VerbsTraits);
+INSTANTIATE_TYPED_TEST_SUITE_P(Verbs, LinkContractOfWrites, VerbsTraits);
 
 } // namespace
 

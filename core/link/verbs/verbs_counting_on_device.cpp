@@ -268,6 +268,48 @@ TEST_F(Counting, APingPongOnAChannelNeedsNoMessagesForCreditEither) {
     EXPECT_LE(difference(there.tally(), there_before).work_requests, rounds + rounds / 4);
 }
 
+TEST_F(Counting, AMessageThatIsWrittenIsOneWorkRequest) {
+    auto here = connection->open_channel(1);
+    ASSERT_TRUE(here.has_value()) << here.error().message;
+    ASSERT_TRUE(until([&] { return dpu.seen.channels.size() == 1; }));
+    Channel& there = dpu.seen.channels[0].second;
+    std::vector<std::byte> target(1u << 20);
+    const auto source = pattern(target.size(), 3);
+    RegionTable& table = RegionTable::instance();
+    const auto from = *table.add(
+        {.base = const_cast<std::byte*>(source.data()), .length = source.size(), .access = 0});
+    const auto to =
+        *table.add({.base = target.data(), .length = target.size(), .access = access_remote_write});
+    std::uint32_t local = 0;
+    std::uint64_t remote = 0;
+    ASSERT_TRUE(here->local_key(from.region, local) && there.remote_key(to.region, remote));
+    constexpr unsigned messages = 100;
+    const Tally here_before = here->tally();
+    const Tally there_before = there.tally();
+    Channel::Ticket ticket = 0;
+    for (unsigned i = 0; i < messages; ++i) {
+        unsigned count = 0;
+        ASSERT_TRUE(until([&] {
+            return here->write_and_send(source.data(), static_cast<std::uint32_t>(source.size()),
+                                        local, to.base, remote, 1, ticket) == Errc::ok;
+        }));
+        ASSERT_TRUE(until([&] {
+            count += there.poll([](auto, auto, auto) { return true; }, 16);
+            (void)here->poll([](auto, auto, auto) { return true; }, 16);
+            return count == 1 && here->written(ticket);
+        }));
+    }
+    EXPECT_EQ(target, source);
+    const Tally cost = difference(here->tally(), here_before);
+    EXPECT_EQ(cost.work_requests, messages);
+    EXPECT_EQ(cost.copied_bytes, 0u);
+    EXPECT_EQ(cost.rdma_bytes, messages * source.size());
+    // Credit.
+    EXPECT_LE(difference(there.tally(), there_before).work_requests, messages / 8);
+    table.remove(from.region);
+    table.remove(to.region);
+}
+
 TEST_F(Counting, ALongPutIsNotCopied) {
     std::vector<std::byte> target(4u << 20);
     const auto source = pattern(target.size(), 3);

@@ -31,7 +31,7 @@ static_assert(std::endian::native == std::endian::little,
               "the layout is little-endian; a big-endian port needs conversions here");
 
 inline constexpr std::uint32_t magic = 0x31564d43; // "CMV1"
-inline constexpr std::uint16_t version = 3;        ///< of everything in this file and records.hpp
+inline constexpr std::uint16_t version = 4;        ///< of everything in this file and records.hpp
 inline constexpr std::size_t max_request = 56;     ///< rdma_cm takes no more in a request
 inline constexpr std::size_t max_name = 256;
 
@@ -56,7 +56,7 @@ struct Request {
     std::uint8_t reserved[10];
 };
 
-/// Where the sender of this takes credit, and how many records may be sent to it at first.
+/// Where the sender of this takes credit (Page), and how many records may be sent to it at first.
 struct Credential {
     std::uint64_t address;
     std::uint32_t key;
@@ -141,6 +141,20 @@ struct Credit {
     std::uint64_t limit;
 };
 
+/// The page of a pipe that its peer may write to, and read.
+struct Page {
+    alignas(64) Credit credit; ///< the peer writes it
+    /// Places of the peer's memory that its device was told to write to (link.hpp, claim()): up to
+    /// which the peer has withdrawn them, which it writes, and up to which they have been claimed,
+    /// which it reads. Each is on a line of its own.
+    alignas(64) std::uint64_t withdrawn;
+    alignas(64) std::uint64_t claimed;
+    // The owner's own, for its device to read from and write to.
+    alignas(64) Credit credit_to_write;
+    alignas(64) std::uint64_t withdrawn_to_write;
+    alignas(64) std::uint64_t claimed_that_was_read;
+};
+
 struct WantCredit {
     std::uint64_t records; ///< what the asker knows of
 };
@@ -181,6 +195,8 @@ struct Attach {
 static_assert(sizeof(Request) == max_request && offsetof(Request, tag) == 32);
 static_assert(sizeof(Credential) == 16 && sizeof(Accept) == 24 && sizeof(Refusal) == 8);
 static_assert(sizeof(Credit) == 24 && sizeof(WantCredit) == 8);
+static_assert(offsetof(Page, credit) == 0 && offsetof(Page, withdrawn) == 64 &&
+              offsetof(Page, claimed) == 128);
 static_assert(static_cast<std::uint8_t>(Control::goodbye) < 0x40, "a kind has 6 bits");
 static_assert(sizeof(Hello) == 64 + max_name + max_private_data && offsetof(Hello, service) == 64);
 static_assert(sizeof(Welcome) == 40 + max_private_data && sizeof(Attach) == 24);
