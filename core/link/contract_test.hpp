@@ -1160,7 +1160,7 @@ TYPED_TEST_P(LinkContractOfWrites, WhatIsWrittenIsThereBeforeTheMessageThatSaysS
     const auto address = reinterpret_cast<std::uint64_t>(to.data());
     unsigned count = 0;
     for (unsigned round = 0; round < 100; ++round) {
-        from = pattern(2 * part, round);
+        std::ranges::copy(pattern(2 * part, round), from.begin()); // where it is registered
         typename TypeParam::Link::Channel::Ticket ticket{};
         ASSERT_TRUE(this->until(
             [&] {
