@@ -54,19 +54,26 @@ protected:
     }
     [[nodiscard]] Errc send(ProducerProgram& from, std::size_t size, bool mapped = true,
                             std::string_view immediate = {}) {
-        const Mapped& message =
-            data.emplace_back(pattern(size, static_cast<std::uint32_t>(data.size())), mapped);
         Errc result = Errc::again;
         EXPECT_TRUE(until(
             [&] {
-                result = from.producer->send(consumer.consumer->id(),
-                                             {.data = message.bytes,
-                                              .immediate = bytes_of(immediate),
-                                              .memory = message.map.get()},
-                                             nullptr);
+                result = try_to_send(from, size, mapped, immediate);
                 return result != Errc::again;
             },
             server, client));
+        return result;
+    }
+    [[nodiscard]] Errc try_to_send(ProducerProgram& from, std::size_t size, bool mapped = true,
+                                   std::string_view immediate = {}) {
+        const Mapped& message =
+            data.emplace_back(pattern(size, static_cast<std::uint32_t>(data.size())), mapped);
+        const Errc result = from.producer->send(
+            consumer.consumer->id(),
+            {.data = message.bytes, .immediate = bytes_of(immediate), .memory = message.map.get()},
+            nullptr);
+        if (result != Errc::ok) {
+            data.pop_back();
+        }
         return result;
     }
     /// The i-th message is in the buffer that came back as the i-th, and nothing is behind it.
@@ -317,20 +324,28 @@ TEST_P(PlacesAhead, TheyAreToldBeforeTheProgramAnswers) {
     if (!lab.network) {
         return;
     }
-    // Also if it posts the only buffer, and then answers, both in its handler.
-    post(100'000);
+    bool posts = false;
     std::vector<unsigned> ahead_when_told;
     consumer.on_received = [&](const Received& r) {
-        if (r.status == Errc::ok) {
+        if (r.status == Errc::ok && posts) {
             post_again(*static_cast<Mapped*>(r.cookie));
-            ahead_when_told.push_back(count(wire::Feedback::ahead));
         }
+        ahead_when_told.push_back(count(wire::Feedback::ahead));
     };
     count_records();
-    for (unsigned i = 0; i < 5; ++i) {
+    for (unsigned i = 0; i < 4; ++i) {
+        post(100'000);
+    }
+    for (unsigned i = 0; i < 3; ++i) {
         send_and_wait(70'000);
     }
-    EXPECT_EQ(ahead_when_told, (std::vector<unsigned>{1, 2, 3, 4, 5}));
+    EXPECT_EQ(ahead_when_told, (std::vector<unsigned>{1, 2, 3}));
+    // Also if it posts the only buffer, and then answers, both in its handler.
+    posts = true;
+    for (unsigned i = 0; i < 3; ++i) {
+        send_and_wait(70'000);
+    }
+    EXPECT_EQ(ahead_when_told, (std::vector<unsigned>{1, 2, 3, 4, 5, 6}));
 }
 
 TEST_P(PlacesAhead, AnyOtherMessageTakesThePlaceToo) {
@@ -360,7 +375,6 @@ TEST_P(PlacesAhead, AnyOtherMessageTakesThePlaceToo) {
     post(80'000);
     send_and_wait(70'000);
     EXPECT_EQ(send(producer, 80'001), Errc::invalid_argument);
-    data.pop_back();
     send_and_wait(80'000);
     expect_landed(8);
     EXPECT_EQ(consumer.landed[8].cookie, &buffers[8]);
@@ -406,7 +420,7 @@ TEST_P(PlacesAhead, WhatWasClaimedIsWaitedFor) {
     settle(server, client, *resting);
     // It claims the second buffer, but has no room to say so, and then computes.
     lab.network->again_on_send(1);
-    ASSERT_EQ(send(first, 70'000, true, "immediate"), Errc::ok) << "no way back";
+    ASSERT_EQ(try_to_send(first, 70'000, true, "immediate"), Errc::ok) << "no way back";
     ASSERT_EQ(send(producer, 60'000), Errc::ok);
     settle(server, client);
     EXPECT_EQ(consumer.landed.size(), 1u);
@@ -438,7 +452,7 @@ TEST_P(PlacesAhead, WhoFindsAPlaceWithdrawnSendsAllTheSame) {
     // Until the withdrawal is under way, and no further.
     ASSERT_TRUE(until([&] { return lab.network->withdrawals() == 1; }, server, client));
     lab.network->again_on_send(1);
-    ASSERT_EQ(send(first, 50'000), Errc::ok);
+    ASSERT_EQ(try_to_send(first, 50'000), Errc::ok);
     settle(server, client);
     EXPECT_TRUE(producer.sent.empty()) << "the buffer is the first one's, as far as anybody knows";
     post(100'000);
