@@ -168,6 +168,7 @@ private:
         Ahead ahead = Ahead::none;
         bool wants_ahead = false; ///< the last one was of those that can be written directly
         PostedBuffer ahead_buffer;
+        std::uint64_t withdrawn = 0; ///< the last that it cannot have any more
         bool left = false;         ///< the producer said goodbye: it writes nothing any more
         bool told_goodbye = false; ///< stopping: only what was promised is waited for
 
@@ -352,8 +353,9 @@ private:
     }
     [[nodiscard]] bool may_tell_ahead(const Lane& lane) const noexcept {
         return writes_directly && lane.wants_ahead && lanes_.size() == 1 && !has_ahead(lane) &&
-               lane.promised.empty() && !lane.in_parts && !posted_.empty() &&
-               posted_.front().memory != nullptr && state_ == State::running && !lane.ended;
+               lane.promised.empty() && !lane.in_parts && !lane.stalled && !posted_.empty() &&
+               posted_.front().memory != nullptr && state_ == State::running && !lane.ended &&
+               lane.withdrawn != lane.handled + 1;
     }
 
     /// Its next message comes otherwise.
@@ -413,6 +415,7 @@ private:
                 case link::Withdrawal::pending:
                     return false;
                 case link::Withdrawal::done:
+                    lane.withdrawn = lane.handled + 1;
                     release_ahead(lane);
                     break;
                 case link::Withdrawal::claimed: // the message comes, in this way or another
@@ -601,7 +604,7 @@ private:
         const bool runs_dry = free > believed && believed <= free / 2;
         // Others took the buffers that it counts on; nothing else is going on, so say so.
         const bool wrong = idle && free == 0 && believed > 0;
-        // (Not before what has come is handled: the next may be there already.)
+        // (Not if there is more to be taken out: the next one may be there already.)
         const bool ahead = drained && may_tell_ahead(lane);
         if (acknowledge || runs_dry || wrong || ahead || lane.feedback_due) {
             send_feedback(lane, static_cast<std::uint32_t>(free));

@@ -259,6 +259,32 @@ TEST_P(DirectWrite, ADisconnectGivesEverythingBack) {
     EXPECT_EQ(producer.sent.size(), 4u);
 }
 
+TEST_P(DirectWrite, WhatADeviceReadsIsNotGivenBack) {
+    if (!lab.network) {
+        return;
+    }
+    // Whoever gives it up, the producer or the consumer.
+    for (const bool consumer_stops : {false, true}) {
+        SCOPED_TRACE(consumer_stops);
+        ProducerProgram from;
+        ASSERT_EQ(from.open(*server.engine, *server.connected.at(0)), Errc::ok);
+        post(100'000);
+        lab.network->slow_down_devices(true);
+        const std::size_t before = consumer.landed.size();
+        ASSERT_EQ(send(from, 70'000), Errc::ok);
+        ASSERT_TRUE(until([&] { return consumer.landed.size() > before; }, server, client));
+        ASSERT_TRUE(consumer_stops ? consumer.consumer->stop() : from.producer->stop());
+        for (int i = 0; i < 100; ++i) {
+            client.engine->progress();
+            server.engine->progress();
+        }
+        EXPECT_TRUE(from.sent.empty()) << "the device may read it once more";
+        lab.network->slow_down_devices(false);
+        ASSERT_TRUE(until([&] { return from.sent.size() == 1; }, server, client));
+        EXPECT_EQ(from.sent[0].second, Errc::ok) << "it has arrived all the same";
+    }
+}
+
 // ---- places told ahead --------------------------------------------------------------------------
 
 /// Messages one by one, so that the place of the next is told before it is sent.

@@ -706,6 +706,58 @@ TEST_F(Hostile, AProducerThatKeepsItsPlacesDoesNotKeepAConsumer) {
     EXPECT_EQ(consumer.landed.size(), 100u);
 }
 
+TEST_F(Hostile, WhatWaitsForABufferGetsTheNextOne) {
+    // It was sent without credit; so the next buffer is not to be told to its producer as the place
+    // of a message behind it.
+    enter();
+    ConsumerProgram consumer;
+    ASSERT_EQ(consumer.open(*server.engine, *server.connected.back()), Errc::ok);
+    ASSERT_TRUE(until([&] { return consumer.consumer->state() == State::running; }, server, peer));
+    std::vector<std::byte> memory(200);
+    const auto map = *MemoryMap::create(memory, peer_write);
+    const auto post = [&](std::size_t i) {
+        ASSERT_EQ(consumer.consumer->post(
+                      {.address = memory.data() + 100 * i, .capacity = 100, .memory = map.get()},
+                      nullptr),
+                  Errc::ok);
+    };
+    post(0);
+    auto channel = peer.connection->open_channel(wire::tag(1, consumer.consumer->id()));
+    ASSERT_TRUE(channel.has_value());
+    wire::Grant grant;
+    const auto listen = [&](std::uint8_t id, const std::byte* bytes, std::uint32_t length) {
+        if (id == static_cast<std::uint8_t>(wire::Feedback::grant)) {
+            grant = *wire::read<wire::Grant>({bytes, length});
+        }
+        return true;
+    };
+    ASSERT_EQ(channel->send(static_cast<std::uint8_t>(wire::FastPath::offer),
+                            bytes_with(wire::Start{.length = 1, .immediate = {}})),
+              Errc::ok);
+    ASSERT_TRUE(until(
+        [&] {
+            (void)channel->poll(listen, 9);
+            return grant.number > 0;
+        },
+        server, peer));
+    const std::byte content{7};
+    std::uint64_t ticket = 0;
+    ASSERT_EQ(channel->write_and_send(&content, 1, 0, grant.address, grant.key,
+                                      static_cast<std::uint8_t>(wire::FastPath::filled), ticket),
+              Errc::ok);
+    ASSERT_EQ(
+        channel->send(static_cast<std::uint8_t>(wire::FastPath::plain), bytes_of("without credit")),
+        Errc::ok);
+    ASSERT_TRUE(until([&] { return consumer.landed.size() == 1; }, server, peer));
+    settle(server, peer);
+    post(1);
+    EXPECT_EQ(server.engine->arm(), Errc::again) << "there is something to take out";
+    ASSERT_TRUE(until([&] { return consumer.landed.size() == 2; }, server, peer));
+    EXPECT_EQ(consumer.landed[1].length, 14u);
+    ASSERT_TRUE(consumer.consumer->stop());
+    ASSERT_TRUE(until([&] { return consumer.consumer->state() == State::idle; }, server, peer));
+}
+
 TEST_F(Hostile, WhoBreaksThePromiseOfAPlaceEndsTheConnection) {
     using Crime = std::function<void(link::fake::Channel&)>;
     const auto say = [](auto id, std::span<const std::byte> bytes) -> Crime {

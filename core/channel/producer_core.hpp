@@ -11,8 +11,10 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <unordered_set>
@@ -57,7 +59,10 @@ public:
     ~ProducerCore() {
         engine_.remove(*this);
         if (attachment_ != nullptr) {
+            const auto deadline = std::chrono::steady_clock::now() + patience_at_end;
             for (const std::unique_ptr<Route>& route : routes_) {
+                while (!lets_go(*route, deadline)) {
+                }
                 leave(*route);
             }
             routes_.clear();
@@ -140,11 +145,11 @@ public:
         op.status = Errc::ok;
         op.started = false;
         op.whole = false;
-        op.claimed = op.has_tried = false;
         op.number = route->accepted + 1;
         if constexpr (writes_directly) {
             op.memory = buffer.memory;
             op.way = Way::parts;
+            op.claimed = op.has_tried = false;
         }
         if (route->unsent == nullptr) [[likely]] {
             const Errc result = transmit(*route, op);
@@ -192,6 +197,10 @@ private:
     /// many that other routes and contexts starve while the consumer drains at our speed.
     static constexpr unsigned parts_at_once = 16;
     static constexpr std::uint32_t default_in_flight = 256;
+    /// How long a device may go on with messages that are given up; and when the producer is
+    /// destroyed.
+    static constexpr std::chrono::milliseconds patience{500};
+    static constexpr std::chrono::milliseconds patience_at_end{20};
     static constexpr bool writes_directly = Link::Channel::writes_directly;
 
     /// How a long message goes.
@@ -252,6 +261,8 @@ private:
         bool starved = false;         ///< a send was told `again`: somebody waits for feedback
         bool more = false;            ///< more could be put on the link right now
         Errc end = Errc::ok;          ///< why nothing can be sent any more
+        /// Until when the device may go on with what has been given up.
+        std::optional<std::chrono::steady_clock::time_point> settle_until;
 
         [[nodiscard]] std::int64_t available() const noexcept {
             return std::int64_t{credit.free} - static_cast<std::int64_t>(accepted - credit.handled);
@@ -309,7 +320,8 @@ private:
     unsigned serve(Route& route) {
         unsigned handled = read_feedback(route);
         handled += complete(route);
-        if (route.unsent != nullptr) [[unlikely]] {
+        if (route.unsent != nullptr && route.end == Errc::ok && state_ == State::running)
+            [[unlikely]] {
             handled += push(route);
         }
         return handled;
@@ -453,6 +465,7 @@ private:
                     return;
                 }
                 route.offered = op;
+                route.more |= op->way == Way::granted; // by a place told ahead
             }
         }
     }
@@ -499,6 +512,7 @@ private:
                     return false;
                 }
                 op->way = grant.address == 0 ? Way::parts : Way::granted;
+                route.more = true; // also if somebody else than progress has read this
                 op->place = grant.address;
                 op->place_key = grant.key;
                 return true;
@@ -586,6 +600,7 @@ private:
             for (Operation* op = route.head; op != nullptr; op = op->next) {
                 if (op->number == refused->number) {
                     op->status = Errc::invalid_argument;
+                    route.more = route.unsent != nullptr; // to be told of, or spared the rest
                     return op->started && op->way != Way::granted;
                 }
             }
@@ -764,6 +779,11 @@ private:
                 ++i;
                 continue;
             }
+            if (!lets_go(route, time_to_settle(route))) {
+                has_ended_routes_ = true;
+                ++i;
+                continue;
+            }
             // One for the route itself: a send that was told `again` gets another answer now.
             handled += 1 + flush(route, route.end);
             if (route.end == Errc::canceled) {
@@ -795,7 +815,42 @@ private:
         engine_.unwatch(route.channel.event_fd());
     }
 
+    // Sends that are given up: their memory is the program's again when it has been told. No device
+    // may read it after that, as it would put what it finds there into the consumer's buffer.
+
+    [[nodiscard]] std::chrono::steady_clock::time_point time_to_settle(Route& route) {
+        if (!route.settle_until) {
+            route.settle_until = std::chrono::steady_clock::now() + patience;
+        }
+        return *route.settle_until;
+    }
+    /// False: the device needs another moment. It is stopped where it cannot end in order.
+    bool lets_go(Route& route, std::chrono::steady_clock::time_point deadline) {
+        if constexpr (writes_directly) {
+            for (const Operation* op = route.head; op != nullptr; op = op->next) {
+                if (op->way != Way::granted || op->sent == 0 ||
+                    (op->whole && route.channel.written(op->ticket))) {
+                    continue;
+                }
+                const Errc state = route.channel.check();
+                if (op->whole && (state == Errc::ok || state == Errc::not_connected) &&
+                    std::chrono::steady_clock::now() < deadline) {
+                    (void)read_feedback(route);
+                    return false;
+                }
+                route.channel.cut();
+                return true;
+            }
+        }
+        return true;
+    }
+
     unsigned finish() {
+        for (const std::unique_ptr<Route>& route : routes_) {
+            if (!lets_go(*route, time_to_settle(*route))) {
+                return 0;
+            }
+        }
         unsigned handled = 1;
         for (std::size_t i = 0; i < routes_.size(); ++i) {
             (void)read_feedback(*routes_[i]);

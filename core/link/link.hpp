@@ -66,14 +66,14 @@ struct PeerInfo {
 };
 
 /// Private data either end attaches to connection set-up.
+inline constexpr std::size_t max_private_data = 256;
+
 /// Of a place for the peer to write to (Channel::withdraw).
 enum class Withdrawal : std::uint8_t {
     pending,
     done,    ///< it was not claimed, and cannot be any more
     claimed, ///< something is, or will be, written there; or the claimer has found it withdrawn
 };
-
-inline constexpr std::size_t max_private_data = 256;
 
 /// Why a connection ended.
 enum class Reason : std::uint8_t {
@@ -288,13 +288,14 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //                                                           the write_and_send() that it comes from;
 //                                                           0 if it comes from none
 //           A place that the other end was told of before it had anything to write there can be
-//           withdrawn without its help. Places have numbers that grow; there is one at a time.
+//           withdrawn without its help. Places have numbers that do not shrink; there is one at a
+//           time, and what was withdrawn stays so.
 //     bool claim(std::uint64_t place);                      by who is going to write there. False: it
 //                                                           has been withdrawn
 //     Withdrawal withdraw(std::uint64_t place);             by who told of it; to be called again
 //                                                           while it is pending
-//     void cut();                                           ends the channel at once: the other end
-//                                                           writes nothing any more
+//     void cut();                                           ends the channel at once: neither end
+//                                                           writes anything any more
 // };
 
 } // namespace comch::link

@@ -89,7 +89,8 @@ public:
     [[nodiscard]] Errc post(const ReceiveBuffer& buffer, void* cookie);
 
     /// Withdraws the consumer; posted buffers come back as canceled, then it is idle: within half a
-    /// second if producers read so little that they could not be told what was received. bad_state:
+    /// second if producers are writing into them, or read so little that they could not be told
+    /// what was received. bad_state:
     /// stopped already.
     [[nodiscard]] Result<void> stop();
 

@@ -71,7 +71,8 @@ public:
     /// longer than the device's longest buffer. bad_state: not running.
     [[nodiscard]] Errc send(std::uint32_t consumer, const SendBuffer& buffer, void* cookie);
 
-    /// Gives up what is under way (as canceled), then is idle. bad_state: stopped already.
+    /// Gives up what is under way (as canceled), then is idle: within half a second if a device is
+    /// reading it. bad_state: stopped already.
     [[nodiscard]] Result<void> stop();
 
 private:

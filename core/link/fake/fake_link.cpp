@@ -289,6 +289,11 @@ Errc Channel::write_and_send(const std::byte* from, std::uint32_t length, std::u
     return result;
 }
 
+bool Channel::written(Ticket) const {
+    const std::lock_guard lock(network_->mutex);
+    return !network_->slow_devices;
+}
+
 bool Channel::claim(std::uint64_t place) {
     const std::lock_guard lock(network_->mutex);
     Lane& lane = wire_->lane[end_];
@@ -299,12 +304,12 @@ bool Channel::claim(std::uint64_t place) {
 Withdrawal Channel::withdraw(std::uint64_t place) {
     const std::lock_guard lock(network_->mutex);
     Lane& lane = wire_->lane[1 - end_];
-    lane.withdrawing = !lane.withdrawing;
-    if (lane.withdrawing) {
-        lane.withdrawn = place;
+    if (lane.withdrawing != place) {
+        lane.withdrawing = lane.withdrawn = place;
         ++network_->withdrawals;
         return Withdrawal::pending; // the answer takes a moment, as a device's
     }
+    lane.withdrawing = 0;
     return lane.claimed < place ? Withdrawal::done : Withdrawal::claimed;
 }
 

@@ -102,7 +102,7 @@ struct Lane {
     bool abandoned = false; ///< its reader closed: what is sent goes nowhere
     std::uint64_t claimed = 0; ///< places, by its sender
     std::uint64_t withdrawn = 0;
-    bool withdrawing = false; ///< the next call knows
+    std::uint64_t withdrawing = 0; ///< a place: the next call knows
 };
 
 struct Completion {
@@ -179,6 +179,8 @@ public:
     void disconnect(const PortAddress& port, Reason reason);
     /// The port's device is gone: its connections end, and nobody finds its services any more.
     void lose_device(const PortAddress& port);
+    /// While on, devices are not done with memory that was written from.
+    void slow_down_devices(bool on);
     /// Sees every message when it is sent, and may change it. Must not call into the network.
     void on_transit(std::function<void(Transit&)> hook);
     /// Inverts the bits of `mask` in byte `offset` of the n-th message from now on.
@@ -292,7 +294,7 @@ public:
     Errc write_and_send(const std::byte* from, std::uint32_t length, std::uint32_t local_key,
                         std::uint64_t to, std::uint64_t remote_key, std::uint8_t id,
                         Ticket& ticket);
-    [[nodiscard]] bool written(Ticket) const noexcept { return true; }
+    [[nodiscard]] bool written(Ticket) const;
     [[nodiscard]] std::uint32_t written_length() const noexcept { return written_; }
     [[nodiscard]] bool claim(std::uint64_t place);
     [[nodiscard]] Withdrawal withdraw(std::uint64_t place);

@@ -219,6 +219,11 @@ void Network::kill_after(const PortAddress& address, unsigned steps) {
     state_->kill_after[detail::number_of(address)] = steps;
 }
 
+void Network::slow_down_devices(bool on) {
+    const std::lock_guard lock(state_->mutex);
+    state_->slow_devices = on;
+}
+
 unsigned Network::withdrawals() const {
     const std::lock_guard lock(state_->mutex);
     return state_->withdrawals;

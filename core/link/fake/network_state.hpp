@@ -23,6 +23,7 @@ struct NetworkState {
     std::map<std::uint64_t, unsigned> kill_after; ///< port number: steps left
     unsigned kills = 0;
     unsigned withdrawals = 0;
+    bool slow_devices = false;
     unsigned again_in = 0;   ///< 0: never
     unsigned corrupt_in = 0; ///< 0: never
     std::size_t corrupt_offset = 0;

@@ -16,6 +16,16 @@ std::uint64_t load(const std::uint64_t& word) noexcept {
     return __atomic_load_n(&word, __ATOMIC_ACQUIRE);
 }
 
+/// What was stored before is seen by devices before anything is loaded after it. (A fence of C++ is
+/// between CPUs; on aarch64 those may be a smaller circle.)
+void fence_to_device() noexcept {
+#ifdef __aarch64__
+    asm volatile("dmb osh" ::: "memory");
+#else
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+#endif
+}
+
 constexpr std::size_t page_size = 4096;
 static_assert(sizeof(wire::Page) <= page_size);
 
@@ -592,13 +602,19 @@ Errc Pipe::read_copied(std::byte* to, std::uint32_t length, std::uint64_t addres
 // takes it for claimed, until the claimer's message comes in another way.
 
 bool Pipe::claim(std::uint64_t place) noexcept {
+    if (failed_ || !page_slab_) {
+        return false;
+    }
     wire::Page& own = *page();
     __atomic_store_n(&own.claimed, place, __ATOMIC_RELAXED);
-    std::atomic_thread_fence(std::memory_order_seq_cst);
+    fence_to_device();
     return load(own.withdrawn) < place;
 }
 
 Withdrawal Pipe::withdraw(std::uint64_t place) noexcept {
+    if (failed_ || !page_slab_) {
+        return Withdrawal::pending; // whoever notices ends the channel
+    }
     wire::Page& own = *page();
     if (withdrawing_ == place) {
         if (!done(withdrawal_ticket_)) {
