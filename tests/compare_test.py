@@ -109,7 +109,8 @@ class Programs(unittest.TestCase):
 
     def test_compare_refuses_what_it_cannot_do(self):
         for wrong, says in ((["--rows", "no such row"], "no row"), (["--peers", "nobody"], "no peer"),
-                            (["--rounds", "0"], "at least 1")):
+                            (["--rounds", "0"], "at least 1"),
+                            (["--set", "mpi", "--latency", "median"], "not for the set mpi")):
             error = run(sys.executable, SOURCE / "perftest/compare", *wrong, code=2).stderr
             self.assertIn(says, error)
 
@@ -129,6 +130,27 @@ class Programs(unittest.TestCase):
         with unittest.mock.patch.object(libfabric, "iterations", return_value=200):
             for row, name in itertools.product(rows, ("comch", "shm")):
                 self.assertGreater(libfabric.run(name, row, BUILD), 0, f"{row.name} over {name}")
+
+    def test_a_median_is_not_a_mean(self):
+        # Of a program whose output says both.
+        fields = {"overall_lat": "2.0", "50.0_percentile_lat": "1.0"}
+        self.assertEqual(Row("ucp", "tag_lat", 8).value(fields), 2)
+        self.assertEqual(Row("ucp", "tag_lat", 8, latency="median").value(fields), 1)
+        figures = json.loads(run(BUILD / "bin/comch_fi_perftest", "lat", "--provider", "shm", "--size", 64,
+                                 "--median", "--json").stdout)[0]
+        self.assertGreater(figures["median_latency_us"], 0)
+        self.assertNotEqual(figures["median_latency_us"], figures["latency_us"])
+        with unittest.mock.patch.object(libfabric, "iterations", return_value=200):
+            self.assertGreater(libfabric.run("comch", Row("fi", "tag_lat", 64, latency="median"), BUILD), 0)
+
+    def test_writes_and_reads_through_libfabric(self):
+        environment = libfabric.environment("host", BUILD)
+        for test, provider in itertools.product(("write", "read"), ("comch", "shm")):
+            with unittest.mock.patch.dict(os.environ, environment):
+                output = run(BUILD / "bin/comch_fi_perftest", test, "--provider", provider, "--size", 8,
+                             "--size", "64K", "--seconds", 0.01, "--json").stdout
+            for figures in json.loads(output):
+                self.assertGreater(figures["bytes_per_second"], 0, f"{test} over {provider}")
 
     def test_libfabric_without_its_provider_says_so(self):
         error = run(BUILD / "bin/comch_fi_perftest", "lat", "--provider", "nobody", code=1).stderr

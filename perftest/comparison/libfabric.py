@@ -38,6 +38,8 @@ def run_tagged(name, row, build_dir, options=(), more_environment=None):
     command = [str(build_dir / "bin/comch_fi_perftest"), "lat" if row.is_latency else "bw",
                "--provider", name, "--size", str(row.size), "--json", "--cpus",
                ",".join(map(str, cpus)), *options]
+    if row.is_latency and row.latency == "median":
+        command += ["--median"]
     result = subprocess.run(command, env=os.environ | environment("host", build_dir) |
                             (more_environment or {}),
                             stdin=subprocess.DEVNULL, capture_output=True, text=True,
@@ -47,7 +49,7 @@ def run_tagged(name, row, build_dir, options=(), more_environment=None):
         raise PairError(f"{row.name} over {name} ended with {result.returncode}:\n{result.stderr}")
     figures = json.loads(result.stdout)[0]
     if row.is_latency:
-        return figures["latency_us"]
+        return figures["latency_us" if row.latency == "mean" else "median_latency_us"]
     return (figures["messages_per_second"] / 1e6 if row.unit == "M/s"
             else figures["bytes_per_second"] / 1e9)
 

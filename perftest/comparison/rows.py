@@ -27,6 +27,7 @@ class Row:
 
     ranks: int = 2        # of an MPI job
     link: str = "soft"    # what carries it: "soft" or "verbs"
+    latency: str = "mean" # which of all messages' latencies: "mean" or "median"
 
     @property
     def is_latency(self):
@@ -45,7 +46,7 @@ class Row:
         """The figure in `unit`, from ucx_perftest's CSV columns (its MB are 2**20 bytes; its median
         latency comes in steps of 5 ns)."""
         if self.is_latency:
-            return float(columns["overall_lat"])
+            return float(columns["overall_lat" if self.latency == "mean" else "50.0_percentile_lat"])
         if self.unit == "M/s":
             return float(columns["overall_mr"]) / 1e6
         return float(columns["overall_bw"]) * MIB / 1e9

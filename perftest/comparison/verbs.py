@@ -37,7 +37,9 @@ def run_raw(name, row):
                 [program, "-d", "rxe0", *options, os.environ["COMCH_VM_DPU_ADDRESS"]], IB_PORT, ({}, {}))
     columns = line.split()
     # Latency: minimum, maximum, typical, average; bandwidth: peak and average, in Gbit/s.
-    return float(columns[5]) if row.is_latency else float(columns[3]) / 8
+    if row.is_latency:
+        return float(columns[5 if row.latency == "mean" else 4])
+    return float(columns[3]) / 8
 
 
 def run_libfabric(name, row, build_dir):
@@ -58,7 +60,9 @@ def run_core(row, build_dir):
     if result.returncode != 0:
         raise PairError(f"{row.name} ended with {result.returncode}:\n{result.stderr}")
     figures = json.loads(result.stdout)["results"][0]
-    return figures["latency_us"]["mean"] if row.is_latency else figures["bytes_per_second"] / 1e9
+    if row.is_latency:
+        return figures["latency_us"]["mean" if row.latency == "mean" else "p50"]
+    return figures["bytes_per_second"] / 1e9
 
 
 def run(name, row, build_dir):

@@ -1,4 +1,5 @@
-// comch_fi_perftest: tagged messages between two processes through libfabric, with any provider.
+// comch_fi_perftest: tagged messages, writes and reads between two processes through libfabric,
+// with any provider.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -20,6 +21,7 @@
 #include <unistd.h>
 
 #include "fi_end.hpp"
+#include "perftest/histogram.hpp"
 #include "perftest/pinning.hpp"
 
 namespace {
@@ -28,13 +30,16 @@ using comch::perftest::FiEnd;
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* description =
-    R"(Measure tagged messages through libfabric between two processes of this machine, over comch (one
-process on the host's side, one on the DPU's) or over another provider for comparison.)";
+    R"(Measure tagged messages, writes and reads through libfabric between two processes of this machine,
+over comch (one process on the host's side, one on the DPU's) or over another provider for comparison.)";
 
 constexpr const char* footer = R"(
 Tests:
-  lat   microseconds for a message in one direction: half of a ping-pong
+  lat   microseconds for a message in one direction: half of a ping-pong, the mean of them
   bw    messages and bytes per second, in windows that the receiver acknowledges
+  write writes into the other process's memory and bytes per second, in windows that are waited for;
+        the other process does nothing but progress
+  read  the same for reads of it
 
 Examples:
   FI_PROVIDER_PATH=build/lib/libfabric comch_fi_perftest lat --size 64 --cpus 0,1
@@ -49,12 +54,14 @@ struct Options {
     unsigned window = 64;
     unsigned buffers = 1;
     double seconds = 0.2;
+    bool median = false;
 };
 
 struct Result {
     std::size_t size = 0;
     std::uint64_t messages = 0;
     double seconds = 0;
+    double median_us = 0; ///< of ping-pongs, if asked for
 };
 
 /// What the two processes say to each other beside libfabric.
@@ -81,6 +88,11 @@ public:
         return bytes;
     }
     void put_number(std::uint64_t number) { put(std::as_bytes(std::span(&number, 1))); }
+    /// get() would not wait.
+    [[nodiscard]] bool has_word() const {
+        std::byte unused{};
+        return ::recv(fd_, &unused, 1, MSG_PEEK | MSG_DONTWAIT) >= 0;
+    }
     [[nodiscard]] std::uint64_t get_number() {
         const auto bytes = get();
         std::uint64_t number = 0;
@@ -105,9 +117,11 @@ struct Role {
     [[nodiscard]] std::byte* last() const { return memory + buffers * stride; }
 };
 
-/// `count` ping-pongs.
-double ping_pong(Role& role, std::size_t size, std::uint64_t count) {
+/// `count` ping-pongs. `times`: takes the nanoseconds of each, if not null.
+double ping_pong(Role& role, std::size_t size, std::uint64_t count,
+                 comch::perftest::Histogram* times) {
     const auto begin = Clock::now();
+    auto last = begin;
     for (std::uint64_t i = 0; i < count; ++i) {
         role.end.post_receive(role.last(), size);
         if (role.first) {
@@ -118,6 +132,11 @@ double ping_pong(Role& role, std::size_t size, std::uint64_t count) {
             role.end.send(role.memory, size);
         }
         role.end.await_sends();
+        if (times != nullptr) {
+            const auto now = Clock::now();
+            times->record(static_cast<std::uint64_t>((now - last).count()));
+            last = now;
+        }
     }
     return std::chrono::duration<double>(Clock::now() - begin).count();
 }
@@ -145,11 +164,45 @@ double stream(Role& role, std::size_t size, unsigned window, std::uint64_t count
     return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
+/// `count` windows of writes or reads, each waited for. The other end sees it through.
+double access(Role& role, std::size_t size, unsigned window, std::uint64_t count, bool write) {
+    const auto begin = Clock::now();
+    if (!role.first) {
+        while (!role.wire.has_word()) {
+            role.end.progress();
+        }
+        (void)role.wire.get_number();
+        return 0;
+    }
+    for (std::uint64_t i = 0; i < count; ++i) {
+        for (unsigned k = 0; k < window; ++k) {
+            if (write) {
+                role.end.write(role.buffer(k), size);
+            } else {
+                role.end.read(role.buffer(k), size);
+            }
+        }
+        role.end.await_sends();
+    }
+    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    role.wire.put_number(1);
+    return seconds;
+}
+
+[[nodiscard]] bool is_access(const Options& options) {
+    return options.test == "write" || options.test == "read";
+}
+
 /// Grows the count until it takes long enough; both ends know each count beforehand.
 Result measure(Role& role, const Options& options, std::size_t size) {
     const bool is_latency = options.test == "lat";
+    comch::perftest::Histogram times;
     const auto run = [&](std::uint64_t count) {
-        return is_latency ? ping_pong(role, size, count)
+        times.clear();
+        if (is_access(options)) {
+            return access(role, size, options.window, count, options.test == "write");
+        }
+        return is_latency ? ping_pong(role, size, count, options.median ? &times : nullptr)
                           : stream(role, size, options.window, count);
     };
     Result result;
@@ -172,6 +225,7 @@ Result measure(Role& role, const Options& options, std::size_t size) {
     }
     role.wire.put_number(0);
     result.messages = count * (is_latency ? 2 : options.window);
+    result.median_us = static_cast<double>(times.percentile(50)) / 2e3;
     return result;
 }
 
@@ -180,7 +234,7 @@ using Report = std::function<void(const std::vector<Result>&)>;
 void play(const Options& options, int fd, bool first, const Report& report) {
     comch::perftest::pin_or_throw(options.cpus[first ? 1 : 0]);
     Wire wire(fd);
-    FiEnd end(options.provider, options.domains[first ? 1 : 0]);
+    FiEnd end(options.provider, options.domains[first ? 1 : 0], is_access(options));
     wire.put(end.name());
     end.meet(wire.get());
     const std::size_t largest = *std::max_element(options.sizes.begin(), options.sizes.end());
@@ -189,6 +243,12 @@ void play(const Options& options, int fd, bool first, const Report& report) {
     auto* const aligned = reinterpret_cast<std::byte*>(
         (reinterpret_cast<std::uintptr_t>(memory.data()) + 4095) / 4096 * 4096);
     end.use({aligned, stride * (options.buffers + 1)});
+    if (is_access(options)) {
+        wire.put_number(end.target().address);
+        wire.put_number(end.target().key);
+        const std::uint64_t address = wire.get_number();
+        end.reach({.address = address, .key = wire.get_number()});
+    }
     Role role{end, wire, first, aligned, stride, options.buffers};
     std::vector<Result> results;
     for (const std::size_t size : options.sizes) {
@@ -212,8 +272,12 @@ void print(const Options& options, const std::vector<Result>& results, bool as_j
                            {"latency_us", 1e6 / rate},
                            {"messages_per_second", rate},
                            {"bytes_per_second", bytes}});
+            if (options.median) {
+                all.back()["median_latency_us"] = result.median_us;
+            }
         } else if (options.test == "lat") {
-            fmt::print("{:>10} B  {:10.3f} us\n", result.size, 1e6 / rate);
+            fmt::print("{:>10} B  {:10.3f} us\n", result.size,
+                       options.median ? result.median_us : 1e6 / rate);
         } else {
             fmt::print("{:>10} B  {:10.3f} M/s  {:10.3f} GB/s\n", result.size, rate / 1e6,
                        bytes / 1e9);
@@ -246,9 +310,9 @@ int main(int argc, char** argv) {
     app.footer(footer);
     Options options;
     bool json = false;
-    app.add_option("test", options.test, "lat or bw")
+    app.add_option("test", options.test, "lat, bw, write or read")
         ->required()
-        ->check(CLI::IsMember({"lat", "bw"}));
+        ->check(CLI::IsMember({"lat", "bw", "write", "read"}));
     app.add_option("--provider", options.provider, "libfabric's name of it")->capture_default_str();
     app.add_option("--domains", options.domains,
                    "receiver's and sender's device, as rxe0,rxe1 (default: libfabric's choice)")
@@ -256,10 +320,10 @@ int main(int argc, char** argv) {
         ->expected(2);
     app.add_option("--size", options.sizes, "bytes (64, 64K, 1M); may be given several times")
         ->transform(CLI::AsSizeValue(false));
-    app.add_option("--window", options.window, "messages in a window of bw")
+    app.add_option("--window", options.window, "messages in a window of bw, write and read")
         ->check(CLI::Range(1u, 4096u))
         ->capture_default_str();
-    app.add_option("--buffers", options.buffers, "that bw sends from and receives into, in turn")
+    app.add_option("--buffers", options.buffers, "that those send from and receive into, in turn")
         ->check(CLI::Range(1u, 4096u))
         ->capture_default_str();
     app.add_option("--cpus", options.cpus,
@@ -269,6 +333,9 @@ int main(int argc, char** argv) {
     app.add_option("--seconds", options.seconds, "for each measurement, at least")
         ->check(CLI::Range(0.001, 60.0))
         ->capture_default_str();
+    app.add_flag(
+        "--median", options.median,
+        "lat tells the median instead of the mean (in JSON both); takes the time of each message");
     app.add_flag("--json", json, "as JSON");
     CLI11_PARSE(app, argc, argv);
     if (options.sizes.empty()) {

@@ -20,9 +20,9 @@ constexpr std::size_t max_injected = 64;
 
 } // namespace
 
-FiEnd::FiEnd(const std::string& provider, const std::string& domain) {
+FiEnd::FiEnd(const std::string& provider, const std::string& domain, bool rma) : rma_(rma) {
     const std::unique_ptr<fi_info, void (*)(fi_info*)> hints(fi_allocinfo(), fi_freeinfo);
-    hints->caps = FI_TAGGED;
+    hints->caps = rma ? FI_TAGGED | FI_RMA : FI_TAGGED;
     hints->mode = FI_CONTEXT;
     hints->ep_attr->type = FI_EP_RDM;
     hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
@@ -89,13 +89,21 @@ void FiEnd::meet(std::span<const std::byte> peer_name) {
 }
 
 void FiEnd::use(std::span<std::byte> memory) {
-    if ((info_->domain_attr->mr_mode & FI_MR_LOCAL) == 0) {
+    const auto mode = static_cast<std::uint64_t>(info_->domain_attr->mr_mode);
+    const bool local = (mode & FI_MR_LOCAL) != 0;
+    if (!local && !rma_) {
         return;
     }
-    check(
-        fi_mr_reg(domain_, memory.data(), memory.size(), FI_SEND | FI_RECV, 0, 1, 0, &mr_, nullptr),
-        "fi_mr_reg");
-    desc_ = fi_mr_desc(mr_);
+    const std::uint64_t access =
+        FI_SEND | FI_RECV | (rma_ ? FI_WRITE | FI_READ | FI_REMOTE_WRITE | FI_REMOTE_READ : 0);
+    check(fi_mr_reg(domain_, memory.data(), memory.size(), access, 0, 1, 0, &mr_, nullptr),
+          "fi_mr_reg");
+    // (As programs do that register only what they must.)
+    desc_ = local ? fi_mr_desc(mr_) : nullptr;
+    target_ = {.address = (mode & FI_MR_VIRT_ADDR) != 0
+                              ? reinterpret_cast<std::uint64_t>(memory.data())
+                              : 0,
+               .key = fi_mr_key(mr_)};
 }
 
 void FiEnd::fail(Queue& queue, ssize_t error) {

@@ -14,15 +14,16 @@
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
 
 namespace comch::perftest {
 
 class FiEnd {
 public:
-    /// The provider's first endpoint that sends and receives tagged messages, on the device of that
-    /// name if there is one given.
-    FiEnd(const std::string& provider, const std::string& domain);
+    /// The provider's first endpoint that sends and receives tagged messages, and with `rma` writes
+    /// and reads the other end's memory; on the device of that name if there is one given.
+    FiEnd(const std::string& provider, const std::string& domain, bool rma);
     ~FiEnd();
     FiEnd(const FiEnd&) = delete;
     FiEnd& operator=(const FiEnd&) = delete;
@@ -32,6 +33,13 @@ public:
     void meet(std::span<const std::byte> peer_name);
     /// Memory for messages, registered if the provider wants that.
     void use(std::span<std::byte> memory);
+    /// What the other end's reach() wants, after use().
+    struct Target {
+        std::uint64_t address = 0;
+        std::uint64_t key = 0;
+    };
+    [[nodiscard]] Target target() const noexcept { return target_; }
+    void reach(const Target& theirs) noexcept { theirs_ = theirs; }
 
     void post_receive(std::byte* to, std::size_t size) {
         retry(rx_, [&] { return fi_trecv(ep_, to, size, desc_, peer_, tag, 0, nullptr); });
@@ -44,9 +52,26 @@ public:
             ++sending_;
         }
     }
+    void write(const std::byte* from, std::size_t size) {
+        retry(tx_, [&] {
+            return fi_write(ep_, from, size, desc_, peer_, theirs_.address, theirs_.key, nullptr);
+        });
+        ++sending_;
+    }
+    void read(std::byte* to, std::size_t size) {
+        retry(tx_, [&] {
+            return fi_read(ep_, to, size, desc_, peer_, theirs_.address, theirs_.key, nullptr);
+        });
+        ++sending_;
+    }
+    /// For the other end's sake.
+    void progress() {
+        poll(tx_);
+        poll(rx_);
+    }
     /// Until so many receives have completed.
     void await_receives(std::size_t count) { await(rx_, count); }
-    /// Until every send has.
+    /// Until every send, write and read has.
     void await_sends() {
         await(tx_, sending_);
         sending_ = 0;
@@ -99,6 +124,9 @@ private:
     Queue tx_;
     Queue rx_;
     void* desc_ = nullptr;
+    bool rma_ = false;
+    Target target_;
+    Target theirs_;
     fi_addr_t peer_ = FI_ADDR_UNSPEC;
     std::size_t inject_size_ = 0;
     std::size_t sending_ = 0;
