@@ -28,6 +28,7 @@ struct Mr {
     Cntr* remote_write = nullptr; ///< bound for FI_RMA_EVENT
     Cntr* remote_read = nullptr;
     std::uint64_t flags = 0;
+    std::uint64_t region = 0; ///< by which the link's device knows it, once it has been used
 };
 
 struct Domain {

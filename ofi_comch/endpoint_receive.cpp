@@ -366,10 +366,17 @@ bool Endpoint::start(Transfer& transfer) {
                  (transfer.kind == Transfer::Kind::read ? 0u : std::uint32_t{access_by_kernel});
     key.link_data = arrival.source.link_data;
     RemoteRegion region(key);
-    const Errc result =
-        transfer.kind == Transfer::Kind::read
-            ? with.link->put(transfer.memory, transfer.length, region, key.base, &transfer)
-            : with.link->get(transfer.memory, transfer.length, region, key.base, &transfer);
+    // What the program has registered for its peers is registered with the device once.
+    Mr* const mr = transfer.mr;
+    if (mr != nullptr && mr->region == 0) {
+        mr->region = own_region(mr->base, mr->length);
+    }
+    const std::uint64_t own = mr != nullptr ? mr->region : 0;
+    const Errc result = transfer.kind == Transfer::Kind::read
+                            ? put_from_own(*with.link, transfer.memory, transfer.length, region,
+                                           key.base, &transfer, own)
+                            : get_into_own(*with.link, transfer.memory, transfer.length, region,
+                                           key.base, &transfer, own);
     transfer.waiting = result == Errc::again;
     if (transfer.waiting) {
         with.waiting.push_back(&transfer);

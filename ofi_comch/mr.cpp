@@ -15,6 +15,9 @@ int close(fid* fid) {
             return -FI_EBUSY;
         }
         domain.regions.erase(mr->fid.key);
+        if (mr->region != 0) {
+            RegionTable::instance().remove(mr->region);
+        }
         if (mr->remote_write != nullptr) {
             --mr->remote_write->references;
         }

@@ -12,6 +12,7 @@
 
 #if COMCH_OFI_OVER_VERBS
 #include "core/link/verbs/port.hpp"
+#include "core/memory/region_table.hpp"
 #define COMCH_OFI_LINK over_verbs
 #else
 #include "core/link/soft/port.hpp"
@@ -29,6 +30,22 @@ inline constexpr std::size_t default_eager_size = 65536;
 inline std::uint64_t link_data_of(const Device& device, std::uint64_t region) {
     return link::verbs::link_data_of(device, region);
 }
+/// A region for memory that the device reads from and writes to for us, again and again, so that it
+/// need not be registered each time; peers can do nothing with it. 0: none.
+inline std::uint64_t own_region(std::byte* base, std::uint64_t length) {
+    const auto key = RegionTable::instance().add({.base = base, .length = length});
+    return key ? key->region : 0;
+}
+inline Errc put_from_own(Link::Connection& to, const std::byte* from, std::size_t length,
+                         RemoteRegion& region, std::uint64_t address, void* token,
+                         std::uint64_t own) {
+    return to.put(from, length, region, address, token, own);
+}
+inline Errc get_into_own(Link::Connection& from, std::byte* to, std::size_t length,
+                         RemoteRegion& region, std::uint64_t address, void* token,
+                         std::uint64_t own) {
+    return from.get(to, length, region, address, token, own);
+}
 #else
 using Link = link::soft::Link;
 namespace tuning = link::soft::tuning;
@@ -37,6 +54,18 @@ inline constexpr std::size_t default_eager_size = 0;
 /// What a peer must know to reach the region over the link, beside its name.
 inline std::uint64_t link_data_of(const Device&, std::uint64_t) {
     return 0;
+}
+/// Our own memory is known as it is.
+inline std::uint64_t own_region(std::byte*, std::uint64_t) {
+    return 0;
+}
+inline Errc put_from_own(Link::Connection& to, const std::byte* from, std::size_t length,
+                         RemoteRegion& region, std::uint64_t address, void* token, std::uint64_t) {
+    return to.put(from, length, region, address, token);
+}
+inline Errc get_into_own(Link::Connection& from, std::byte* to, std::size_t length,
+                         RemoteRegion& region, std::uint64_t address, void* token, std::uint64_t) {
+    return from.get(to, length, region, address, token);
 }
 #endif
 
