@@ -126,6 +126,7 @@ int open_domain(fid_fabric* fabric_fid, fi_info* info, fid_domain** out, void* c
     const int mode = info->domain_attr->mr_mode;
     domain->virtual_addresses = mode == mr_basic || (mode & FI_MR_VIRT_ADDR) != 0;
     domain->own_keys = mode == mr_basic || (mode & FI_MR_PROV_KEY) != 0;
+    domain->pages_stay = mode == mr_basic || (mode & FI_MR_ALLOCATED) != 0;
     // Connections are made, and accepted ones progressed, on the fabric's objects as well, so
     // connected endpoints share its lock.
     domain->lock = fabric.lock;

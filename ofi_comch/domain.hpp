@@ -28,7 +28,8 @@ struct Mr {
     Cntr* remote_write = nullptr; ///< bound for FI_RMA_EVENT
     Cntr* remote_read = nullptr;
     std::uint64_t flags = 0;
-    std::uint64_t region = 0; ///< by which the link's device knows it, once it has been used
+    std::uint64_t region = 0; ///< by which the link's device knows it, or 0
+    bool shown = false;       ///< it was to get to know it
 };
 
 struct Domain {
@@ -39,6 +40,7 @@ struct Domain {
     std::atomic<unsigned> references{0};
     bool virtual_addresses = false; ///< peers name memory by its address, not by an offset
     bool own_keys = false;          ///< keys are ours to choose
+    bool pages_stay = false;        ///< registered memory has its pages, and keeps them
     std::uint64_t next_key = 1;
     std::unordered_map<std::uint64_t, Mr*> regions;
     /// Of the connecting endpoints; while there are any.

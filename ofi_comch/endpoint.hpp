@@ -277,6 +277,7 @@ private:
     void finish(Operation& operation, Errc status);
     void forget(Operation& operation);
     /// Makes our memory reachable for the time of an operation; false: no memory.
+    [[nodiscard]] std::uint64_t device_region_of(Mr& mr);
     [[nodiscard]] bool expose(Operation& operation, const iovec* iov, std::size_t count,
                               std::size_t length, std::uint32_t access, bool gather,
                               wire::Source& source);

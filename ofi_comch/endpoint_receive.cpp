@@ -353,6 +353,20 @@ void Endpoint::free_transfer(Transfer& transfer) {
     transfers_.give_back(transfer);
 }
 
+/// What the program has registered for its peers is registered with the device once, if that pins
+/// what stays there. (Connected endpoints are closed before their last writes have gone out, and
+/// the registration may end right after.)
+std::uint64_t Endpoint::device_region_of(Mr& mr) {
+    if (!domain->pages_stay || type != FI_EP_RDM) {
+        return 0;
+    }
+    if (!mr.shown) {
+        mr.shown = true;
+        mr.region = own_region(station->device(), mr.base, mr.length);
+    }
+    return mr.region;
+}
+
 bool Endpoint::start(Transfer& transfer) {
     Conn& with = *transfer.conn;
     const Arrival& arrival = transfer.arrival;
@@ -366,12 +380,7 @@ bool Endpoint::start(Transfer& transfer) {
                  (transfer.kind == Transfer::Kind::read ? 0u : std::uint32_t{access_by_kernel});
     key.link_data = arrival.source.link_data;
     RemoteRegion region(key);
-    // What the program has registered for its peers is registered with the device once.
-    Mr* const mr = transfer.mr;
-    if (mr != nullptr && mr->region == 0) {
-        mr->region = own_region(mr->base, mr->length);
-    }
-    const std::uint64_t own = mr != nullptr ? mr->region : 0;
+    const std::uint64_t own = transfer.mr != nullptr ? device_region_of(*transfer.mr) : 0;
     const Errc result = transfer.kind == Transfer::Kind::read
                             ? put_from_own(*with.link, transfer.memory, transfer.length, region,
                                            key.base, &transfer, own)

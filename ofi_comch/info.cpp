@@ -80,9 +80,9 @@ std::uint64_t granted_caps(fi_ep_type type, const fi_info* hints) {
     return caps | secondary_caps;
 }
 
-int granted_mr_mode(std::uint32_t version, const fi_info* hints) {
+int granted_mr_mode(const Device& device, std::uint32_t version, const fi_info* hints) {
     // We need none of the modes; the two old words stand for sets of them, and are answered as
-    // words.
+    // words. But it is good for RDMA devices if the pages of registered memory stay.
     const int asked =
         hints != nullptr && hints->domain_attr != nullptr ? hints->domain_attr->mr_mode : 0;
     if (asked == mr_basic) {
@@ -91,7 +91,7 @@ int granted_mr_mode(std::uint32_t version, const fi_info* hints) {
     if (asked == mr_scalable || (FI_VERSION_LT(version, FI_VERSION(1, 5)) && asked == 0)) {
         return mr_scalable;
     }
-    return 0;
+    return device.domain()->over_rdma() ? asked & FI_MR_ALLOCATED : 0;
 }
 
 Info make_info(const Device& device, fi_ep_type type, bool socket_addresses, std::uint32_t version,
@@ -154,7 +154,7 @@ Info make_info(const Device& device, fi_ep_type type, bool socket_addresses, std
     domain.data_progress = FI_PROGRESS_MANUAL;
     domain.resource_mgmt = FI_RM_ENABLED;
     domain.av_type = FI_AV_UNSPEC;
-    domain.mr_mode = granted_mr_mode(version, hints);
+    domain.mr_mode = granted_mr_mode(device, version, hints);
     domain.mr_key_size = sizeof(std::uint64_t);
     domain.cq_data_size = sizeof(std::uint64_t);
     domain.cq_cnt = domain.ep_cnt = domain.tx_ctx_cnt = domain.rx_ctx_cnt = many;

@@ -39,6 +39,18 @@ TEST(Info, OffersWhatFits) {
     EXPECT_EQ(offered([](fi_info& h) { h.addr_format = FI_SOCKADDR_IN; }), connected);
 }
 
+TEST(Info, MemoryNeedsNoMode) {
+    for (const int offered :
+         {0, FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_PROV_KEY | FI_MR_ALLOCATED}) {
+        InfoHints hints;
+        hints.value->domain_attr->mr_mode = offered;
+        fi_info* const found = query(hints.value);
+        ASSERT_NE(found, nullptr);
+        EXPECT_EQ(found->domain_attr->mr_mode, 0);
+        fi_freeinfo(found);
+    }
+}
+
 TEST(Info, DoesNotOfferWhatDoesNot) {
     EXPECT_EQ(offered([](fi_info& h) { h.caps = FI_MULTICAST; }), none);
     EXPECT_EQ(offered([](fi_info& h) { h.caps = FI_MSG | FI_HMEM; }), none);

@@ -31,9 +31,14 @@ inline std::uint64_t link_data_of(const Device& device, std::uint64_t region) {
     return link::verbs::link_data_of(device, region);
 }
 /// A region for memory that the device reads from and writes to for us, again and again, so that it
-/// need not be registered each time; peers can do nothing with it. 0: none.
-inline std::uint64_t own_region(std::byte* base, std::uint64_t length) {
-    const auto key = RegionTable::instance().add({.base = base, .length = length});
+/// need not be registered each time; peers can do nothing with it. 0: the device cannot have it.
+inline std::uint64_t own_region(const Device& device, std::byte* base, std::uint64_t length) {
+    RegionTable& table = RegionTable::instance();
+    const auto key = table.add({.base = base, .length = length});
+    if (key && link_data_of(device, key->region) == 0) {
+        table.remove(key->region);
+        return 0;
+    }
     return key ? key->region : 0;
 }
 inline Errc put_from_own(Link::Connection& to, const std::byte* from, std::size_t length,
@@ -56,7 +61,7 @@ inline std::uint64_t link_data_of(const Device&, std::uint64_t) {
     return 0;
 }
 /// Our own memory is known as it is.
-inline std::uint64_t own_region(std::byte*, std::uint64_t) {
+inline std::uint64_t own_region(const Device&, std::byte*, std::uint64_t) {
     return 0;
 }
 inline Errc put_from_own(Link::Connection& to, const std::byte* from, std::size_t length,

@@ -829,7 +829,7 @@ private:
         if constexpr (writes_directly) {
             for (const Operation* op = route.head; op != nullptr; op = op->next) {
                 if (op->way != Way::granted || op->sent == 0 ||
-                    (op->whole && route.channel.written(op->ticket))) {
+                    (op->whole && route.channel.settled(op->ticket))) {
                     continue;
                 }
                 const Errc state = route.channel.check();
@@ -838,6 +838,7 @@ private:
                     (void)read_feedback(route);
                     return false;
                 }
+                (void)read_feedback(route); // what was handled is not lost
                 route.channel.cut();
                 return true;
             }
@@ -846,10 +847,12 @@ private:
     }
 
     unsigned finish() {
+        bool settled = true;
         for (const std::unique_ptr<Route>& route : routes_) {
-            if (!lets_go(*route, time_to_settle(*route))) {
-                return 0;
-            }
+            settled = lets_go(*route, time_to_settle(*route)) && settled;
+        }
+        if (!settled) {
+            return 0;
         }
         unsigned handled = 1;
         for (std::size_t i = 0; i < routes_.size(); ++i) {

@@ -284,6 +284,7 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //           the same, and an empty message `id`. The memory of this write, and of those before it,
 //           must stay registered until written().
 //     bool written(Ticket);                                 the device is done with that memory
+//     bool settled(Ticket);                                 or has given it up
 //     std::uint32_t written_length() const;                 in on_message: how much was written by
 //                                                           the write_and_send() that it comes from;
 //                                                           0 if it comes from none

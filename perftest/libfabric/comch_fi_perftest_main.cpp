@@ -169,7 +169,9 @@ double access(Role& role, std::size_t size, unsigned window, std::uint64_t count
     const auto begin = Clock::now();
     if (!role.first) {
         while (!role.wire.has_word()) {
-            role.end.progress();
+            for (unsigned i = 0; i < 64; ++i) { // the question is a system call
+                role.end.progress();
+            }
         }
         (void)role.wire.get_number();
         return 0;

@@ -295,6 +295,7 @@ public:
                         std::uint64_t to, std::uint64_t remote_key, std::uint8_t id,
                         Ticket& ticket);
     [[nodiscard]] bool written(Ticket) const;
+    [[nodiscard]] bool settled(Ticket ticket) const { return written(ticket); }
     [[nodiscard]] std::uint32_t written_length() const noexcept { return written_; }
     [[nodiscard]] bool claim(std::uint64_t place);
     [[nodiscard]] Withdrawal withdraw(std::uint64_t place);

@@ -91,6 +91,9 @@ public:
                         std::uint64_t to, std::uint64_t remote_key, std::uint8_t id,
                         Ticket& ticket) noexcept;
     [[nodiscard]] bool written(Ticket ticket) const noexcept { return core_->pipe->done(ticket); }
+    [[nodiscard]] bool settled(Ticket ticket) const noexcept {
+        return core_->pipe->settled(ticket);
+    }
     [[nodiscard]] std::uint32_t written_length() const noexcept { return core_->written; }
     [[nodiscard]] bool claim(std::uint64_t place) noexcept {
         const auto lock = core_->lock_until_ready();

@@ -58,10 +58,8 @@ Errc Connection::put(const void* local, std::size_t length, RemoteRegion& region
         result = one_sided_.put(from, length, region.key().region, address, token);
     } else if (length <= tuning::bounce_up_to) {
         const bool fenced = (one_way_ || reads_fenced_) && !pipe_->done(last_read_);
-        Pipe::Ticket unused = 0;
         result = pipe_->write_copied(from, static_cast<std::uint32_t>(length), address,
-                                     static_cast<std::uint32_t>(region.key().link_data), fenced,
-                                     false, unused);
+                                     static_cast<std::uint32_t>(region.key().link_data), fenced);
         if (result == Errc::ok) {
             pipe_->slot()->tx.bytes.add(length);
         }
@@ -133,7 +131,7 @@ Errc Connection::start_transfer(bool is_get, std::byte* local, std::size_t lengt
     }
     if (keys.valid) {
         transfer.lkey = keys.lkey;
-    } else if (length > tuning::copy_up_to) {
+    } else {
         // For reading into, the memory must be writable; for writing from, it may be read-only.
         auto mr = device.register_memory(local, length, is_get ? IBV_ACCESS_LOCAL_WRITE : 0);
         if (!mr) {
@@ -150,37 +148,24 @@ Errc Connection::start_transfer(bool is_get, std::byte* local, std::size_t lengt
         transfers_.pop_back();
         return pipe_->broken() != Errc::ok ? pipe_->broken() : Errc::again;
     }
-    if (is_get || last.lkey != 0) {
-        pipe_->slot()->tx.mapped_bytes.add(length); // every RDMA read: nobody sends it
-    } else {
-        pipe_->slot()->tx.bytes.add(length);
-    }
+    pipe_->slot()->tx.mapped_bytes.add(length);
     return Errc::in_progress;
-}
-
-Errc Connection::push_part(Transfer& transfer, std::uint32_t length, bool last) {
-    if (transfer.is_get) {
-        return transfer.lkey != 0 ? pipe_->read(transfer.local, length, transfer.lkey,
-                                                transfer.remote, transfer.rkey, last, transfer.last)
-                                  : pipe_->read_copied(transfer.local, length, transfer.remote,
-                                                       transfer.rkey, transfer.last);
-    }
-    const bool fenced = (one_way_ || reads_fenced_) && !pipe_->done(last_read_);
-    return transfer.lkey != 0 ? pipe_->write(transfer.local, length, transfer.lkey, transfer.remote,
-                                             transfer.rkey, fenced, last, transfer.last)
-                              : pipe_->write_copied(transfer.local, length, transfer.remote,
-                                                    transfer.rkey, fenced, last, transfer.last);
 }
 
 bool Connection::push_transfers() {
     bool moved = false;
     for (Transfer& transfer : transfers_) {
         while (transfer.remaining != 0) {
-            const std::uint32_t longest =
-                transfer.lkey != 0 ? port_->rdma_->limits().rdma_length : tuning::bounce_up_to;
-            const auto part =
-                static_cast<std::uint32_t>(std::min<std::uint64_t>(transfer.remaining, longest));
-            const Errc result = push_part(transfer, part, part == transfer.remaining);
+            const auto chunk = static_cast<std::uint32_t>(
+                std::min<std::uint64_t>(transfer.remaining, port_->rdma_->limits().rdma_length));
+            const bool last = chunk == transfer.remaining;
+            const bool fenced = (one_way_ || reads_fenced_) && !pipe_->done(last_read_);
+            const Errc result =
+                transfer.is_get
+                    ? pipe_->read(transfer.local, chunk, transfer.lkey, transfer.remote,
+                                  transfer.rkey, last, transfer.last)
+                    : pipe_->write(transfer.local, chunk, transfer.lkey, transfer.remote,
+                                   transfer.rkey, fenced, last, transfer.last);
             if (result != Errc::ok) {
                 return moved;
             }
@@ -188,9 +173,9 @@ bool Connection::push_transfers() {
             if (transfer.is_get) {
                 last_read_ = transfer.last;
             }
-            transfer.local += part;
-            transfer.remote += part;
-            transfer.remaining -= part;
+            transfer.local += chunk;
+            transfer.remote += chunk;
+            transfer.remaining -= chunk;
         }
     }
     return moved;

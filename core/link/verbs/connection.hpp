@@ -118,14 +118,14 @@ private:
         closed,      ///< closed by its owner; its last words may be on the way
     };
 
-    /// A put or get that is done when the device has done it.
+    /// A put or get that the device does from or to the caller's memory.
     struct Transfer {
         bool is_get = false;
         bool reported = false; ///< or given up
         std::byte* local = nullptr;
         std::uint64_t remote = 0;
         std::uint64_t remaining = 0; ///< not posted yet
-        std::uint32_t lkey = 0;      ///< 0: copied through send buffers
+        std::uint32_t lkey = 0;
         std::uint32_t rkey = 0;
         Pipe::Ticket last = 0;
         void* token = nullptr;
@@ -147,8 +147,6 @@ private:
     [[nodiscard]] bool must_wait() noexcept;
     Errc start_transfer(bool is_get, std::byte* local, std::size_t length, RemoteRegion& region,
                         std::uint64_t address, void* token, std::uint64_t local_region);
-    /// Posts the next `length` bytes; `last`: there are no more.
-    [[nodiscard]] Errc push_part(Transfer& transfer, std::uint32_t length, bool last);
     /// Posts what of the transfers has room. True if something moved.
     bool push_transfers();
     [[nodiscard]] bool flush_reached(Flush& flush);

@@ -67,12 +67,9 @@ inline constexpr unsigned repost_batch = 8;
 
 /// One-sided operations a requester may have in flight on one connection.
 inline constexpr std::uint32_t max_one_sided = 128;
-/// A put or get up to this length is copied through a send buffer, and such a put is done at once.
+/// A put or get up to this length is copied through a send buffer; a longer one goes from and to
+/// the caller's memory, which the device must know (registering costs microseconds).
 inline constexpr std::uint32_t bounce_up_to = max_message;
-/// A longer one goes from and to the caller's memory where the device knows it. Where it does not,
-/// one up to this length is copied in parts, too: to register memory and to forget it again takes a
-/// device and its driver tens of microseconds, and a CPU copies this much in less.
-inline constexpr std::uint32_t copy_up_to = 64u << 10;
 /// One RDMA read or write: a device may allow less. Cutting at 1 MiB costs nothing and lets messages
 /// of other connections in between.
 inline constexpr std::uint32_t rdma_chunk = 1u << 20;

@@ -362,37 +362,6 @@ TEST_F(Counting, ShortPutsAndGetsGoByRdmaToo) {
     RegionTable::instance().remove(key.region);
 }
 
-TEST_F(Counting, MemoryThatTheDeviceDoesNotKnowIsCopiedUnlessItIsLong) {
-    std::vector<std::byte> target(tuning::copy_up_to + 1);
-    auto key = *RegionTable::instance().add(
-        {.base = target.data(), .length = target.size(), .access = access_remote_all});
-    key.link_data = link_data_of(dpu_device, key.region);
-    RemoteRegion region(key);
-    for (const std::size_t size : {8193u, 20'000u, tuning::copy_up_to, tuning::copy_up_to + 1}) {
-        const auto source = pattern(size, static_cast<std::uint32_t>(size));
-        std::vector<std::byte> back(size);
-        host.seen.completions.clear();
-        const Tally before = host.port->tally();
-        int token = 0;
-        int other = 0;
-        ASSERT_EQ(connection->put(source.data(), size, region, key.base, &token),
-                  Errc::in_progress);
-        Errc result = Errc::again;
-        ASSERT_TRUE(until([&] {
-            result = connection->get(back.data(), size, region, key.base, &other);
-            return result != Errc::again;
-        }));
-        ASSERT_EQ(result, Errc::in_progress);
-        ASSERT_TRUE(until([&] { return host.seen.completions.size() == 2; }));
-        EXPECT_EQ(back, source) << size;
-        const Tally cost = difference(host.port->tally(), before);
-        const bool copied = size <= tuning::copy_up_to;
-        EXPECT_EQ(cost.copied_bytes, copied ? 2 * size : 0) << size;
-        EXPECT_EQ(cost.rdma_bytes, copied ? 0 : 2 * size) << size;
-    }
-    RegionTable::instance().remove(key.region);
-}
-
 TEST(Queues, TheReceiveQueueOfAPortIsMadeOnce) {
     // Where devices cannot make one larger (the emulated one can), a ninth connection must do
     // without.
