@@ -94,7 +94,9 @@ struct Exported {
 
 // First, while this process has no other threads: sanitizers want that of one that forks.
 TEST(Transfer, AForkedChildOfAnExporterEndsAsItShould) {
-    // In a process of its own, since it is about how one ends.
+    // In a process of its own, since it is about how one ends. It leaves its directory behind.
+    const test::TempDir around;
+    const test::ScopedEnvironment environment({{"TMPDIR", around / ""}});
     const pid_t child = fork();
     if (child == 0) {
         const Lab lab(false);
