@@ -276,8 +276,9 @@ private:
     [[nodiscard]] bool has_outstanding(const Conn& conn) const;
     void finish(Operation& operation, Errc status);
     void forget(Operation& operation);
-    /// Makes our memory reachable for the time of an operation; false: no memory.
+    /// What the link's device knows the program's registration by; 0: it does not.
     [[nodiscard]] std::uint64_t device_region_of(Mr& mr);
+    /// Makes our memory reachable for the time of an operation; false: no memory.
     [[nodiscard]] bool expose(Operation& operation, const iovec* iov, std::size_t count,
                               std::size_t length, std::uint32_t access, bool gather,
                               wire::Source& source);
