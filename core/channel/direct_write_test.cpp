@@ -259,10 +259,11 @@ TEST_P(DirectWrite, ADisconnectGivesEverythingBack) {
     EXPECT_EQ(producer.sent.size(), 4u);
 }
 
-TEST_P(DirectWrite, WhatADeviceReadsIsNotGivenBack) {
-    if (!lab.network) {
-        return;
-    }
+/// On the fake link, which can be stopped anywhere.
+class DirectWriteInSteps : public DirectWrite {};
+INSTANTIATE_TEST_SUITE_P(Fake, DirectWriteInSteps, ::testing::Values(true));
+
+TEST_P(DirectWriteInSteps, WhatADeviceReadsIsNotGivenBack) {
     // Whoever gives it up, the producer or the consumer.
     for (const bool consumer_stops : {false, true}) {
         SCOPED_TRACE(consumer_stops);
@@ -290,6 +291,16 @@ TEST_P(DirectWrite, WhatADeviceReadsIsNotGivenBack) {
 /// Messages one by one, so that the place of the next is told before it is sent.
 class PlacesAhead : public DirectWrite {
 protected:
+    std::unique_ptr<ProgressEngine> resting = *ProgressEngine::create(); ///< only if a test says so
+    ProducerProgram first;                                               ///< on that one
+
+    /// A message, whose buffer is the first posted one; the second is told as the next one's place.
+    void first_sends_and_rests() {
+        ASSERT_EQ(first.open(*resting, *server.connected.at(0)), Errc::ok);
+        ASSERT_EQ(send(first, 70'000), Errc::ok);
+        ASSERT_TRUE(until([&] { return first.sent.size() == 1; }, server, client, *resting));
+        settle(server, client, *resting);
+    }
     std::array<unsigned, 256> records{}; ///< on the channel, by what they are (fake link)
 
     void count_records() {
@@ -323,6 +334,10 @@ protected:
 INSTANTIATE_TEST_SUITE_P(, PlacesAhead, ::testing::Values(true, false),
                          [](const auto& parameter) { return parameter.param ? "Fake" : "Soft"; });
 
+/// As DirectWriteInSteps.
+class PlacesAheadInSteps : public PlacesAhead {};
+INSTANTIATE_TEST_SUITE_P(Fake, PlacesAheadInSteps, ::testing::Values(true));
+
 TEST_P(PlacesAhead, WhoseMessagesComeOneByOneOffersOnlyTheFirst) {
     count_records();
     constexpr unsigned messages = 12;
@@ -346,10 +361,7 @@ TEST_P(PlacesAhead, WhoseMessagesComeOneByOneOffersOnlyTheFirst) {
     }
 }
 
-TEST_P(PlacesAhead, TheyAreToldBeforeTheProgramAnswers) {
-    if (!lab.network) {
-        return;
-    }
+TEST_P(PlacesAheadInSteps, TheyAreToldBeforeTheProgramAnswers) {
     bool posts = false;
     std::vector<unsigned> ahead_when_told;
     consumer.on_received = [&](const Received& r) {
@@ -407,14 +419,9 @@ TEST_P(PlacesAhead, AnyOtherMessageTakesThePlaceToo) {
 }
 
 TEST_P(PlacesAhead, AnotherProducerGetsTheBufferWhateverTheFirstDoes) {
-    auto resting = *ProgressEngine::create();
-    ProducerProgram first;
-    ASSERT_EQ(first.open(*resting, *server.connected.at(0)), Errc::ok);
     post(100'000);
     post(100'000);
-    ASSERT_EQ(send(first, 70'000), Errc::ok);
-    ASSERT_TRUE(until([&] { return first.sent.size() == 1; }, server, client, *resting));
-    settle(server, client, *resting);
+    first_sends_and_rests();
     // The second buffer is told to it. From here on it does nothing.
     count_records();
     ASSERT_EQ(send(producer, 70'000), Errc::ok);
@@ -432,18 +439,10 @@ TEST_P(PlacesAhead, AnotherProducerGetsTheBufferWhateverTheFirstDoes) {
     }
 }
 
-TEST_P(PlacesAhead, WhatWasClaimedIsWaitedFor) {
-    if (!lab.network) {
-        return;
-    }
-    auto resting = *ProgressEngine::create();
-    ProducerProgram first;
-    ASSERT_EQ(first.open(*resting, *server.connected.at(0)), Errc::ok);
+TEST_P(PlacesAheadInSteps, WhatWasClaimedIsWaitedFor) {
     post(100'000);
     post(100'000);
-    ASSERT_EQ(send(first, 70'000), Errc::ok);
-    ASSERT_TRUE(until([&] { return first.sent.size() == 1; }, server, client, *resting));
-    settle(server, client, *resting);
+    first_sends_and_rests();
     // It claims the second buffer, but has no room to say so, and then computes.
     lab.network->again_on_send(1);
     ASSERT_EQ(try_to_send(first, 70'000, true, "immediate"), Errc::ok) << "no way back";
@@ -460,20 +459,12 @@ TEST_P(PlacesAhead, WhatWasClaimedIsWaitedFor) {
     expect_landed(2);
 }
 
-TEST_P(PlacesAhead, WhoFindsAPlaceWithdrawnSendsAllTheSame) {
-    if (!lab.network) {
-        return;
-    }
+TEST_P(PlacesAheadInSteps, WhoFindsAPlaceWithdrawnSendsAllTheSame) {
     // Both have said what they are about before they look: the consumer takes the place for
     // claimed, and the producer, who finds it withdrawn, has no room to offer the message.
-    auto resting = *ProgressEngine::create();
-    ProducerProgram first;
-    ASSERT_EQ(first.open(*resting, *server.connected.at(0)), Errc::ok);
     post(100'000);
     post(100'000);
-    ASSERT_EQ(send(first, 70'000), Errc::ok);
-    ASSERT_TRUE(until([&] { return first.sent.size() == 1; }, server, client, *resting));
-    settle(server, client, *resting);
+    first_sends_and_rests();
     ASSERT_EQ(send(producer, 60'000), Errc::ok);
     // Until the withdrawal is under way, and no further.
     ASSERT_TRUE(until([&] { return lab.network->withdrawals() == 1; }, server, client));
@@ -497,15 +488,10 @@ TEST_P(PlacesAhead, WhoFindsAPlaceWithdrawnSendsAllTheSame) {
 }
 
 TEST_P(PlacesAhead, AConsumerStopsWithoutItsProducersHelp) {
-    auto resting = *ProgressEngine::create();
-    ProducerProgram first;
-    ASSERT_EQ(first.open(*resting, *server.connected.at(0)), Errc::ok);
     for (int i = 0; i < 3; ++i) {
         post(100'000);
     }
-    ASSERT_EQ(send(first, 70'000), Errc::ok);
-    ASSERT_TRUE(until([&] { return first.sent.size() == 1; }, server, client, *resting));
-    settle(server, client, *resting);
+    first_sends_and_rests();
     ASSERT_TRUE(consumer.consumer->stop());
     // At once: it does not wait as for one who is writing.
     for (int i = 0; i < 10 && consumer.consumer->state() != State::idle; ++i) {
