@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <unordered_map>
 
@@ -24,12 +25,13 @@ struct Mr {
     std::byte* base = nullptr;
     std::uint64_t length = 0;
     std::uint64_t access = 0;
-    unsigned users = 0;           ///< transfers of peers that are touching it
+    unsigned users = 0;           ///< transfers, and operations of ours, that are touching it
     Cntr* remote_write = nullptr; ///< bound for FI_RMA_EVENT
     Cntr* remote_read = nullptr;
     std::uint64_t flags = 0;
     std::uint64_t region = 0; ///< by which the link's device knows it, or 0
     bool shown = false;       ///< it was to get to know it
+    bool told = false;        ///< peers may have their devices at it
 };
 
 struct Domain {
@@ -43,6 +45,7 @@ struct Domain {
     bool pages_stay = false;        ///< registered memory has its pages, and keeps them
     std::uint64_t next_key = 1;
     std::unordered_map<std::uint64_t, Mr*> regions;
+    std::multimap<const std::byte*, Mr*> regions_by_base;
     /// Of the connecting endpoints; while there are any.
     std::weak_ptr<Station> station;
 
@@ -61,6 +64,16 @@ struct Domain {
             return nullptr;
         }
         return mr->base + (address - base);
+    }
+    /// What the program has registered around its own buffer; null: nothing that is easy to find.
+    [[nodiscard]] Mr* around(const std::byte* at, std::uint64_t length) const noexcept {
+        auto found = regions_by_base.upper_bound(at);
+        if (found == regions_by_base.begin()) {
+            return nullptr;
+        }
+        Mr* const mr = (--found)->second;
+        const auto offset = static_cast<std::uint64_t>(at - mr->base);
+        return offset <= mr->length && length <= mr->length - offset ? mr : nullptr;
     }
 };
 

@@ -324,6 +324,9 @@ void Endpoint::close() {
         if (operation->region != 0) {
             RegionTable::instance().remove(operation->region);
         }
+        if (operation->mr != nullptr) {
+            --operation->mr->users;
+        }
     }
     for (std::size_t i = 0; i < transfers_.all().size(); ++i) {
         Transfer& transfer = *transfers_.all()[i];
@@ -420,6 +423,9 @@ int open_endpoint(fid_domain* domain_fid, fi_info* info, fid_ep** out, void* con
     endpoint->rx_op_flags = info->rx_attr != nullptr ? info->rx_attr->op_flags : 0;
     endpoint->eager_size = std::min<std::size_t>(settings().eager_size.value_or(default_eager_size),
                                                  wire::max_payload_in_parts);
+    // A program that leaves the attributes out has been promised all the orders there are.
+    endpoint->goes_direct = devices_write && type == FI_EP_RDM && info->tx_attr != nullptr &&
+                            (info->tx_attr->msg_order & order_of_memory) == 0;
     endpoint->own_queue = std::make_unique<RecvQueue>();
     endpoint->queue = endpoint->own_queue.get();
     endpoint->local_address = port_address(core_domain, endpoint->station->port().address());

@@ -47,8 +47,11 @@ struct Peer {
     bool dead = false;       ///< and never will be
 };
 
-/// Something of ours that the peer has yet to say `done` to, or to answer.
-struct Operation {
+/// Something of ours that the peer has yet to say `done` to, or to answer; or that the device is
+/// at.
+struct Operation : Awaited {
+    Operation() : Awaited{true} {}
+
     enum class Kind : std::uint8_t { send, write, read, atomic, fetch };
     Conn* conn = nullptr;
     void* context = nullptr;
@@ -64,10 +67,12 @@ struct Operation {
     Kind kind = Kind::send;
     bool active = false;
     bool report = false;
+    bool direct = false; ///< the device does it: the peer has no word in it
+    Mr* mr = nullptr;    ///< what our memory is part of, if the device knows it by that
 };
 
 /// Data of a peer's operation that we move with the core's one-sided operations.
-struct Transfer {
+struct Transfer : Awaited {
     enum class Kind : std::uint8_t { receive, write, read };
     Kind kind = Kind::receive;
     bool active = false;
@@ -160,6 +165,7 @@ public:
     void on_connected(Conn& conn, std::span<const std::byte> reply);
     void on_message(Conn& conn, std::uint8_t id, const std::byte* data, std::uint32_t length);
     void on_transfer(Transfer& transfer, Errc status);
+    void on_direct(Operation& operation, Errc status);
     void on_disconnected(Conn& conn, link::Reason reason, std::span<const std::byte> reply);
 
     /// True: started or done; false: there was no room, it is at the end of Conn::waiting.
@@ -221,6 +227,8 @@ public:
     std::uint64_t rx_op_flags = 0;
     std::size_t min_multi_recv = 64;
     std::size_t eager_size = 0; ///< messages up to this are sent at once, in parts if need be
+    /// Reads and writes need not keep the order of the calls, so the device may do them.
+    bool goes_direct = false;
     Cntr* counters[kinds] = {};
     Srx* srx = nullptr;
     Av* av = nullptr;
@@ -276,6 +284,18 @@ private:
     [[nodiscard]] bool has_outstanding(const Conn& conn) const;
     void finish(Operation& operation, Errc status);
     void forget(Operation& operation);
+    class Parser;
+
+    // Reads and writes that the device does by itself (endpoint_direct.cpp).
+    /// Where our device finds the memory; null: it cannot. `asks`: but could, if the peer told it.
+    [[nodiscard]] Reach* reach_of(Conn& to, const RmaCall& call, std::size_t length, bool is_write,
+                                  bool& asks);
+    /// True: `result` is the answer of the call. False: the peer's CPU has to do it.
+    [[nodiscard]] bool go_direct(Conn& to, Reach& reach, const RmaCall& call, std::size_t length,
+                                 bool is_write, ssize_t& result);
+    void tell_region(Conn& to, Mr& mr);
+    [[nodiscard]] bool take_region(Conn& from, Parser& parser);
+
     /// What the link's device knows the program's registration by; 0: it does not.
     [[nodiscard]] std::uint64_t device_region_of(Mr& mr);
     /// Makes our memory reachable for the time of an operation; false: no memory.
@@ -297,7 +317,6 @@ private:
         }
     }
 
-    class Parser;
     [[nodiscard]] bool handle(Conn& conn, std::uint8_t id, Parser& parser);
     /// A short message whose receive is posted and plain. False: it takes the general way.
     [[nodiscard]] bool take_plain(Conn& conn, std::uint8_t id, const std::byte* data,
@@ -307,7 +326,7 @@ private:
     [[nodiscard]] bool take_part(Conn& conn, Parser& parser);
     [[nodiscard]] bool take_done(Conn& conn, Parser& parser);
     [[nodiscard]] bool take_write(Conn& conn, std::uint8_t id, Parser& parser, bool is_long);
-    [[nodiscard]] bool take_read(Conn& conn, Parser& parser, bool is_long);
+    [[nodiscard]] bool take_read(Conn& conn, std::uint8_t id, Parser& parser, bool is_long);
     [[nodiscard]] bool take_reply(Conn& conn, Parser& parser);
     [[nodiscard]] bool take_atomic(Conn& conn, std::uint8_t id, Parser& parser);
     [[nodiscard]] bool take_decision(Conn& conn, Parser& parser, bool accepted);

@@ -10,7 +10,6 @@
 #include "status.hpp"
 
 namespace comch::ofi::inline COMCH_OFI_LINK {
-
 void Endpoint::on_message(Conn& from, std::uint8_t id, const std::byte* data,
                           std::uint32_t length) {
     if (take_plain(from, id, data, length)) [[likely]] {
@@ -93,9 +92,9 @@ bool Endpoint::handle(Conn& from, std::uint8_t id, Parser& parser) {
     case wire::Kind::long_write:
         return take_write(from, id, parser, true);
     case wire::Kind::read:
-        return take_read(from, parser, false);
+        return take_read(from, id, parser, false);
     case wire::Kind::long_read:
-        return take_read(from, parser, true);
+        return take_read(from, id, parser, true);
     case wire::Kind::read_reply:
         return take_reply(from, parser);
     case wire::Kind::atomic:
@@ -108,6 +107,8 @@ bool Endpoint::handle(Conn& from, std::uint8_t id, Parser& parser) {
         return take_first_part(from, id, parser);
     case wire::Kind::part:
         return take_part(from, parser);
+    case wire::Kind::region:
+        return take_region(from, parser);
     }
     return false;
 }
@@ -353,20 +354,6 @@ void Endpoint::free_transfer(Transfer& transfer) {
     transfers_.give_back(transfer);
 }
 
-/// What the program has registered for its peers is registered with the device once, if that pins
-/// what stays there. (Connected endpoints are closed before their last writes have gone out, and
-/// the registration may end right after.)
-std::uint64_t Endpoint::device_region_of(Mr& mr) {
-    if (!domain->pages_stay || type != FI_EP_RDM) {
-        return 0;
-    }
-    if (!mr.shown) {
-        mr.shown = true;
-        mr.region = own_region(station->device(), mr.base, mr.length);
-    }
-    return mr.region;
-}
-
 bool Endpoint::start(Transfer& transfer) {
     Conn& with = *transfer.conn;
     const Arrival& arrival = transfer.arrival;
@@ -381,11 +368,12 @@ bool Endpoint::start(Transfer& transfer) {
     key.link_data = arrival.source.link_data;
     RemoteRegion region(key);
     const std::uint64_t own = transfer.mr != nullptr ? device_region_of(*transfer.mr) : 0;
+    Awaited* const token = &transfer;
     const Errc result = transfer.kind == Transfer::Kind::read
                             ? put_from_own(*with.link, transfer.memory, transfer.length, region,
-                                           key.base, &transfer, own)
+                                           key.base, token, own)
                             : get_into_own(*with.link, transfer.memory, transfer.length, region,
-                                           key.base, &transfer, own);
+                                           key.base, token, own);
     transfer.waiting = result == Errc::again;
     if (transfer.waiting) {
         with.waiting.push_back(&transfer);

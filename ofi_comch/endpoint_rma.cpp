@@ -35,19 +35,26 @@ ssize_t Endpoint::rma_write(const RmaCall& call) {
         return try_again(*to);
     }
     const std::size_t length = total_length(call.iov, call.count);
+    bool asks = false;
+    if (Reach* const reach = reach_of(*to, call, length, true, asks);
+        reach != nullptr && go_direct(*to, *reach, call, length, true, error)) {
+        return error;
+    }
     const bool data = (call.flags & FI_REMOTE_CQ_DATA) != 0;
     const std::size_t head = sizeof(wire::Remote) + (data ? 8 : 0);
     wire::Remote remote{call.key, call.address, 0};
     // A write is complete when the peer has said that its memory holds it, or refused it. An
-    // injected one, which is not reported, is complete when it is in the ring.
+    // injected one, which is not reported, is complete when it is in the ring; but what the device
+    // does must not be fenced by less.
     Operation* operation = nullptr;
-    if (!call.inject || head + length > max_packed) {
+    if (!call.inject || head + length > max_packed || goes_direct) {
         operation = &begin(Operation::Kind::write, *to, call.flags, call.context, call.report,
                            remote.operation);
     }
     const auto id_of = [&](wire::Kind kind) {
         return static_cast<std::uint8_t>(static_cast<std::uint8_t>(kind) |
-                                         (data ? wire::has_data : 0));
+                                         (data ? wire::has_data : 0) |
+                                         (asks ? wire::wants_region : 0));
     };
     bool sent = false;
     if (head + length <= max_packed) {
@@ -95,6 +102,15 @@ ssize_t Endpoint::rma_read(const RmaCall& call) {
         return try_again(*to);
     }
     const std::size_t length = total_length(call.iov, call.count);
+    bool asks = false;
+    if (Reach* const reach = reach_of(*to, call, length, false, asks);
+        reach != nullptr && go_direct(*to, *reach, call, length, false, error)) {
+        return error;
+    }
+    const auto id_of = [&](wire::Kind kind) {
+        return static_cast<std::uint8_t>(static_cast<std::uint8_t>(kind) |
+                                         (asks ? wire::wants_region : 0));
+    };
     wire::Remote remote{call.key, call.address, 0};
     Operation& operation =
         begin(Operation::Kind::read, *to, call.flags, call.context, call.report, remote.operation);
@@ -104,8 +120,8 @@ ssize_t Endpoint::rma_read(const RmaCall& call) {
     bool sent = false;
     if (length <= max_packed - sizeof(wire::Reply)) {
         const wire::Length wanted{length};
-        sent = send_record(*to, static_cast<std::uint8_t>(wire::Kind::read),
-                           sizeof(remote) + sizeof(wanted), [&](std::byte* at) {
+        sent = send_record(*to, id_of(wire::Kind::read), sizeof(remote) + sizeof(wanted),
+                           [&](std::byte* at) {
                                std::memcpy(at, &remote, sizeof(remote));
                                std::memcpy(at + sizeof(remote), &wanted, sizeof(wanted));
                            });
@@ -115,8 +131,8 @@ ssize_t Endpoint::rma_read(const RmaCall& call) {
             forget(operation);
             return -FI_ENOMEM;
         }
-        sent = send_record(*to, static_cast<std::uint8_t>(wire::Kind::long_read),
-                           sizeof(remote) + sizeof(source), [&](std::byte* at) {
+        sent = send_record(*to, id_of(wire::Kind::long_read), sizeof(remote) + sizeof(source),
+                           [&](std::byte* at) {
                                std::memcpy(at, &remote, sizeof(remote));
                                std::memcpy(at + sizeof(remote), &source, sizeof(source));
                            });
@@ -181,6 +197,9 @@ bool Endpoint::take_write(Conn& from, std::uint8_t id, Parser& parser, bool is_l
         from.send_done(remote.operation, Errc::not_permitted);
         return true;
     }
+    if ((id & wire::wants_region) != 0) {
+        tell_region(from, *mr);
+    }
     if (is_long) {
         Transfer& transfer = take_transfer(Transfer::Kind::write, from);
         transfer.memory = to;
@@ -204,7 +223,7 @@ bool Endpoint::take_write(Conn& from, std::uint8_t id, Parser& parser, bool is_l
     return true;
 }
 
-bool Endpoint::take_read(Conn& from, Parser& parser, bool is_long) {
+bool Endpoint::take_read(Conn& from, std::uint8_t id, Parser& parser, bool is_long) {
     wire::Remote remote{};
     wire::Source source{};
     wire::Length wanted{};
@@ -217,6 +236,9 @@ bool Endpoint::take_read(Conn& from, Parser& parser, bool is_long) {
     if (memory == nullptr || (!is_long && length > max_packed - sizeof(wire::Reply))) {
         from.send_done(remote.operation, Errc::not_permitted);
         return true;
+    }
+    if ((id & wire::wants_region) != 0) {
+        tell_region(from, *mr);
     }
     if (is_long) {
         Transfer& transfer = take_transfer(Transfer::Kind::read, from);

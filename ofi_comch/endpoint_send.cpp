@@ -211,6 +211,7 @@ Operation& Endpoint::begin(Operation::Kind kind, Conn& to, std::uint64_t flags, 
     operation.region = 0;
     operation.length = 0;
     operation.count = 0;
+    operation.direct = false;
     ++operation.generation;
     operation.index = index;
     name = (std::uint64_t{index} + 1) | std::uint64_t{operation.generation} << 32;
@@ -223,7 +224,8 @@ Operation* Endpoint::find(std::uint64_t name, const Conn& from) {
         return nullptr;
     }
     Operation& operation = *operations_[index];
-    return operation.active && operation.conn == &from && operation.generation == name >> 32
+    return operation.active && !operation.direct && operation.conn == &from &&
+                   operation.generation == name >> 32
                ? &operation
                : nullptr;
 }
@@ -238,6 +240,10 @@ void Endpoint::forget(Operation& operation) {
     if (operation.region != 0) {
         RegionTable::instance().remove(operation.region);
         operation.region = 0;
+    }
+    if (operation.mr != nullptr) {
+        --operation.mr->users;
+        operation.mr = nullptr;
     }
     operation.staging.reset();
     operation.active = false;

@@ -227,6 +227,8 @@ INSTANTIATE_TEST_SUITE_P(
         Speech{"OneInAnother", {begin(100, 10), begin(100, 10)}},
         Speech{"MoreThanAnnounced", {begin(100, 10), go_on(91)}},
         Speech{"ATagThatIsCutOff", {begin(7, 1, wire::has_tag), go_on(6)}},
+        Speech{"ARegionThatNobodyAskedFor",
+               {{id_of(wire::Kind::region), std::vector<std::byte>(sizeof(wire::Region))}}},
         Speech{"AnUnknownKind", {{31, {}}}}, Speech{"NoKind", {{0, {}}}}),
     [](const auto& test) { return test.param.name; });
 

@@ -38,10 +38,7 @@ constexpr std::uint64_t tx_op_flags =
 constexpr std::uint64_t rx_op_flags = FI_COMPLETION | FI_MULTI_RECV;
 
 /// What is ordered with what: messages always; reads, writes and atomics up to max_ordered.
-constexpr std::uint64_t message_order = FI_ORDER_SAS | FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW |
-                                        FI_ORDER_RMA_RAW | FI_ORDER_RMA_WAR | FI_ORDER_RMA_WAW |
-                                        FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW |
-                                        FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW;
+constexpr std::uint64_t message_order = FI_ORDER_SAS | order_of_memory;
 
 /// Numbers with the highest bit are the providers' own.
 constexpr std::uint32_t our_protocol = 0x80000000u | 0x434du;
@@ -82,7 +79,8 @@ std::uint64_t granted_caps(fi_ep_type type, const fi_info* hints) {
 
 int granted_mr_mode(const Device& device, std::uint32_t version, const fi_info* hints) {
     // We need none of the modes; the two old words stand for sets of them, and are answered as
-    // words. But it is good for RDMA devices if the pages of registered memory stay.
+    // words. But it is good for RDMA devices if the pages of registered memory stay; and if its
+    // keys are ours, for one that is not used again can be remembered.
     const int asked =
         hints != nullptr && hints->domain_attr != nullptr ? hints->domain_attr->mr_mode : 0;
     if (asked == mr_basic) {
@@ -91,7 +89,19 @@ int granted_mr_mode(const Device& device, std::uint32_t version, const fi_info* 
     if (asked == mr_scalable || (FI_VERSION_LT(version, FI_VERSION(1, 5)) && asked == 0)) {
         return mr_scalable;
     }
-    return device.domain()->over_rdma() ? asked & FI_MR_ALLOCATED : 0;
+    if (!device.domain()->over_rdma() || (asked & FI_MR_ALLOCATED) == 0) {
+        return 0;
+    }
+    return asked & (FI_MR_ALLOCATED | FI_MR_PROV_KEY);
+}
+
+/// All that we can keep, unless the devices could do the program's reads and writes: those they do
+/// not keep in order with what the CPUs do, so then it is what the program asks for.
+std::uint64_t granted_order(const Device& device, int mr_mode, std::uint64_t asked) {
+    const bool devices_could =
+        device.domain()->over_rdma() &&
+        (mr_mode == mr_basic || mr_mode == (FI_MR_ALLOCATED | FI_MR_PROV_KEY));
+    return devices_could ? FI_ORDER_SAS | asked : message_order;
 }
 
 Info make_info(const Device& device, fi_ep_type type, bool socket_addresses, std::uint32_t version,
@@ -106,7 +116,11 @@ Info make_info(const Device& device, fi_ep_type type, bool socket_addresses, std
     fi_tx_attr& tx = *info->tx_attr;
     tx.caps = info->caps & (primary_caps | tx_modifiers | tx_secondary_caps);
     tx.op_flags = 0;
-    tx.msg_order = message_order;
+    const int mr_mode = granted_mr_mode(device, version, hints);
+    const std::uint64_t asked_order =
+        (hints != nullptr && hints->tx_attr != nullptr ? hints->tx_attr->msg_order : 0) |
+        (hints != nullptr && hints->rx_attr != nullptr ? hints->rx_attr->msg_order : 0);
+    tx.msg_order = granted_order(device, mr_mode, asked_order);
     tx.comp_order = 0;
     tx.inject_size = max_inject;
     tx.size = queue_size;
@@ -116,7 +130,7 @@ Info make_info(const Device& device, fi_ep_type type, bool socket_addresses, std
     fi_rx_attr& rx = *info->rx_attr;
     rx.caps = info->caps & (primary_caps | rx_modifiers | rx_secondary_caps | datagram_caps);
     rx.op_flags = 0;
-    rx.msg_order = message_order;
+    rx.msg_order = tx.msg_order;
     rx.comp_order = 0;
     rx.total_buffered_recv = 0;
     rx.size = queue_size;
@@ -154,7 +168,7 @@ Info make_info(const Device& device, fi_ep_type type, bool socket_addresses, std
     domain.data_progress = FI_PROGRESS_MANUAL;
     domain.resource_mgmt = FI_RM_ENABLED;
     domain.av_type = FI_AV_UNSPEC;
-    domain.mr_mode = granted_mr_mode(device, version, hints);
+    domain.mr_mode = mr_mode;
     domain.mr_key_size = sizeof(std::uint64_t);
     domain.cq_data_size = sizeof(std::uint64_t);
     domain.cq_cnt = domain.ep_cnt = domain.tx_ctx_cnt = domain.rx_ctx_cnt = many;

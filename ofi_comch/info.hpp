@@ -21,6 +21,13 @@ inline constexpr std::size_t max_inject = 2048;
 /// link, or two.
 [[nodiscard]] std::size_t max_ordered(const Device& device);
 
+/// Orders between reads, writes and atomics. Who asks for one has them carried out by the peer's
+/// CPU, one after the other: devices would keep some, but not among what is the CPU's all the same.
+inline constexpr std::uint64_t order_of_memory =
+    FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW | FI_ORDER_RMA_RAW | FI_ORDER_RMA_WAR |
+    FI_ORDER_RMA_WAW | FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR |
+    FI_ORDER_ATOMIC_WAW;
+
 /// One name per comch domain: devices of different domains are different fabrics.
 [[nodiscard]] std::string fabric_name(const Device& device);
 

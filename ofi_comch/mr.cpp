@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <memory>
 
 #include "cntr.hpp"
@@ -15,6 +16,9 @@ int close(fid* fid) {
             return -FI_EBUSY;
         }
         domain.regions.erase(mr->fid.key);
+        const auto [first, last] = domain.regions_by_base.equal_range(mr->base);
+        domain.regions_by_base.erase(
+            std::find_if(first, last, [&](const auto& entry) { return entry.second == mr; }));
         if (mr->region != 0) {
             RegionTable::instance().remove(mr->region);
         }
@@ -41,6 +45,9 @@ int bind(fid* fid, struct fid* other, std::uint64_t flags) {
     }
     Cntr* const cntr = object_of<Cntr>(other);
     const Guard guard(*mr.domain->lock);
+    if (mr.told) {
+        return -FI_EOPNOTSUPP; // peers' devices do not count: it is registered without FI_RMA_EVENT
+    }
     if ((flags & FI_REMOTE_WRITE) != 0) {
         mr.remote_write = cntr;
         ++cntr->references;
@@ -109,6 +116,7 @@ int register_attr(fid* fid, const fi_mr_attr* attr, std::uint64_t flags, fid_mr*
     if (!domain.regions.emplace(mr->fid.key, mr.get()).second) {
         return -FI_ENOKEY;
     }
+    domain.regions_by_base.emplace(mr->base, mr.get());
     ++domain.references;
     *out = &mr.release()->fid;
     return 0;

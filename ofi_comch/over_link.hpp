@@ -30,11 +30,14 @@ inline constexpr std::size_t default_eager_size = 65536;
 inline std::uint64_t link_data_of(const Device& device, std::uint64_t region) {
     return link::verbs::link_data_of(device, region);
 }
-/// A region for memory that the device reads from and writes to for us, again and again, so that it
-/// need not be registered each time; peers can do nothing with it. 0: the device cannot have it.
-inline std::uint64_t own_region(const Device& device, std::byte* base, std::uint64_t length) {
+/// The device can carry out a read or write at the peer without the peer's CPU.
+inline constexpr bool devices_write = true;
+/// A region for memory that the device reads from and writes to again and again, so that it need
+/// not be registered each time. 0: the device cannot have it.
+inline std::uint64_t own_region(const Device& device, std::byte* base, std::uint64_t length,
+                                std::uint32_t access) {
     RegionTable& table = RegionTable::instance();
-    const auto key = table.add({.base = base, .length = length});
+    const auto key = table.add({.base = base, .length = length, .access = access});
     if (key && link_data_of(device, key->region) == 0) {
         table.remove(key->region);
         return 0;
@@ -51,6 +54,11 @@ inline Errc get_into_own(Link::Connection& from, std::byte* to, std::size_t leng
                          std::uint64_t own) {
     return from.get(to, length, region, address, token, own);
 }
+inline Errc write_by_device(Link::Connection& to, const std::byte* from, std::size_t length,
+                            RemoteRegion& region, std::uint64_t address, void* token,
+                            std::uint64_t own) {
+    return to.write(from, length, region, address, token, own);
+}
 #else
 using Link = link::soft::Link;
 namespace tuning = link::soft::tuning;
@@ -60,8 +68,10 @@ inline constexpr std::size_t default_eager_size = 0;
 inline std::uint64_t link_data_of(const Device&, std::uint64_t) {
     return 0;
 }
+/// There is none.
+inline constexpr bool devices_write = false;
 /// Our own memory is known as it is.
-inline std::uint64_t own_region(const Device&, std::byte*, std::uint64_t) {
+inline std::uint64_t own_region(const Device&, std::byte*, std::uint64_t, std::uint32_t) {
     return 0;
 }
 inline Errc put_from_own(Link::Connection& to, const std::byte* from, std::size_t length,
@@ -71,6 +81,10 @@ inline Errc put_from_own(Link::Connection& to, const std::byte* from, std::size_
 inline Errc get_into_own(Link::Connection& from, std::byte* to, std::size_t length,
                          RemoteRegion& region, std::uint64_t address, void* token, std::uint64_t) {
     return from.get(to, length, region, address, token);
+}
+inline Errc write_by_device(Link::Connection&, const std::byte*, std::size_t, RemoteRegion&,
+                            std::uint64_t, void*, std::uint64_t) {
+    return Errc::unsupported;
 }
 #endif
 

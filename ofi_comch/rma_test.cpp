@@ -18,6 +18,7 @@ protected:
         NodeOptions made;
         made.counters = true;
         made.mr_mode = GetParam();
+        made.order = FI_ORDER_SAS | FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW;
         return made;
     }
     [[nodiscard]] std::uint64_t at(std::size_t offset) const {

@@ -43,7 +43,12 @@ struct Sink {
     void on_complete(Connection& connection, void* token, Errc status) {
         Conn& conn = *static_cast<Conn*>(connection.user());
         if (conn.endpoint != nullptr && token != nullptr) {
-            conn.endpoint->on_transfer(*static_cast<Transfer*>(token), status);
+            auto* const awaited = static_cast<Awaited*>(token);
+            if (awaited->is_operation) {
+                conn.endpoint->on_direct(*static_cast<Operation*>(awaited), status);
+            } else {
+                conn.endpoint->on_transfer(*static_cast<Transfer*>(awaited), status);
+            }
         }
     }
     void on_disconnected(Connection& connection, Reason reason, std::span<const std::byte> reply) {

@@ -8,8 +8,10 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
+#include "core/memory/remote_region.hpp"
 #include "libfabric.hpp"
 #include "lock.hpp"
 #include "over_link.hpp"
@@ -26,6 +28,17 @@ struct Operation;
 struct Peer;
 struct Transfer;
 struct ConnectionRequest;
+
+/// What a one-sided operation of the core is told of its end by: an Operation or a Transfer.
+struct Awaited {
+    bool is_operation = false;
+};
+
+/// Memory of a peer's program that our device may be at by itself.
+struct Reach {
+    RemoteRegion region;
+    std::uint64_t address; ///< of its first byte, as the peer's programs name it
+};
 
 /// A message of our own that found no room in the ring: it must go out, so it waits here.
 struct Outgoing {
@@ -51,6 +64,9 @@ struct Conn {
     std::vector<std::byte> assembled;
     std::uint64_t assembled_length = 0; ///< when it is whole
     std::uint8_t assembled_id = 0;      ///< as one message
+    std::unordered_map<std::uint64_t, Reach> reaches; ///< by key
+    Reach* last_reach = nullptr;                      ///< the one used last, of last_key
+    std::uint64_t last_key = 0;
 
     /// Sends `header`, then `payload`, now or as soon as there is room.
     void send_own(std::uint8_t id, const void* header, std::size_t header_size,

@@ -72,6 +72,7 @@ struct NodeOptions {
     const char* service = nullptr;
     bool counters = false;
     int mr_mode = 0;
+    std::uint64_t order = 0;
     bool shared_receives = false;
 };
 
@@ -112,6 +113,7 @@ public:
             hints->domain_attr->data_progress = options.progress;
             hints->domain_attr->mr_mode = options.mr_mode;
             hints->tx_attr->op_flags = options.tx_flags;
+            hints->tx_attr->msg_order = hints->rx_attr->msg_order = options.order;
             info = query(hints.value, options.service, options.service != nullptr ? FI_SOURCE : 0,
                          options.node);
         }

@@ -25,7 +25,7 @@ namespace comch::ofi::wire {
 static_assert(std::endian::native == std::endian::little,
               "the layout is little-endian; a big-endian port needs conversions here");
 
-inline constexpr std::uint32_t version = 3;
+inline constexpr std::uint32_t version = 4;
 
 enum class Kind : std::uint8_t {
     message = 1,      ///< payload
@@ -39,14 +39,17 @@ enum class Kind : std::uint8_t {
     atomic = 9,       ///< Remote, Atomic, operands, compare operands
     accept = 10,      ///< connection data: a connected endpoint's program accepted
     reject = 11,      ///< connection data
-    parts = 12, ///< Length of a message, from its tag on, then as much of it as there is room for
-    part = 13,  ///< the next bytes of that message
+    parts = 12,  ///< Length of a message, from its tag on, then as much of it as there is room for
+    part = 13,   ///< the next bytes of that message
+    region = 14, ///< Region: an answer to wants_region
 };
 
 inline constexpr std::uint8_t kind_mask = 0x1f;
 inline constexpr std::uint8_t has_tag = 0x20;
 inline constexpr std::uint8_t has_data = 0x40;
 inline constexpr std::uint8_t wants_done = 0x80;
+/// Of reads and writes: the requester's device could do this by itself if it knew of the memory.
+inline constexpr std::uint8_t wants_region = has_tag;
 
 /// Memory of this end's program, registered for this operation.
 struct Source {
@@ -74,6 +77,19 @@ struct Remote {
     std::uint64_t operation;
 };
 
+/// Memory of this end's program that the other end's device may read or write by itself, as long as
+/// the program keeps it registered; its key is not used again.
+struct Region {
+    std::uint64_t key;
+    std::uint64_t address; ///< of its first byte, as in Remote
+    std::uint64_t base;    ///< RegionKey's, as what follows
+    std::uint64_t length;
+    std::uint64_t region;
+    std::uint64_t link_data;
+    std::uint32_t access;
+    std::uint32_t reserved;
+};
+
 struct Length {
     std::uint64_t length;
 };
@@ -96,7 +112,7 @@ struct Atomic {
 
 static_assert(sizeof(LongMessage) == 40 && sizeof(Done) == 16 && sizeof(Remote) == 24 &&
               sizeof(Source) == 32 && sizeof(Length) == 8 && sizeof(Reply) == 8 &&
-              sizeof(Atomic) == 8);
+              sizeof(Atomic) == 8 && sizeof(Region) == 56);
 static_assert(std::is_trivially_copyable_v<LongMessage> && std::is_trivially_copyable_v<Remote> &&
               std::is_trivially_copyable_v<Atomic>);
 

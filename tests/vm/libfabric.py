@@ -1,7 +1,11 @@
-"""fi_info and fi_pingpong of a stock libfabric over the RDMA devices: the soft link's test, unchanged."""
+"""The libfabric provider over the RDMA devices: its own tests, those of what only devices do, and
+fi_info and fi_pingpong of a stock libfabric, as over the soft link.
+"""
 import os
+import sys
 
 import over_rdma
+from gtests import Program
 
 # Two processes meet over TCP; here nobody else is in the network.
 os.environ["COMCH_PRIVATE_NETWORK"] = "1"
@@ -9,5 +13,11 @@ import ofi_pingpong_test  # noqa: E402
 
 if __name__ == "__main__":
     witness = over_rdma.Witness()
+    failed = Program("ofi_comch_rdma_tests").run("*")
+    # The hostile peers speak the soft link's language.
+    failed += Program("ofi_comch_test").run("*", forking="TwoSides.*:Representor.*:Death.*",
+                                            without="HostilePeer*:Understood.*:*/HostilePeer*")
+    if failed:
+        sys.exit(failed)
     ofi_pingpong_test.main()
     witness.assert_used(1000)

@@ -57,12 +57,7 @@ Errc Connection::put(const void* local, std::size_t length, RemoteRegion& region
     if (!can_go_direct(region, access_remote_write)) {
         result = one_sided_.put(from, length, region.key().region, address, token);
     } else if (length <= tuning::bounce_up_to) {
-        const bool fenced = (one_way_ || reads_fenced_) && !pipe_->done(last_read_);
-        result = pipe_->write_copied(from, static_cast<std::uint32_t>(length), address,
-                                     static_cast<std::uint32_t>(region.key().link_data), fenced);
-        if (result == Errc::ok) {
-            pipe_->slot()->tx.bytes.add(length);
-        }
+        result = write_copied(from, length, region, address, false);
     } else {
         result = start_transfer(false, const_cast<std::byte*>(from), length, region, address, token,
                                 local_region);
@@ -72,6 +67,54 @@ Errc Connection::put(const void* local, std::size_t length, RemoteRegion& region
     }
     if (result == Errc::in_progress) {
         needs_work();
+    }
+    return result;
+}
+
+Errc Connection::write(const void* local, std::size_t length, RemoteRegion& region,
+                       std::uint64_t address, void* token, std::uint64_t local_region) {
+    if (!region.contains(address, length)) {
+        return Errc::invalid_argument;
+    }
+    if (own_refuses(region, address, length, access_remote_write)) {
+        return Errc::not_permitted;
+    }
+    if (must_wait()) {
+        return pipe_->broken() != Errc::ok ? pipe_->broken() : Errc::again;
+    }
+    if (!can_go_direct(region, access_remote_write)) {
+        return Errc::unsupported;
+    }
+    Errc result = Errc::ok;
+    const auto* const from = static_cast<const std::byte*>(local);
+    if (length <= tuning::bounce_up_to) {
+        result = write_copied(from, length, region, address, true);
+        if (result == Errc::ok) {
+            Transfer transfer;
+            transfer.token = token;
+            transfer.last = pipe_->posted();
+            transfers_.push_back(std::move(transfer));
+            result = Errc::in_progress;
+        }
+    } else {
+        result = start_transfer(false, const_cast<std::byte*>(from), length, region, address, token,
+                                local_region);
+    }
+    if (result == Errc::in_progress) {
+        pipe_->slot()->tx.one_sided.add(1);
+        needs_work();
+    }
+    return result;
+}
+
+Errc Connection::write_copied(const std::byte* from, std::size_t length, const RemoteRegion& region,
+                              std::uint64_t address, bool signalled) noexcept {
+    const bool fenced = (one_way_ || reads_fenced_) && !pipe_->done(last_read_);
+    const Errc result =
+        pipe_->write_copied(from, static_cast<std::uint32_t>(length), address,
+                            static_cast<std::uint32_t>(region.key().link_data), fenced, signalled);
+    if (result == Errc::ok) {
+        pipe_->slot()->tx.bytes.add(length);
     }
     return result;
 }

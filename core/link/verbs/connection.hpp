@@ -74,6 +74,10 @@ public:
              void* token, std::uint64_t local_region = 0);
     Errc get(void* local, std::size_t length, RemoteRegion& region, std::uint64_t address,
              void* token, std::uint64_t local_region = 0);
+    /// A put by the device alone, whose end is reported always: when the peer's device has the
+    /// data. unsupported: the device cannot do it by itself, now or ever.
+    Errc write(const void* local, std::size_t length, RemoteRegion& region, std::uint64_t address,
+               void* token, std::uint64_t local_region = 0);
     Errc atomic(const AtomicRequest& request, RemoteRegion& region, std::uint64_t address,
                 void* token);
     Errc flush(void* token);
@@ -140,6 +144,10 @@ private:
 
     explicit Connection(std::unique_ptr<Pipe> pipe) : pipe_(std::move(pipe)), one_sided_(*pipe_) {}
 
+    /// Copied, so that the caller's memory is free at once.
+    [[nodiscard]] Errc write_copied(const std::byte* from, std::size_t length,
+                                    const RemoteRegion& region, std::uint64_t address,
+                                    bool signalled) noexcept;
     [[nodiscard]] bool can_go_direct(const RemoteRegion& region, std::uint32_t access) noexcept;
     /// The region is this process's own, and does not allow it: no need to ask.
     [[nodiscard]] static bool own_refuses(const RemoteRegion& region, std::uint64_t address,

@@ -478,7 +478,7 @@ void Pipe::write_to_page(const void* from, std::uint32_t length, std::size_t off
 // ---- RDMA --------------------------------------------------------------------------------------
 
 Errc Pipe::write_copied(const std::byte* from, std::uint32_t length, std::uint64_t address,
-                        std::uint32_t key, bool fenced) noexcept {
+                        std::uint32_t key, bool fenced, bool signalled) noexcept {
     if (allowed_ == 0 || !started_ || posted_ - done_ >= tuning::send_queue - reserve_requests) {
         if (!started_ || !make_room(false)) {
             return refuse();
@@ -504,7 +504,7 @@ Errc Pipe::write_copied(const std::byte* from, std::uint32_t length, std::uint64
     request.send_flags |= fenced ? static_cast<unsigned>(IBV_SEND_FENCE) : 0u;
     request.wr.rdma.remote_addr = address;
     request.wr.rdma.rkey = key;
-    return post(request, false) ? Errc::ok : refuse();
+    return post(request, signalled) ? Errc::ok : refuse();
 }
 
 Errc Pipe::write(const std::byte* from, std::uint32_t length, std::uint32_t lkey,

@@ -168,8 +168,10 @@ public:
     using Ticket = std::uint64_t;
 
     /// A put of up to bounce_up_to bytes: copied now, so that the caller's memory is free at once.
+    /// With a completion if `signalled`.
     [[nodiscard]] Errc write_copied(const std::byte* from, std::uint32_t length,
-                                    std::uint64_t address, std::uint32_t key, bool fenced) noexcept;
+                                    std::uint64_t address, std::uint32_t key, bool fenced,
+                                    bool signalled) noexcept;
     /// A write from, or a read into, memory that the device knows. With a completion if
     /// `signalled`.
     [[nodiscard]] Errc write(const std::byte* from, std::uint32_t length, std::uint32_t lkey,

@@ -1,0 +1,151 @@
+// Reads and writes of a peer's memory that our device carries out without the peer's CPU.
+//
+// The first ones that could be are sent as all others, and ask for the memory's region; the owner
+// tells it if its program has said that the pages stay and left the keys to us (no key is used
+// again, so what is remembered of one stays true), and if nobody there counts what comes. From then
+// on they go to the device. They are in no order with what goes by way of the CPU, so a program
+// that asks for an order of reads and writes has none of this; but a message that follows a write
+// finds it done, and a fence waits for all of both ways.
+//
+// What the owner would refuse is left to it to refuse. What it has let go of (fi_close of the
+// memory) while peers are still at it, its device refuses, and that ends the connection.
+#include "core/memory/region_key.hpp"
+#include "core/memory/remote_region.hpp"
+#include "endpoint.hpp"
+#include "endpoint_parser.hpp"
+#include "info.hpp"
+
+namespace comch::ofi::inline COMCH_OFI_LINK {
+namespace {
+
+/// Regions of one peer that are remembered; then they are asked for anew.
+constexpr std::size_t max_reaches = 4096;
+
+/// What peers may do to it, as the core says it.
+std::uint32_t remote_access(const Mr& mr) noexcept {
+    return ((mr.access & FI_REMOTE_READ) != 0 ? std::uint32_t{access_remote_read} : 0u) |
+           ((mr.access & FI_REMOTE_WRITE) != 0 ? std::uint32_t{access_remote_write} : 0u);
+}
+
+} // namespace
+
+/// What the program has registered for its peers is registered with the device once, if that pins
+/// what stays there. (Connected endpoints are closed before their last writes have gone out, and
+/// the registration may end right after.)
+std::uint64_t Endpoint::device_region_of(Mr& mr) {
+    if (!domain->pages_stay || type != FI_EP_RDM) {
+        return 0;
+    }
+    if (!mr.shown) {
+        mr.shown = true;
+        // (A read-write registration; a device that cannot have it leaves the work to us.)
+        mr.region = own_region(station->device(), mr.base, mr.length, remote_access(mr));
+    }
+    return mr.region;
+}
+
+Reach* Endpoint::reach_of(Conn& to, const RmaCall& call, std::size_t length, bool is_write,
+                          bool& asks) {
+    if (!goes_direct || call.count != 1 || length == 0 || (call.flags & FI_REMOTE_CQ_DATA) != 0) {
+        return nullptr;
+    }
+    if (to.last_reach == nullptr || to.last_key != call.key) {
+        const auto found = to.reaches.find(call.key);
+        if (found == to.reaches.end()) {
+            asks = true;
+            return nullptr;
+        }
+        to.last_reach = &found->second;
+        to.last_key = call.key;
+    }
+    const RegionKey& key = to.last_reach->region.key();
+    const std::uint64_t offset = call.address - to.last_reach->address;
+    const bool reachable =
+        offset <= key.length && length <= key.length - offset &&
+        (key.access & (is_write ? access_remote_write : access_remote_read)) != 0;
+    return reachable ? to.last_reach : nullptr;
+}
+
+bool Endpoint::go_direct(Conn& to, Reach& reach, const RmaCall& call, std::size_t length,
+                         bool is_write, ssize_t& result) {
+    std::uint64_t name = 0;
+    Operation& operation = begin(is_write ? Operation::Kind::write : Operation::Kind::read, to,
+                                 call.flags, call.context, call.report, name);
+    operation.direct = true;
+    auto* const local = static_cast<std::byte*>(call.iov->iov_base);
+    std::uint64_t own = 0;
+    if (length > tuning::max_message) { // shorter ones are copied
+        Mr* const mr = domain->around(local, length);
+        own = mr != nullptr ? device_region_of(*mr) : 0;
+        if (own != 0) {
+            operation.mr = mr;
+            ++mr->users;
+        }
+    }
+    const std::uint64_t address = reach.region.key().base + (call.address - reach.address);
+    Awaited* const token = &operation;
+    const Errc started =
+        is_write ? write_by_device(*to.link, local, length, reach.region, address, token, own)
+                 : get_into_own(*to.link, local, length, reach.region, address, token, own);
+    if (started == Errc::in_progress) {
+        result = 0;
+        return true;
+    }
+    if (started == Errc::ok) {
+        finish(operation, Errc::ok);
+        result = 0;
+        return true;
+    }
+    forget(operation);
+    if (started == Errc::again) {
+        result = try_again(to);
+        return true;
+    }
+    return false;
+}
+
+void Endpoint::on_direct(Operation& operation, Errc status) {
+    finish(operation, status);
+}
+
+void Endpoint::tell_region(Conn& to, Mr& mr) {
+    const bool counted = counters[remote_reads] != nullptr || counters[remote_writes] != nullptr ||
+                         mr.remote_read != nullptr || mr.remote_write != nullptr ||
+                         (mr.flags & FI_RMA_EVENT) != 0;
+    const std::uint64_t own = counted || !domain->own_keys ? 0 : device_region_of(mr);
+    if (own == 0) {
+        return;
+    }
+    wire::Region region{};
+    region.key = mr.fid.key;
+    region.base = reinterpret_cast<std::uint64_t>(mr.base);
+    region.address = domain->virtual_addresses ? region.base : 0;
+    region.length = mr.length;
+    region.region = own;
+    region.link_data = link_data_of(station->device(), own);
+    region.access = remote_access(mr);
+    mr.told = true;
+    to.send_own(static_cast<std::uint8_t>(wire::Kind::region), &region, sizeof(region));
+}
+
+bool Endpoint::take_region(Conn& from, Parser& parser) {
+    wire::Region region{};
+    if (!goes_direct || !parser.take(region)) {
+        return false; // nobody asked
+    }
+    RegionKey key;
+    key.process_id = from.link->peer().process_id;
+    key.region = region.region;
+    key.base = region.base;
+    key.length = region.length;
+    key.access = region.access & (access_remote_read | access_remote_write);
+    key.link_data = region.link_data;
+    if (from.reaches.size() >= max_reaches) {
+        from.reaches.clear();
+    }
+    from.last_reach = nullptr;
+    from.reaches.insert_or_assign(region.key, Reach{RemoteRegion(key), region.address});
+    return true;
+}
+
+} // namespace comch::ofi::inline COMCH_OFI_LINK
