@@ -149,6 +149,26 @@ TEST_P(Direct, SeveralRegionsAndManyAtOnce) {
     }
 }
 
+TEST_P(Direct, WhoTriesAgainWithoutReadingAnythingGetsOn) {
+    ASSERT_NO_FATAL_FAILURE(meet());
+    constexpr std::size_t count = 3000;
+    const auto data = pattern(20000, 5);
+    const auto end = Clock::now() + std::chrono::seconds(60);
+    for (std::size_t i = 0; i < count; ++i) {
+        const std::size_t length = i % 8 == 0 ? data.size() : 8;
+        ssize_t result = -FI_EAGAIN;
+        while (result == -FI_EAGAIN && Clock::now() < end) {
+            result = fi_write(pair_.a.ep, data.data(), length, nullptr, pair_.to_b, at(0), key(),
+                              nullptr);
+        }
+        ASSERT_EQ(result, 0) << i;
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+        ASSERT_EQ(await(pair_.a.tx).error, 0);
+    }
+    EXPECT_TRUE(std::equal(data.begin(), data.end(), memory_.begin()));
+}
+
 TEST_P(Direct, WhatIsNotExposedIsRefusedByTheOwnerAndHarmsNothing) {
     ASSERT_NO_FATAL_FAILURE(meet());
     char byte = 'x';

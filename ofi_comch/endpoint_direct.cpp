@@ -20,6 +20,8 @@ namespace {
 
 /// Regions of one peer that are remembered; then they are asked for anew.
 constexpr std::size_t max_reaches = 4096;
+/// Operations that are under way on one connection.
+constexpr std::size_t max_direct = 1024;
 
 /// What peers may do to it, as the core says it.
 std::uint32_t remote_access(const Mr& mr) noexcept {
@@ -68,10 +70,20 @@ Reach* Endpoint::reach_of(Conn& to, const RmaCall& call, std::size_t length, boo
 
 bool Endpoint::go_direct(Conn& to, Reach& reach, const RmaCall& call, std::size_t length,
                          bool is_write, ssize_t& result) {
+    // A program that tries again without reading its queue must get on, too.
+    const auto wait = [&] {
+        (void)station->progress(); // `to` may have ended in it
+        result = -FI_EAGAIN;
+        return true;
+    };
+    if (to.direct == max_direct) {
+        return wait();
+    }
     std::uint64_t name = 0;
     Operation& operation = begin(is_write ? Operation::Kind::write : Operation::Kind::read, to,
                                  call.flags, call.context, call.report, name);
     operation.direct = true;
+    ++to.direct;
     auto* const local = static_cast<std::byte*>(call.iov->iov_base);
     std::uint64_t own = 0;
     if (length > tuning::max_message) { // shorter ones are copied
@@ -97,11 +109,7 @@ bool Endpoint::go_direct(Conn& to, Reach& reach, const RmaCall& call, std::size_
         return true;
     }
     forget(operation);
-    if (started == Errc::again) {
-        result = try_again(to);
-        return true;
-    }
-    return false;
+    return started == Errc::again && wait();
 }
 
 void Endpoint::on_direct(Operation& operation, Errc status) {

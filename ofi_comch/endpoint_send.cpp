@@ -245,6 +245,9 @@ void Endpoint::forget(Operation& operation) {
         --operation.mr->users;
         operation.mr = nullptr;
     }
+    if (operation.direct) {
+        --operation.conn->direct;
+    }
     operation.staging.reset();
     operation.active = false;
     free_operations_.push_back(operation.index);

@@ -67,6 +67,7 @@ struct Conn {
     std::unordered_map<std::uint64_t, Reach> reaches; ///< by key
     Reach* last_reach = nullptr;                      ///< the one used last, of last_key
     std::uint64_t last_key = 0;
+    std::size_t direct = 0; ///< operations of ours that the device is at by itself
 
     /// Sends `header`, then `payload`, now or as soon as there is room.
     void send_own(std::uint8_t id, const void* header, std::size_t header_size,
