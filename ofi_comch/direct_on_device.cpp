@@ -233,29 +233,41 @@ TEST_P(Direct, WhatIsInjectedIsTheProgramsAgainAtOnce) {
 
 TEST_P(Direct, AFenceWaitsForWhatTheOwnersCpuHasToDo) {
     ASSERT_NO_FATAL_FAILURE(meet());
-    const auto fenced_write = [&](const char* byte) {
-        const iovec part{const_cast<char*>(byte), 1};
-        fi_rma_iov target{at(0), 1, key()};
-        fi_msg_rma message{};
-        message.msg_iov = &part;
-        message.iov_count = 1;
-        message.addr = pair_.to_b;
-        message.rma_iov = &target;
-        message.rma_iov_count = 1;
-        return fi_writemsg(pair_.a.ep, &message, FI_FENCE | FI_COMPLETION);
-    };
-    // With data for the owner's queue, which its device cannot write.
-    post([&] { return fi_inject_writedata(pair_.a.ep, "1", 1, 7, pair_.to_b, at(0), key()); },
-         {pair_.a.tx});
-    const auto end = Clock::now() + std::chrono::milliseconds(100);
-    while (Clock::now() < end) {
-        ASSERT_EQ(fenced_write("2"), -FI_EAGAIN);
-        (void)fi_cq_read(pair_.a.tx, nullptr, 0);
+    for (const bool with_data : {true, false}) {
+        const auto fenced_write = [&](const char* byte) {
+            const iovec part{const_cast<char*>(byte), 1};
+            fi_rma_iov target{at(0), 1, key()};
+            fi_msg_rma message{};
+            message.msg_iov = &part;
+            message.iov_count = 1;
+            message.addr = pair_.to_b;
+            message.rma_iov = &target;
+            message.rma_iov_count = 1;
+            return fi_writemsg(pair_.a.ep, &message, FI_FENCE | FI_COMPLETION);
+        };
+        // An atomic, or data for the owner's queue: neither can its device do.
+        const std::uint64_t one = 0x3131313131313131;
+        post(
+            [&] {
+                return with_data
+                           ? fi_inject_writedata(pair_.a.ep, &one, 8, 7, pair_.to_b, at(0), key())
+                           : fi_inject_atomic(pair_.a.ep, &one, 1, pair_.to_b, at(0), key(),
+                                              FI_UINT64, FI_ATOMIC_WRITE);
+            },
+            {pair_.a.tx});
+        const auto end = Clock::now() + std::chrono::milliseconds(100);
+        while (Clock::now() < end) {
+            ASSERT_EQ(fenced_write("2"), -FI_EAGAIN);
+            (void)fi_cq_read(pair_.a.tx, nullptr, 0);
+        }
+        post([&] { return fenced_write("2"); }, pair_.cqs);
+        ASSERT_EQ(await(pair_.a.tx, pair_.cqs).error, 0);
+        if (with_data) {
+            EXPECT_EQ(await(pair_.b.rx).entry.data, 7u);
+        }
+        EXPECT_EQ(memory_[0], '2');
+        EXPECT_EQ(memory_[1], '1');
     }
-    post([&] { return fenced_write("2"); }, pair_.cqs);
-    ASSERT_EQ(await(pair_.a.tx, pair_.cqs).error, 0);
-    EXPECT_EQ(await(pair_.b.rx).entry.data, 7u);
-    EXPECT_EQ(memory_[0], '2');
 }
 
 TEST_P(Direct, MemoryThatTheDeviceIsAtCannotBeLetGoOf) {
@@ -327,6 +339,33 @@ INSTANTIATE_TEST_SUITE_P(, Direct, testing::Values(mr_basic, memory_of_devices),
                              return mode.param == mr_basic ? "ByAddress" : "ByOffset";
                          });
 
+TEST(Offer, OrdersAreGrantedWhereTheyAreAskedForAndSizesGoWithThem) {
+    const auto offered = [](int mr_mode, std::uint64_t order, std::size_t size, fi_ep_type type) {
+        InfoHints hints;
+        hints->ep_attr->type = type;
+        hints->domain_attr->mr_mode = mr_mode;
+        hints->tx_attr->msg_order = order;
+        hints->ep_attr->max_order_waw_size = size;
+        fi_info* const info = query(hints.value);
+        const auto granted = std::pair(info->tx_attr->msg_order, info->ep_attr->max_order_waw_size);
+        EXPECT_EQ(info->rx_attr->msg_order, granted.first);
+        fi_freeinfo(info);
+        return granted;
+    };
+    EXPECT_EQ(offered(memory_of_devices, 0, 0, FI_EP_RDM),
+              std::pair(std::uint64_t{FI_ORDER_SAS}, std::size_t{0}));
+    const auto by_name = offered(memory_of_devices, FI_ORDER_WAW, 0, FI_EP_RDM);
+    EXPECT_EQ(by_name.first, FI_ORDER_SAS | FI_ORDER_WAW);
+    EXPECT_GT(by_name.second, 4096u);
+    EXPECT_EQ(offered(mr_basic, 0, 64, FI_EP_RDM), by_name);
+    for (const auto& all :
+         {offered(0, 0, 0, FI_EP_RDM), offered(memory_of_devices, 0, 0, FI_EP_MSG)}) {
+        EXPECT_EQ(all.first & (FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW),
+                  FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW);
+        EXPECT_EQ(all.second, by_name.second);
+    }
+}
+
 // ---- and what it does not
 // --------------------------------------------------------------------------
 
@@ -335,6 +374,7 @@ struct Reason {
     int mr_mode;
     std::uint64_t order;
     bool counters;
+    std::uint64_t flags = 0; ///< of each operation
 
     friend std::ostream& operator<<(std::ostream& out, const Reason& reason) {
         return out << reason.name;
@@ -349,6 +389,7 @@ protected:
         made.mr_mode = GetParam().mr_mode;
         made.order = GetParam().order;
         made.counters = GetParam().counters;
+        made.tx_flags = GetParam().flags;
         return made;
     }
 };
@@ -388,7 +429,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Reason{"WhereTheOwnerCounts", memory_of_devices, 0, true},
                     Reason{"WhereKeysAreTheProgramsToChoose", FI_MR_ALLOCATED, 0, false},
                     Reason{"WherePagesMayGo", FI_MR_PROV_KEY, 0, false},
-                    Reason{"WhereNothingIsPromised", 0, 0, false}),
+                    Reason{"WhereNothingIsPromised", 0, 0, false},
+                    Reason{"WhereDeliveryIsToBeConfirmed", memory_of_devices, 0, false,
+                           FI_DELIVERY_COMPLETE}),
     [](const auto& reason) { return reason.param.name; });
 
 } // namespace

@@ -79,12 +79,18 @@ int bind_cntr(Endpoint& endpoint, Cntr& cntr, std::uint64_t flags) {
     return 0;
 }
 
+/// What peers do is counted from the beginning or not at all: their devices may be at it.
+bool is_too_late(const Endpoint& endpoint, std::uint64_t flags) {
+    return endpoint.enabled && (flags & (FI_REMOTE_READ | FI_REMOTE_WRITE)) != 0;
+}
+
 int bind_to(Endpoint& endpoint, struct fid* other, std::uint64_t flags) {
     switch (other->fclass) {
     case FI_CLASS_CQ:
         return bind_cq(endpoint, *object_of<Cq>(other), flags);
     case FI_CLASS_CNTR:
-        return bind_cntr(endpoint, *object_of<Cntr>(other), flags);
+        return is_too_late(endpoint, flags) ? -FI_EOPBADSTATE
+                                            : bind_cntr(endpoint, *object_of<Cntr>(other), flags);
     case FI_CLASS_AV:
         if (endpoint.type != FI_EP_RDM || endpoint.av != nullptr) {
             return -FI_EINVAL;

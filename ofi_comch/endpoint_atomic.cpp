@@ -59,8 +59,9 @@ ssize_t Endpoint::atomic(const AtomicRequest& call) {
     wire::Remote remote{call.key, call.address, 0};
     const wire::Atomic atomic{static_cast<std::uint32_t>(count), static_cast<std::uint8_t>(call.op),
                               static_cast<std::uint8_t>(call.datatype), fetches, compares};
+    // An injected one is not reported, but what the device does must not be fenced by less.
     Operation* operation = nullptr;
-    if (!call.inject) {
+    if (!call.inject || goes_direct) {
         operation = &begin(fetches ? Operation::Kind::fetch : Operation::Kind::atomic, *to,
                            call.flags, call.context, call.report, remote.operation);
         operation->length = fetches ? count * size : 0;

@@ -29,6 +29,12 @@ std::uint32_t remote_access(const Mr& mr) noexcept {
            ((mr.access & FI_REMOTE_WRITE) != 0 ? std::uint32_t{access_remote_write} : 0u);
 }
 
+/// Their devices may be at it by themselves: what is told of it stays true, and nobody counts.
+bool peers_may_reach(const Mr& mr) noexcept {
+    return mr.domain->own_keys && mr.remote_read == nullptr && mr.remote_write == nullptr &&
+           (mr.flags & FI_RMA_EVENT) == 0;
+}
+
 } // namespace
 
 /// What the program has registered for its peers is registered with the device once, if that pins
@@ -41,14 +47,16 @@ std::uint64_t Endpoint::device_region_of(Mr& mr) {
     if (!mr.shown) {
         mr.shown = true;
         // (A read-write registration; a device that cannot have it leaves the work to us.)
-        mr.region = own_region(station->device(), mr.base, mr.length, remote_access(mr));
+        mr.region = own_region(station->device(), mr.base, mr.length,
+                               peers_may_reach(mr) ? remote_access(mr) : 0);
     }
     return mr.region;
 }
 
 Reach* Endpoint::reach_of(Conn& to, const RmaCall& call, std::size_t length, bool is_write,
                           bool& asks) {
-    if (!goes_direct || call.count != 1 || length == 0 || (call.flags & FI_REMOTE_CQ_DATA) != 0) {
+    constexpr std::uint64_t for_the_cpu = FI_REMOTE_CQ_DATA | FI_DELIVERY_COMPLETE;
+    if (!goes_direct || call.count != 1 || length == 0 || (call.flags & for_the_cpu) != 0) {
         return nullptr;
     }
     if (to.last_reach == nullptr || to.last_key != call.key) {
@@ -113,14 +121,13 @@ bool Endpoint::go_direct(Conn& to, Reach& reach, const RmaCall& call, std::size_
 }
 
 void Endpoint::on_direct(Operation& operation, Errc status) {
-    finish(operation, status);
+    // Who waits for something has not got it, however orderly the end was.
+    finish(operation, status == Errc::not_connected ? Errc::connection_reset : status);
 }
 
 void Endpoint::tell_region(Conn& to, Mr& mr) {
-    const bool counted = counters[remote_reads] != nullptr || counters[remote_writes] != nullptr ||
-                         mr.remote_read != nullptr || mr.remote_write != nullptr ||
-                         (mr.flags & FI_RMA_EVENT) != 0;
-    const std::uint64_t own = counted || !domain->own_keys ? 0 : device_region_of(mr);
+    const bool counted = counters[remote_reads] != nullptr || counters[remote_writes] != nullptr;
+    const std::uint64_t own = counted || !peers_may_reach(mr) ? 0 : device_region_of(mr);
     if (own == 0) {
         return;
     }

@@ -97,11 +97,30 @@ int granted_mr_mode(const Device& device, std::uint32_t version, const fi_info* 
 
 /// All that we can keep, unless the devices could do the program's reads and writes: those they do
 /// not keep in order with what the CPUs do, so then it is what the program asks for.
-std::uint64_t granted_order(const Device& device, int mr_mode, std::uint64_t asked) {
+std::uint64_t granted_order(const Device& device, fi_ep_type type, int mr_mode,
+                            std::uint64_t asked) {
     const bool devices_could =
-        device.domain()->over_rdma() &&
+        type == FI_EP_RDM && device.domain()->over_rdma() &&
         (mr_mode == mr_basic || mr_mode == (FI_MR_ALLOCATED | FI_MR_PROV_KEY));
     return devices_could ? FI_ORDER_SAS | asked : message_order;
+}
+
+/// By name, or by a size up to which it is to hold.
+std::uint64_t asked_order(const fi_info* hints) {
+    std::uint64_t order = 0;
+    if (hints != nullptr && hints->tx_attr != nullptr) {
+        order |= hints->tx_attr->msg_order;
+    }
+    if (hints != nullptr && hints->rx_attr != nullptr) {
+        order |= hints->rx_attr->msg_order;
+    }
+    if (hints != nullptr && hints->ep_attr != nullptr) {
+        const fi_ep_attr& sizes = *hints->ep_attr;
+        order |= sizes.max_order_raw_size != 0 ? std::uint64_t{FI_ORDER_RAW} : 0;
+        order |= sizes.max_order_war_size != 0 ? std::uint64_t{FI_ORDER_WAR} : 0;
+        order |= sizes.max_order_waw_size != 0 ? std::uint64_t{FI_ORDER_WAW} : 0;
+    }
+    return order;
 }
 
 Info make_info(const Device& device, fi_ep_type type, bool socket_addresses, std::uint32_t version,
@@ -117,10 +136,7 @@ Info make_info(const Device& device, fi_ep_type type, bool socket_addresses, std
     tx.caps = info->caps & (primary_caps | tx_modifiers | tx_secondary_caps);
     tx.op_flags = 0;
     const int mr_mode = granted_mr_mode(device, version, hints);
-    const std::uint64_t asked_order =
-        (hints != nullptr && hints->tx_attr != nullptr ? hints->tx_attr->msg_order : 0) |
-        (hints != nullptr && hints->rx_attr != nullptr ? hints->rx_attr->msg_order : 0);
-    tx.msg_order = granted_order(device, mr_mode, asked_order);
+    tx.msg_order = granted_order(device, type, mr_mode, asked_order(hints));
     tx.comp_order = 0;
     tx.inject_size = max_inject;
     tx.size = queue_size;
@@ -150,9 +166,8 @@ Info make_info(const Device& device, fi_ep_type type, bool socket_addresses, std
     ep.protocol = our_protocol;
     ep.protocol_version = 1;
     ep.max_msg_size = max_message_size;
-    ep.max_order_raw_size = max_ordered(device);
-    ep.max_order_war_size = max_ordered(device);
-    ep.max_order_waw_size = max_ordered(device);
+    const std::size_t ordered = (tx.msg_order & order_of_memory) != 0 ? max_ordered(device) : 0;
+    ep.max_order_raw_size = ep.max_order_war_size = ep.max_order_waw_size = ordered;
     ep.mem_tag_format = ~std::uint64_t{0};
     ep.tx_ctx_cnt = 1;
     ep.rx_ctx_cnt = 1;

@@ -197,29 +197,30 @@ Errc Connection::start_transfer(bool is_get, std::byte* local, std::size_t lengt
 
 bool Connection::push_transfers() {
     bool moved = false;
-    for (Transfer& transfer : transfers_) {
-        while (transfer.remaining != 0) {
-            const auto chunk = static_cast<std::uint32_t>(
-                std::min<std::uint64_t>(transfer.remaining, port_->rdma_->limits().rdma_length));
-            const bool last = chunk == transfer.remaining;
-            const bool fenced = (one_way_ || reads_fenced_) && !pipe_->done(last_read_);
-            const Errc result =
-                transfer.is_get
-                    ? pipe_->read(transfer.local, chunk, transfer.lkey, transfer.remote,
-                                  transfer.rkey, last, transfer.last)
-                    : pipe_->write(transfer.local, chunk, transfer.lkey, transfer.remote,
-                                   transfer.rkey, fenced, last, transfer.last);
-            if (result != Errc::ok) {
-                return moved;
-            }
-            moved = true;
-            if (transfer.is_get) {
-                last_read_ = transfer.last;
-            }
-            transfer.local += chunk;
-            transfer.remote += chunk;
-            transfer.remaining -= chunk;
+    if (transfers_.empty()) {
+        return moved;
+    }
+    Transfer& transfer = transfers_.back(); // nothing begins before all of it is posted
+    while (transfer.remaining != 0) {
+        const auto chunk = static_cast<std::uint32_t>(
+            std::min<std::uint64_t>(transfer.remaining, port_->rdma_->limits().rdma_length));
+        const bool last = chunk == transfer.remaining;
+        const bool fenced = (one_way_ || reads_fenced_) && !pipe_->done(last_read_);
+        const Errc result =
+            transfer.is_get ? pipe_->read(transfer.local, chunk, transfer.lkey, transfer.remote,
+                                          transfer.rkey, last, transfer.last)
+                            : pipe_->write(transfer.local, chunk, transfer.lkey, transfer.remote,
+                                           transfer.rkey, fenced, last, transfer.last);
+        if (result != Errc::ok) {
+            return moved;
         }
+        moved = true;
+        if (transfer.is_get) {
+            last_read_ = transfer.last;
+        }
+        transfer.local += chunk;
+        transfer.remote += chunk;
+        transfer.remaining -= chunk;
     }
     return moved;
 }
