@@ -10,6 +10,7 @@
 #include "status.hpp"
 
 namespace comch::ofi::inline COMCH_OFI_LINK {
+
 void Endpoint::on_message(Conn& from, std::uint8_t id, const std::byte* data,
                           std::uint32_t length) {
     if (take_plain(from, id, data, length)) [[likely]] {

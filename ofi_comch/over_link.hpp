@@ -68,7 +68,7 @@ inline constexpr std::size_t default_eager_size = 0;
 inline std::uint64_t link_data_of(const Device&, std::uint64_t) {
     return 0;
 }
-/// There is none.
+/// No device is there to do so.
 inline constexpr bool devices_write = false;
 /// Our own memory is known as it is.
 inline std::uint64_t own_region(const Device&, std::byte*, std::uint64_t, std::uint32_t) {

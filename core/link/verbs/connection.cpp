@@ -32,25 +32,27 @@ bool Connection::own_refuses(const RemoteRegion& region, std::uint64_t address,
     return !pin || pin.range(address, length, access) == nullptr;
 }
 
-bool Connection::must_wait() noexcept {
-    if (pipe_->broken() != Errc::ok || pipe_->held() ||
-        (!transfers_.empty() && transfers_.back().remaining != 0)) {
-        pipe_->note_refusal(Pipe::Short::neither);
-        return true;
+Errc Connection::refusal(const RemoteRegion& region, std::uint64_t address, std::uint64_t length,
+                         std::uint32_t access) noexcept {
+    if (!region.contains(address, length)) {
+        return Errc::invalid_argument;
     }
-    return false;
+    if (own_refuses(region, address, length, access)) {
+        return Errc::not_permitted;
+    }
+    const bool waits = !transfers_.empty() && transfers_.back().remaining != 0;
+    if (pipe_->broken() != Errc::ok || pipe_->held() || waits) {
+        pipe_->note_refusal(Pipe::Short::neither);
+        return pipe_->broken() != Errc::ok ? pipe_->broken() : Errc::again;
+    }
+    return Errc::ok;
 }
 
 Errc Connection::put(const void* local, std::size_t length, RemoteRegion& region,
                      std::uint64_t address, void* token, std::uint64_t local_region) {
-    if (!region.contains(address, length)) {
-        return Errc::invalid_argument;
-    }
-    if (own_refuses(region, address, length, access_remote_write)) {
-        return Errc::not_permitted;
-    }
-    if (must_wait()) {
-        return pipe_->broken() != Errc::ok ? pipe_->broken() : Errc::again;
+    if (const Errc refused = refusal(region, address, length, access_remote_write);
+        refused != Errc::ok) {
+        return refused;
     }
     Errc result = Errc::ok;
     const auto* const from = static_cast<const std::byte*>(local);
@@ -73,14 +75,9 @@ Errc Connection::put(const void* local, std::size_t length, RemoteRegion& region
 
 Errc Connection::write(const void* local, std::size_t length, RemoteRegion& region,
                        std::uint64_t address, void* token, std::uint64_t local_region) {
-    if (!region.contains(address, length)) {
-        return Errc::invalid_argument;
-    }
-    if (own_refuses(region, address, length, access_remote_write)) {
-        return Errc::not_permitted;
-    }
-    if (must_wait()) {
-        return pipe_->broken() != Errc::ok ? pipe_->broken() : Errc::again;
+    if (const Errc refused = refusal(region, address, length, access_remote_write);
+        refused != Errc::ok) {
+        return refused;
     }
     if (!can_go_direct(region, access_remote_write)) {
         return Errc::unsupported;
@@ -121,14 +118,9 @@ Errc Connection::write_copied(const std::byte* from, std::size_t length, const R
 
 Errc Connection::get(void* local, std::size_t length, RemoteRegion& region, std::uint64_t address,
                      void* token, std::uint64_t local_region) {
-    if (!region.contains(address, length)) {
-        return Errc::invalid_argument;
-    }
-    if (own_refuses(region, address, length, access_remote_read)) {
-        return Errc::not_permitted;
-    }
-    if (must_wait()) {
-        return pipe_->broken() != Errc::ok ? pipe_->broken() : Errc::again;
+    if (const Errc refused = refusal(region, address, length, access_remote_read);
+        refused != Errc::ok) {
+        return refused;
     }
     Errc result = Errc::ok;
     auto* const to = static_cast<std::byte*>(local);
@@ -227,15 +219,12 @@ bool Connection::push_transfers() {
 
 Errc Connection::atomic(const AtomicRequest& request, RemoteRegion& region, std::uint64_t address,
                         void* token) {
-    if ((request.size != 4 && request.size != 8) || address % request.size != 0 ||
-        !region.contains(address, request.size)) {
+    if ((request.size != 4 && request.size != 8) || address % request.size != 0) {
         return Errc::invalid_argument;
     }
-    if (own_refuses(region, address, request.size, access_remote_atomic)) {
-        return Errc::not_permitted;
-    }
-    if (must_wait()) {
-        return pipe_->broken() != Errc::ok ? pipe_->broken() : Errc::again;
+    if (const Errc refused = refusal(region, address, request.size, access_remote_atomic);
+        refused != Errc::ok) {
+        return refused;
     }
     const Errc result = one_sided_.atomic(request, region.key().region, address, token);
     if (result == Errc::ok || result == Errc::in_progress) {

@@ -152,7 +152,9 @@ private:
     /// The region is this process's own, and does not allow it: no need to ask.
     [[nodiscard]] static bool own_refuses(const RemoteRegion& region, std::uint64_t address,
                                           std::uint64_t length, std::uint32_t access) noexcept;
-    [[nodiscard]] bool must_wait() noexcept;
+    /// Why an operation of any kind cannot begin, or cannot now; ok: it can.
+    [[nodiscard]] Errc refusal(const RemoteRegion& region, std::uint64_t address,
+                               std::uint64_t length, std::uint32_t access) noexcept;
     Errc start_transfer(bool is_get, std::byte* local, std::size_t length, RemoteRegion& region,
                         std::uint64_t address, void* token, std::uint64_t local_region);
     /// Posts what of the transfers has room. True if something moved.
