@@ -32,38 +32,46 @@ protected:
     }
     [[nodiscard]] std::uint64_t key() const { return fi_mr_key(mr_); }
 
-    /// Written while both are progressed: it succeeds, or the error.
-    [[nodiscard]] int write_helped(const void* data, std::size_t length, std::uint64_t address,
-                                   std::uint64_t of) {
+    void begin_write(const void* data, std::size_t length, std::uint64_t address, std::uint64_t of,
+                     const std::vector<fid_cq*>& progressed) {
         post(
             [&] {
                 return fi_write(pair_.a.ep, data, length, nullptr, pair_.to_b, address, of,
                                 nullptr);
             },
-            pair_.cqs);
+            progressed);
+    }
+    void begin_read(void* data, std::size_t length, std::uint64_t address, std::uint64_t of,
+                    const std::vector<fid_cq*>& progressed) {
+        post(
+            [&] {
+                return fi_read(pair_.a.ep, data, length, nullptr, pair_.to_b, address, of, nullptr);
+            },
+            progressed);
+    }
+    // While both are progressed: 0, or the error.
+    [[nodiscard]] int write_helped(const void* data, std::size_t length, std::uint64_t address,
+                                   std::uint64_t of) {
+        begin_write(data, length, address, of, pair_.cqs);
+        return await(pair_.a.tx, pair_.cqs).error;
+    }
+    [[nodiscard]] int read_helped(void* data, std::size_t length, std::uint64_t address,
+                                  std::uint64_t of) {
+        begin_read(data, length, address, of, pair_.cqs);
         return await(pair_.a.tx, pair_.cqs).error;
     }
     /// The first write of a region is the CPU's; with its answer comes what the device needs.
     void meet() { ASSERT_EQ(write_helped("", 1, at(0), key()), 0); }
 
-    /// While the owner sleeps.
+    // While the owner sleeps.
     [[nodiscard]] int write_alone(const void* data, std::size_t length, std::uint64_t address,
                                   std::uint64_t of) {
-        post(
-            [&] {
-                return fi_write(pair_.a.ep, data, length, nullptr, pair_.to_b, address, of,
-                                nullptr);
-            },
-            {pair_.a.tx});
+        begin_write(data, length, address, of, {pair_.a.tx});
         return await(pair_.a.tx).error;
     }
     [[nodiscard]] int read_alone(void* data, std::size_t length, std::uint64_t address,
                                  std::uint64_t of) {
-        post(
-            [&] {
-                return fi_read(pair_.a.ep, data, length, nullptr, pair_.to_b, address, of, nullptr);
-            },
-            {pair_.a.tx});
+        begin_read(data, length, address, of, {pair_.a.tx});
         return await(pair_.a.tx).error;
     }
     /// Nothing completes as long as the owner sleeps.
@@ -175,13 +183,7 @@ TEST_P(Direct, WhatIsNotExposedIsRefusedByTheOwnerAndHarmsNothing) {
     fid_mr* const read_only = pair_.b.expose(&byte, 1, 43, FI_REMOTE_READ);
     const std::uint64_t of_byte = named(&byte, &byte);
     char got = 0;
-    post(
-        [&] {
-            return fi_read(pair_.a.ep, &got, 1, nullptr, pair_.to_b, of_byte, fi_mr_key(read_only),
-                           nullptr);
-        },
-        pair_.cqs);
-    ASSERT_EQ(await(pair_.a.tx, pair_.cqs).error, 0);
+    ASSERT_EQ(read_helped(&got, 1, of_byte, fi_mr_key(read_only)), 0);
     EXPECT_EQ(read_alone(&got, 1, of_byte, fi_mr_key(read_only)), 0);
     EXPECT_EQ(write_helped("y", 1, of_byte, fi_mr_key(read_only)), FI_EACCES);
     EXPECT_EQ(byte, 'x');
@@ -200,12 +202,7 @@ TEST_P(Direct, AMessageThatFollowsAWriteFindsItDone) {
         const std::vector<std::uint64_t> data(words, i);
         std::uint64_t got = 0;
         COMCH_FI(fi_recv(pair_.b.ep, &got, 8, nullptr, FI_ADDR_UNSPEC, nullptr));
-        post(
-            [&] {
-                return fi_write(pair_.a.ep, data.data(), words * 8, nullptr, pair_.to_b, at(0),
-                                key(), nullptr);
-            },
-            {pair_.a.tx});
+        begin_write(data.data(), words * 8, at(0), key(), {pair_.a.tx});
         post([&] { return fi_inject(pair_.a.ep, &i, 8, pair_.to_b); }, {pair_.a.tx});
         ASSERT_EQ(await(pair_.b.rx).error, 0);
         std::uint64_t last = 0;
@@ -275,12 +272,7 @@ TEST_P(Direct, MemoryThatTheDeviceIsAtCannotBeLetGoOf) {
     std::vector<char> data = pattern(3'000'000, 1);
     fid_mr* mr = nullptr;
     COMCH_FI(fi_mr_reg(pair_.a.domain, data.data(), data.size(), FI_WRITE, 0, 1, 0, &mr, nullptr));
-    post(
-        [&] {
-            return fi_write(pair_.a.ep, data.data(), data.size(), nullptr, pair_.to_b, at(0), key(),
-                            nullptr);
-        },
-        {pair_.a.tx});
+    begin_write(data.data(), data.size(), at(0), key(), {pair_.a.tx});
     EXPECT_EQ(fi_close(&mr->fid), -FI_EBUSY);
     EXPECT_EQ(await(pair_.a.tx).error, 0);
     EXPECT_EQ(fi_close(&mr->fid), 0);
@@ -399,21 +391,11 @@ TEST_P(NotDirect, TheOwnersCpuIsNeeded) {
     ASSERT_NO_FATAL_FAILURE(meet());
     for (const std::size_t length : {std::size_t{8}, std::size_t{100000}}) {
         auto data = pattern(length, 1);
-        post(
-            [&] {
-                return fi_write(pair_.a.ep, data.data(), length, nullptr, pair_.to_b, at(0), key(),
-                                nullptr);
-            },
-            {pair_.a.tx});
+        begin_write(data.data(), length, at(0), key(), {pair_.a.tx});
         EXPECT_TRUE(waits_for_the_owner());
         EXPECT_TRUE(std::equal(data.begin(), data.end(), memory_.begin()));
         std::vector<char> back(length);
-        post(
-            [&] {
-                return fi_read(pair_.a.ep, back.data(), length, nullptr, pair_.to_b, at(0), key(),
-                               nullptr);
-            },
-            {pair_.a.tx});
+        begin_read(back.data(), length, at(0), key(), {pair_.a.tx});
         EXPECT_TRUE(waits_for_the_owner());
         EXPECT_EQ(back, data);
     }
