@@ -111,6 +111,23 @@ bool start_progress_thread(Domain& domain, fi_ep_type type) {
     return true;
 }
 
+/// As FI_COMCH_KEEP_REGISTRATIONS asks for. What cannot be had is said, and is no error: messages
+/// go all the same.
+void keep_registrations(Domain& domain) {
+    auto kept = std::make_unique<KeptRegistrations>();
+    const char* const missing =
+        !KeptRegistrations::may_pin_much() ? "it takes an unlimited RLIMIT_MEMLOCK (ulimit -l)"
+        : !kept->watch() ? "the memory hooks of UCX (libucs.so.0, libucm.so.0) are not "
+                           "installed or do not work"
+                         : nullptr;
+    if (missing == nullptr) {
+        domain.kept = std::move(kept);
+        return;
+    }
+    FI_WARN(&provider, FI_LOG_DOMAIN,
+            "FI_COMCH_KEEP_REGISTRATIONS: registrations are not kept, %s\n", missing);
+}
+
 } // namespace
 
 int open_domain(fid_fabric* fabric_fid, fi_info* info, fid_domain** out, void* context) {
@@ -136,6 +153,9 @@ int open_domain(fid_fabric* fabric_fid, fi_info* info, fid_domain** out, void* c
         if (info->domain_attr->threading == FI_THREAD_DOMAIN && !automatic) {
             domain->lock->leave_out();
         }
+    }
+    if (devices_write && settings().keep_registrations) {
+        keep_registrations(*domain);
     }
     if (automatic && !start_progress_thread(*domain, info->ep_attr->type)) {
         return -FI_EAGAIN;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <unordered_map>
 
+#include "core/memory/kept_registrations.hpp"
 #include "fabric.hpp"
 #include "libfabric.hpp"
 #include "lock.hpp"
@@ -48,6 +49,7 @@ struct Domain {
     std::multimap<const std::byte*, Mr*> regions_by_base;
     /// Of the connecting endpoints; while there are any.
     std::weak_ptr<Station> station;
+    std::unique_ptr<KeptRegistrations> kept; ///< of the program's buffers; null: none are
 
     /// The memory that a peer names, if it may do `access` to it.
     [[nodiscard]] std::byte* find(std::uint64_t key, std::uint64_t address, std::uint64_t length,

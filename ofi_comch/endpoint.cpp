@@ -333,12 +333,14 @@ void Endpoint::close() {
         if (operation->mr != nullptr) {
             --operation->mr->users;
         }
+        let_go(operation->kept);
     }
     for (std::size_t i = 0; i < transfers_.all().size(); ++i) {
         Transfer& transfer = *transfers_.all()[i];
         if (transfer.active && transfer.mr != nullptr) {
             --transfer.mr->users;
         }
+        let_go(transfer.kept);
     }
     for (Cq* const cq : {tx_cq, rx_cq}) {
         if (cq != nullptr) {

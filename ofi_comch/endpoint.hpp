@@ -47,6 +47,8 @@ struct Peer {
     bool dead = false;       ///< and never will be
 };
 
+using Kept = KeptRegistrations::Kept;
+
 /// Something of ours that the peer has yet to say `done` to, or to answer; or that the device is
 /// at.
 struct Operation : Awaited {
@@ -69,6 +71,7 @@ struct Operation : Awaited {
     bool report = false;
     bool direct = false; ///< the device does it: the peer has no word in it
     Mr* mr = nullptr;    ///< what our memory is part of, if the device knows it by that
+    Kept* kept = nullptr; ///< or else by this
 };
 
 /// Data of a peer's operation that we move with the core's one-sided operations.
@@ -83,7 +86,8 @@ struct Transfer : Awaited {
     std::size_t offset = 0;      ///< of `memory` in a multi-receive's buffer
     std::uint64_t length = 0;
     std::unique_ptr<std::byte[]> staging; ///< for a receive into several parts
-    Mr* mr = nullptr;
+    Mr* mr = nullptr;                     ///< of a write or read
+    Kept* kept = nullptr;                 ///< of a receive
     Arrival arrival;
 };
 
@@ -298,6 +302,9 @@ private:
 
     /// What the link's device knows the program's registration by; 0: it does not.
     [[nodiscard]] std::uint64_t device_region_of(Mr& mr);
+    /// The same for a buffer of the program, until let_go(); null: it is registered by itself.
+    [[nodiscard]] Kept* keep(std::byte* base, std::uint64_t length, std::uint32_t access);
+    void let_go(Kept*& kept);
     /// Makes our memory reachable for the time of an operation; false: no memory.
     [[nodiscard]] bool expose(Operation& operation, const iovec* iov, std::size_t count,
                               std::size_t length, std::uint32_t access, bool gather,

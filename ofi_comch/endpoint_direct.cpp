@@ -53,6 +53,20 @@ std::uint64_t Endpoint::device_region_of(Mr& mr) {
     return mr.region;
 }
 
+Kept* Endpoint::keep(std::byte* base, std::uint64_t length, std::uint32_t access) {
+    if (domain->kept == nullptr) {
+        return nullptr;
+    }
+    return domain->kept->get(base, length, access,
+                             [&](auto... what) { return own_region(station->device(), what...); });
+}
+
+void Endpoint::let_go(Kept*& kept) {
+    if (kept != nullptr) {
+        domain->kept->put(*std::exchange(kept, nullptr));
+    }
+}
+
 Reach* Endpoint::reach_of(Conn& to, const RmaCall& call, std::size_t length, bool is_write,
                           bool& asks) {
     constexpr std::uint64_t for_the_cpu = FI_REMOTE_CQ_DATA | FI_DELIVERY_COMPLETE;
@@ -100,6 +114,8 @@ bool Endpoint::go_direct(Conn& to, Reach& reach, const RmaCall& call, std::size_
         if (own != 0) {
             operation.mr = mr;
             ++mr->users;
+        } else if ((operation.kept = keep(local, length, 0)) != nullptr) {
+            own = operation.kept->region();
         }
     }
     const std::uint64_t address = reach.region.key().base + (call.address - reach.address);

@@ -259,6 +259,8 @@ void Endpoint::deliver(Receive& receive, const Arrival& arrival) {
     if (receive.count > 1) {
         transfer.staging.reset(new std::byte[length]);
         transfer.memory = transfer.staging.get();
+    } else {
+        transfer.kept = keep(transfer.memory, length, 0);
     }
     (void)start(transfer);
 }
@@ -344,6 +346,7 @@ Transfer& Endpoint::take_transfer(Transfer::Kind kind, Conn& with) {
     transfer.conn = &with;
     transfer.receive = nullptr;
     transfer.mr = nullptr;
+    transfer.kept = nullptr;
     transfer.offset = 0;
     transfer.arrival = {};
     return transfer;
@@ -368,7 +371,9 @@ bool Endpoint::start(Transfer& transfer) {
                  (transfer.kind == Transfer::Kind::read ? 0u : std::uint32_t{access_by_kernel});
     key.link_data = arrival.source.link_data;
     RemoteRegion region(key);
-    const std::uint64_t own = transfer.mr != nullptr ? device_region_of(*transfer.mr) : 0;
+    const std::uint64_t own = transfer.mr != nullptr     ? device_region_of(*transfer.mr)
+                              : transfer.kept != nullptr ? transfer.kept->region()
+                                                         : 0;
     Awaited* const token = &transfer;
     const Errc result = transfer.kind == Transfer::Kind::read
                             ? put_from_own(*with.link, transfer.memory, transfer.length, region,
@@ -393,6 +398,7 @@ void Endpoint::on_transfer(Transfer& transfer, Errc status) {
     if (transfer.mr != nullptr) {
         --transfer.mr->users;
     }
+    let_go(transfer.kept);
     switch (transfer.kind) {
     case Transfer::Kind::receive: {
         Receive& receive = *transfer.receive;

@@ -181,7 +181,13 @@ bool Endpoint::expose(Operation& operation, const iovec* iov, std::size_t count,
             gather(base, iov, count);
         }
     }
-    const auto key = RegionTable::instance().add({base, length, access, -1});
+    // What a peer may write to it cannot do so any longer once the operation has ended. (Nor does a
+    // copy of ours come twice.)
+    if (count == 1 && access == access_remote_read) {
+        operation.kept = keep(base, length, access);
+    }
+    const std::uint64_t known_by = operation.kept != nullptr ? operation.kept->region() : 0;
+    const auto key = RegionTable::instance().add({base, length, access, -1, known_by});
     if (!key) {
         return false;
     }
@@ -245,6 +251,7 @@ void Endpoint::forget(Operation& operation) {
         --operation.mr->users;
         operation.mr = nullptr;
     }
+    let_go(operation.kept);
     if (operation.direct) {
         --operation.conn->direct;
     }

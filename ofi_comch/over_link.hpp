@@ -30,7 +30,8 @@ inline constexpr std::size_t default_eager_size = 65536;
 inline std::uint64_t link_data_of(const Device& device, std::uint64_t region) {
     return link::verbs::link_data_of(device, region);
 }
-/// The device can carry out a read or write at the peer without the peer's CPU.
+/// The device can carry out a read or write at the peer without the peer's CPU; it must know the
+/// memory at both ends.
 inline constexpr bool devices_write = true;
 /// A region for memory that the device reads from and writes to again and again, so that it need
 /// not be registered each time. 0: the device cannot have it.

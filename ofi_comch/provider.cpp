@@ -53,12 +53,19 @@ void define_settings() {
         "waits until the receiver reads it out of its memory. At most 65536 (default: "
         "65536 over RDMA devices, else 0, by which the core's longest message, 32 KiB, "
         "is sent at once all the same)");
+    fi_param_define(
+        &provider, "keep_registrations", FI_PARAM_BOOL,
+        "Over RDMA devices, keep the registrations of buffers of long messages until their memory "
+        "is unmapped; peers may read what was sent until then. Takes the memory hooks of UCX, "
+        "which "
+        "are loaded for it, and an unlimited RLIMIT_MEMLOCK (default: no)");
     the_settings.host_dpu_only = flag_setting("host_dpu_only");
     the_settings.layering = flag_setting("layering");
     std::size_t size = 0;
     if (fi_param_get_size_t(&provider, "eager_size", &size) == 0) {
         the_settings.eager_size = size;
     }
+    the_settings.keep_registrations = flag_setting("keep_registrations");
 }
 
 int open_fabric(fi_fabric_attr* attr, fid_fabric** fabric, void* context) {

@@ -8,6 +8,7 @@
 
 #include "allocations.hpp"
 #include "core/link/verbs/rdma_device.hpp"
+#include "core/memory/kept_registrations.hpp"
 #include "status.hpp"
 
 namespace comch::uct {
@@ -295,7 +296,7 @@ ucs_status_t open_md(uct_component_t* component, const char*, const uct_md_confi
     }
     auto made = std::make_unique<Md>(Md{{&ops, component}, device->domain(), *device, {}, 0});
     if (made->domain->over_rdma() && settings.keeps != UCS_NO) {
-        const bool may = RegistrationCache::may_pin_much();
+        const bool may = KeptRegistrations::may_pin_much();
         if (may) {
             made->cache =
                 RegistrationCache::create(settings.kept, [device = *device](std::uint64_t region) {

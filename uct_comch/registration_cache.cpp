@@ -5,7 +5,6 @@
 #include <exception>
 
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "core/memory/region_table.hpp"
@@ -91,11 +90,6 @@ std::unique_ptr<RegistrationCache> RegistrationCache::create(const uct_md_rcache
         made.reset();
     }
     return made;
-}
-
-bool RegistrationCache::may_pin_much() {
-    rlimit limit{};
-    return ::getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur == RLIM_INFINITY;
 }
 
 RegistrationCache::~RegistrationCache() {

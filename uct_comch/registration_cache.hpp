@@ -41,8 +41,6 @@ public:
     /// Has the device know a region; false: it cannot.
     using MakeKnown = std::function<bool(std::uint64_t region)>;
 
-    /// What is kept must not be in the way of what is needed: this process may pin all it likes.
-    [[nodiscard]] static bool may_pin_much();
     /// Null where UCX cannot tell when memory is unmapped.
     [[nodiscard]] static std::unique_ptr<RegistrationCache>
     create(const uct_md_rcache_config_t& config, MakeKnown make_known);

@@ -17,6 +17,10 @@ if __name__ == "__main__":
     from gtests import Program
 
     failed = Program("ofi_comch_rdma_tests").run("*")
+    os.environ["FI_COMCH_KEEP_REGISTRATIONS"] = "yes"
+    failed += Program("ofi_comch_rdma_tests").run("KeptOnDevice.*")
+    failed += Program("ofi_comch_test").run("Message.*:*/Rma.*:Connected.*", forking="Death.*")
+    del os.environ["FI_COMCH_KEEP_REGISTRATIONS"]
     # Not those of hostile peers, who speak the soft link's language, nor that of names on the host.
     failed += Program("ofi_comch_test").run(
         "Message.*:Calls.*:*/Rma.*:Connected.*:SocketAddresses.*:Vector.*:Queue.*:Counter.*:EventQueue.*:"

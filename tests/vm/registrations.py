@@ -1,5 +1,6 @@
 """How often memory is registered with the RDMA devices: by an MPI job over UCX its buffers once, and
-not for every message; through libfabric what the program has registered, once. Counted are the calls
+not for every message; through libfabric what the program has registered, once, and all buffers where
+registrations are kept. Counted are the calls
 that registering takes (ioctl), under strace.
 """
 import os
@@ -33,13 +34,13 @@ def calls(size, **settings):
         return sum(path.read_text().count("ioctl(") for path in pathlib.Path(folder).iterdir())
 
 
-def calls_through_libfabric(test):
+def calls_through_libfabric(test, **settings):
     """ioctl() of both processes."""
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(
             ["strace", "-ff", "-e", "trace=ioctl", "-o", f"{folder}/calls",
              BUILD / "bin/comch_fi_perftest", test, "--size", "256K", "--window", "8", "--seconds", "1"],
-            env=os.environ | {"FI_PROVIDER_PATH": f"{BUILD}/lib/libfabric"}, stdin=subprocess.DEVNULL,
+            env=os.environ | {"FI_PROVIDER_PATH": f"{BUILD}/lib/libfabric"} | settings, stdin=subprocess.DEVNULL,
             capture_output=True, timeout=240, check=True)
         # (A device's empty places for addresses are asked for, too, and answered by an error.)
         return sum(path.read_text().count(" = 0\n") for path in pathlib.Path(folder).iterdir())
@@ -70,9 +71,11 @@ demand(kept <= small + 30, "buffers are registered again and again")
 demand(not_kept >= kept + 30, "nothing was registered: this test sees nothing")
 witness.assert_used(1000)
 messages, writes, reads = (calls_through_libfabric(test) for test in ("bw", "write", "read"))
+kept = calls_through_libfabric("bw", FI_COMCH_KEEP_REGISTRATIONS="yes")
 print(f"calls to register, through libfabric: {messages} for messages, {writes} for writes, {reads} for "
-      "reads")
-# (Messages of this length are registered each by itself.)
+      f"reads, {kept} for messages where registrations are kept")
+# (By default messages of this length are registered each by itself.)
+demand(messages >= kept + 40, "registrations are not kept, or always")
 demand(messages >= max(writes, reads) + 40,
        "memory that the program registered is registered for each write or read")
 an_impossible_cache_is_an_error()

@@ -1,0 +1,150 @@
+#include "core/memory/kept_registrations.hpp"
+
+#include <array>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "core/memory/region_table.hpp"
+
+namespace comch {
+namespace {
+
+using Kept = KeptRegistrations::Kept;
+
+/// Registers in this process's table, as a device's owner does, and counts.
+struct KeptRegistrationsTest : testing::Test {
+    Kept* get(std::size_t offset, std::size_t length, std::uint32_t access = 0) {
+        return kept.get(memory.data() + offset, length, access,
+                        [&](std::byte* base, std::uint64_t size, std::uint32_t what) {
+                            ++made;
+                            return refuses
+                                       ? 0
+                                       : RegionTable::instance()
+                                             .add({.base = base, .length = size, .access = what})
+                                             .value()
+                                             .region;
+                        });
+    }
+    /// Got, and given back at once. Its region.
+    std::uint64_t use(std::size_t offset, std::size_t length, std::uint32_t access = 0) {
+        Kept* const one = get(offset, length, access);
+        kept.put(*one);
+        return one->region();
+    }
+    void unmap(std::size_t offset, std::size_t length) {
+        const auto begin = reinterpret_cast<std::uintptr_t>(memory.data()) + offset;
+        kept.on_unmapped(begin, begin + length);
+    }
+    static bool is_registered(std::uint64_t region) {
+        return bool(RegionTable::instance().pin(region));
+    }
+
+    std::vector<std::byte> memory = std::vector<std::byte>(1 << 20);
+    int made = 0;
+    bool refuses = false;
+    KeptRegistrations kept;
+};
+
+TEST_F(KeptRegistrationsTest, WhatLiesInsideIsNotRegisteredAgain) {
+    const std::uint64_t region = use(1000, 5000);
+    EXPECT_EQ(use(1000, 5000), region);
+    EXPECT_EQ(use(3000, 3000), region);
+    EXPECT_EQ(made, 1);
+    EXPECT_NE(use(3000, 3001), region) << "the last byte is outside";
+    EXPECT_NE(use(999, 10), region) << "the first byte is outside";
+    EXPECT_EQ(made, 3);
+}
+
+TEST_F(KeptRegistrationsTest, PeersMayDoNoMoreThanWasAskedFor) {
+    const std::uint64_t none = use(0, 100);
+    const std::uint64_t readable = use(0, 100, access_remote_read);
+    EXPECT_NE(readable, none);
+    EXPECT_EQ(RegionTable::instance().pin(readable).region().access,
+              std::uint32_t{access_remote_read});
+    EXPECT_EQ(use(0, 100), readable) << "who asks for less can have it, too";
+    EXPECT_FALSE(is_registered(none)) << "replaced: it is of no use any more";
+}
+
+TEST_F(KeptRegistrationsTest, OneThatIsInUseIsNotReplaced) {
+    Kept* const small = get(100, 100);
+    use(0, 1000);
+    EXPECT_TRUE(is_registered(small->region()));
+    kept.put(*small);
+}
+
+TEST_F(KeptRegistrationsTest, UnmappedMemoryIsRegisteredAnew) {
+    const std::uint64_t before = use(1000, 5000);
+    unmap(6000, 1000);
+    unmap(0, 1000);
+    EXPECT_EQ(use(1000, 5000), before) << "its neighbours were unmapped";
+    unmap(5999, 1);
+    const std::uint64_t after = use(1000, 5000);
+    EXPECT_NE(after, before);
+    EXPECT_FALSE(is_registered(before)) << "the pages of what is gone are held";
+    EXPECT_TRUE(is_registered(after));
+}
+
+TEST_F(KeptRegistrationsTest, UnmappedInUseItEndsWithItsUse) {
+    Kept* const one = get(0, 1000);
+    const std::uint64_t region = one->region();
+    unmap(0, 10);
+    EXPECT_TRUE(is_registered(region));
+    EXPECT_NE(use(0, 1000), region);
+    kept.put(*one);
+    EXPECT_FALSE(is_registered(region));
+}
+
+TEST_F(KeptRegistrationsTest, TheOneNotUsedForLongestMakesRoom) {
+    constexpr std::size_t size = 16;
+    std::array<std::uint64_t, KeptRegistrations::capacity> regions{};
+    for (std::size_t i = 0; i < regions.size(); ++i) {
+        regions[i] = use(i * size, size);
+    }
+    EXPECT_EQ(use(0, size), regions[0]);
+    use(regions.size() * size, size);
+    EXPECT_TRUE(is_registered(regions[0])) << "it was used just now";
+    EXPECT_FALSE(is_registered(regions[1]));
+    EXPECT_TRUE(is_registered(regions[2]));
+}
+
+TEST_F(KeptRegistrationsTest, WithoutRoomThereIsNone) {
+    constexpr std::size_t size = 16;
+    std::vector<Kept*> all;
+    for (std::size_t i = 0; i < KeptRegistrations::capacity; ++i) {
+        all.push_back(get(i * size, size));
+    }
+    EXPECT_EQ(get(all.size() * size, size), nullptr);
+    EXPECT_NE(get(0, size), nullptr) << "what is there can be used by more than one";
+    kept.put(*all[0]);
+    for (Kept* const one : all) {
+        kept.put(*one);
+    }
+    EXPECT_NE(use(all.size() * size, size), 0u);
+}
+
+TEST_F(KeptRegistrationsTest, WhatTheDeviceRefusesIsNotKept) {
+    refuses = true;
+    EXPECT_EQ(get(0, 100), nullptr);
+    refuses = false;
+    EXPECT_NE(use(0, 100), 0u);
+    EXPECT_EQ(made, 2);
+}
+
+TEST_F(KeptRegistrationsTest, NothingOutlivesIt) {
+    std::uint64_t region = 0;
+    {
+        KeptRegistrations other;
+        Kept* const one =
+            other.get(memory.data(), 10, 0, [](std::byte* base, std::uint64_t size, std::uint32_t) {
+                return RegionTable::instance().add({.base = base, .length = size}).value().region;
+            });
+        region = one->region();
+        other.put(*one);
+        EXPECT_TRUE(is_registered(region));
+    }
+    EXPECT_FALSE(is_registered(region));
+}
+
+} // namespace
+} // namespace comch

@@ -1,0 +1,103 @@
+// Buffers whose registration with the device is kept: the device must not be at memory that is gone.
+#include <algorithm>
+#include <cstring>
+
+#include <sys/mman.h>
+
+#include "test_node.hpp"
+
+namespace comch::ofi::test {
+namespace {
+
+constexpr std::size_t length = 1 << 20;
+
+/// Always at one address, however often its memory is another.
+class Buffer {
+public:
+    Buffer() : at_(map(nullptr, 0)) {}
+    ~Buffer() { ::munmap(at_, length); }
+    Buffer(const Buffer&) = delete;
+    Buffer& operator=(const Buffer&) = delete;
+    [[nodiscard]] char* data() const { return at_; }
+
+    void unmap_and_map() {
+        ASSERT_EQ(::munmap(at_, length), 0);
+        ASSERT_EQ(map(at_, MAP_FIXED_NOREPLACE), at_);
+    }
+    void empty() { ASSERT_EQ(::madvise(at_, length, MADV_DONTNEED), 0); }
+    void map_over() { ASSERT_EQ(map(at_, MAP_FIXED), at_); }
+
+private:
+    static char* map(void* where, int flags) {
+        return static_cast<char*>(::mmap(where, length, PROT_READ | PROT_WRITE,
+                                         MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0));
+    }
+    char* at_;
+};
+
+struct Change {
+    const char* name;
+    void (Buffer::*make)();
+};
+
+class KeptOnDevice : public testing::TestWithParam<Change> {};
+
+TEST_P(KeptOnDevice, MessagesAreOfTheMemoryThatIsThere) {
+    Pair pair;
+    Buffer from;
+    Buffer to;
+    for (unsigned round = 0; round < 4; ++round) {
+        const auto data = pattern(length, round);
+        std::copy(data.begin(), data.end(), from.data());
+        COMCH_FI(fi_trecv(pair.b.ep, to.data(), length, nullptr, pair.to_a, 1, 0, nullptr));
+        post([&] { return fi_tsend(pair.a.ep, from.data(), length, nullptr, pair.to_b, 1, nullptr); },
+             pair.cqs);
+        ASSERT_EQ(await(pair.b.rx, pair.cqs).error, 0);
+        ASSERT_EQ(await(pair.a.tx, pair.cqs).error, 0);
+        ASSERT_EQ(std::memcmp(to.data(), data.data(), length), 0) << "round " << round;
+        (from.*GetParam().make)();
+        (to.*GetParam().make)();
+    }
+}
+
+TEST_P(KeptOnDevice, WritesAndReadsAreOfTheMemoryThatIsThere) {
+    NodeOptions options;
+    options.mr_mode = FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+    Pair pair(options);
+    std::vector<char> memory(length);
+    fid_mr* const mr = pair.b.expose(memory.data(), length, 1);
+    Buffer local;
+    for (unsigned round = 0; round < 4; ++round) {
+        auto data = pattern(length, round);
+        std::copy(data.begin(), data.end(), local.data());
+        post(
+            [&] {
+                return fi_write(pair.a.ep, local.data(), length, nullptr, pair.to_b, 0,
+                                fi_mr_key(mr), nullptr);
+            },
+            pair.cqs);
+        ASSERT_EQ(await(pair.a.tx, pair.cqs).error, 0);
+        ASSERT_EQ(memory, data) << "round " << round;
+        (local.*GetParam().make)();
+        data = pattern(length, round + 100);
+        memory = data;
+        post(
+            [&] {
+                return fi_read(pair.a.ep, local.data(), length, nullptr, pair.to_b, 0,
+                               fi_mr_key(mr), nullptr);
+            },
+            pair.cqs);
+        ASSERT_EQ(await(pair.a.tx, pair.cqs).error, 0);
+        ASSERT_EQ(std::memcmp(local.data(), data.data(), length), 0) << "round " << round;
+        (local.*GetParam().make)();
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(, KeptOnDevice,
+                         testing::Values(Change{"unmapped", &Buffer::unmap_and_map},
+                                         Change{"emptied", &Buffer::empty},
+                                         Change{"mapped_over", &Buffer::map_over}),
+                         [](const auto& test) { return test.param.name; });
+
+} // namespace
+} // namespace comch::ofi::test
