@@ -1,7 +1,6 @@
 """How often memory is registered with the RDMA devices: by an MPI job over UCX its buffers once, and
 not for every message; through libfabric what the program has registered, once, and all buffers where
-registrations are kept. Counted are the calls
-that registering takes (ioctl), under strace.
+registrations are kept. Counted are the calls that registering takes (ioctl), under strace.
 """
 import os
 import pathlib
