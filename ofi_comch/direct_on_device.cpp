@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include <sys/wait.h>
+
 #include "test_node.hpp"
 
 namespace comch::ofi::test {
@@ -277,6 +279,40 @@ TEST_P(Direct, MemoryThatTheDeviceIsAtCannotBeLetGoOf) {
     EXPECT_EQ(await(pair_.a.tx).error, 0);
     EXPECT_EQ(fi_close(&mr->fid), 0);
     EXPECT_TRUE(std::equal(data.begin(), data.end(), memory_.begin()));
+}
+
+TEST_P(Direct, AForkedChildTakesNothingFromItsParent) {
+    ASSERT_NO_FATAL_FAILURE(meet());
+    ASSERT_EQ(write_alone("a", 1, at(0), key()), 0);
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) { // as exit() and destructors of a program do
+        ::_exit(fi_close(&mr_->fid) == 0 ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    EXPECT_EQ(write_alone("b", 1, at(0), key()), 0);
+    EXPECT_EQ(memory_[0], 'b');
+}
+
+TEST_P(Direct, ACounterOfWhatDevicesDoComesTooLate) {
+    ASSERT_NO_FATAL_FAILURE(meet());
+    fi_cntr_attr attr{};
+    fid_cntr* cntr = nullptr;
+    COMCH_FI(fi_cntr_open(pair_.b.domain, &attr, &cntr, nullptr));
+    EXPECT_EQ(fi_mr_bind(mr_, &cntr->fid, FI_REMOTE_WRITE), -FI_EOPNOTSUPP);
+    // Nobody has been told of this one yet: the owner's CPU does what is done to it.
+    std::vector<char> other(10);
+    fid_mr* const counted = pair_.b.expose(other.data(), other.size(), 43);
+    EXPECT_EQ(fi_mr_bind(counted, &cntr->fid, FI_REMOTE_WRITE), 0);
+    for (std::uint64_t i = 1; i <= 3; ++i) {
+        EXPECT_EQ(write_helped("x", 1, named(other.data(), other.data()), fi_mr_key(counted)), 0);
+        EXPECT_EQ(fi_cntr_read(cntr), i);
+    }
+    COMCH_FI(fi_close(&counted->fid));
+    pair_.b.regions.pop_back();
+    COMCH_FI(fi_close(&cntr->fid));
 }
 
 TEST_P(Direct, WhatTheOwnerHasLetGoOfIsAnErrorAndAnotherConnectionFollows) {

@@ -154,7 +154,9 @@ int open_domain(fid_fabric* fabric_fid, fi_info* info, fid_domain** out, void* c
             domain->lock->leave_out();
         }
     }
-    if (devices_write && settings().keep_registrations) {
+    // (Connected endpoints are closed before their last writes have gone out, and a registration
+    // may end right after.)
+    if (devices_write && settings().keep_registrations && info->ep_attr->type == FI_EP_RDM) {
         keep_registrations(*domain);
     }
     if (automatic && !start_progress_thread(*domain, info->ep_attr->type)) {

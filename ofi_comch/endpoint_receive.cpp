@@ -259,7 +259,8 @@ void Endpoint::deliver(Receive& receive, const Arrival& arrival) {
     if (receive.count > 1) {
         transfer.staging.reset(new std::byte[length]);
         transfer.memory = transfer.staging.get();
-    } else {
+    } else if ((receive.flags & FI_MULTI_RECV) == 0) {
+        // (Of a buffer for several messages each takes another part.)
         transfer.kept = keep(transfer.memory, length, 0);
     }
     (void)start(transfer);

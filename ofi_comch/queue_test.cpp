@@ -198,6 +198,17 @@ TEST(Queue, ASleeperMayWaitForSeveral) {
     EXPECT_EQ(fi_cq_sread(deaf.cq, &entry, 1, nullptr, 0), -FI_ENOSYS);
 }
 
+TEST(Counter, OfWhatPeersDoIsBoundBeforeTheyDoIt) {
+    Node node; // enabled
+    for (const std::uint64_t event : {FI_REMOTE_WRITE, FI_REMOTE_READ, FI_SEND}) {
+        fi_cntr_attr attr{};
+        fid_cntr* cntr = nullptr;
+        COMCH_FI(fi_cntr_open(node.domain, &attr, &cntr, nullptr));
+        node.counters.push_back(cntr);
+        EXPECT_EQ(fi_ep_bind(node.ep, &cntr->fid, event), event == FI_SEND ? 0 : -FI_EOPBADSTATE);
+    }
+}
+
 TEST(Counter, IsSetAndAddedTo) {
     Node node;
     fi_cntr_attr attr{};

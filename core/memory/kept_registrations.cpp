@@ -40,16 +40,23 @@ KeptRegistrations::Kept* KeptRegistrations::get(std::byte* base, std::uint64_t l
                                                 std::uint32_t access, const Register& make) {
     const auto begin = reinterpret_cast<std::uintptr_t>(base);
     const std::uintptr_t end = begin + length;
+    if (length == 0 || end < begin) {
+        return nullptr;
+    }
+    drop_stale();
     Kept* kept = find(begin, end, access);
     if (kept == nullptr) {
-        kept = make_room(begin, end, access);
+        const std::uint64_t region = make(base, length, access);
+        if (region == 0) {
+            return nullptr; // and what is kept stays
+        }
+        drop_replaced(begin, end);
+        kept = make_room();
         if (kept == nullptr) {
+            RegionTable::instance().remove(region);
             return nullptr;
         }
-        kept->region_ = make(base, length, access);
-        if (kept->region_ == 0) {
-            return nullptr;
-        }
+        kept->region_ = region;
         kept->access_ = access;
         kept->stale_.store(false, std::memory_order_relaxed);
         kept->begin_.store(begin, std::memory_order_relaxed);
@@ -61,40 +68,62 @@ KeptRegistrations::Kept* KeptRegistrations::get(std::byte* base, std::uint64_t l
 }
 
 void KeptRegistrations::put(Kept& kept) {
-    if (--kept.users_ == 0 && kept.stale_.load(std::memory_order_relaxed)) {
-        drop(kept);
-    }
+    --kept.users_;
+    drop_stale();
 }
 
 KeptRegistrations::Kept* KeptRegistrations::find(std::uintptr_t begin, std::uintptr_t end,
                                                  std::uint32_t access) noexcept {
     for (Kept& kept : ever_used()) {
-        if (kept.region_ != 0 && kept.begin_.load(std::memory_order_relaxed) <= begin &&
-            end <= kept.end_.load(std::memory_order_relaxed) && (kept.access_ & access) == access &&
-            !kept.stale_.load(std::memory_order_relaxed)) {
+        const std::uintptr_t first = kept.begin_.load(std::memory_order_relaxed);
+        const std::uintptr_t last = kept.end_.load(std::memory_order_relaxed);
+        const bool serves = access == 0 ? first <= begin && end <= last
+                                        : first == begin && end == last && kept.access_ == access;
+        if (kept.region_ != 0 && serves && !kept.stale_.load(std::memory_order_relaxed)) {
             return &kept;
         }
     }
     return nullptr;
 }
 
-KeptRegistrations::Kept* KeptRegistrations::make_room(std::uintptr_t begin, std::uintptr_t end,
-                                                      std::uint32_t access) {
+void KeptRegistrations::drop_replaced(std::uintptr_t begin, std::uintptr_t end) {
+    for (Kept& kept : ever_used()) {
+        // (Those for peers are of use to nobody else: see find().)
+        if (kept.region_ != 0 && kept.users_ == 0 && kept.access_ == 0 &&
+            begin <= kept.begin_.load(std::memory_order_relaxed) &&
+            kept.end_.load(std::memory_order_relaxed) <= end) {
+            drop(kept);
+        }
+    }
+}
+
+void KeptRegistrations::drop_stale() {
+    // Those in use are looked at again when they are given back.
+    if (!any_stale_.load(std::memory_order_relaxed)) [[likely]] {
+        return;
+    }
+    // Before the look: what becomes stale during it is seen by the next.
+    (void)any_stale_.exchange(false, std::memory_order_acq_rel);
+    for (Kept& kept : ever_used()) {
+        if (kept.region_ == 0 || !kept.stale_.load(std::memory_order_relaxed)) {
+            continue;
+        }
+        if (kept.users_ == 0) {
+            drop(kept);
+        } else {
+            any_stale_.store(true, std::memory_order_relaxed);
+        }
+    }
+}
+
+KeptRegistrations::Kept* KeptRegistrations::make_room() {
     Kept* free = nullptr;
     Kept* oldest = nullptr;
     for (Kept& kept : ever_used()) {
-        if (kept.region_ != 0 && kept.users_ == 0) {
-            const bool replaced = begin <= kept.begin_.load(std::memory_order_relaxed) &&
-                                  kept.end_.load(std::memory_order_relaxed) <= end &&
-                                  (kept.access_ & ~access) == 0;
-            if (replaced || kept.stale_.load(std::memory_order_relaxed)) {
-                drop(kept);
-            } else if (oldest == nullptr || kept.used_at_ < oldest->used_at_) {
-                oldest = &kept;
-            }
-        }
         if (kept.region_ == 0) {
             free = &kept;
+        } else if (kept.users_ == 0 && (oldest == nullptr || kept.used_at_ < oldest->used_at_)) {
+            oldest = &kept;
         }
     }
     const std::size_t used = used_.load(std::memory_order_relaxed);
@@ -124,6 +153,7 @@ void KeptRegistrations::on_unmapped(std::uintptr_t begin, std::uintptr_t end) no
         if (kept.begin_.load(std::memory_order_relaxed) < end &&
             begin < kept.end_.load(std::memory_order_relaxed)) {
             kept.stale_.store(true, std::memory_order_relaxed);
+            any_stale_.store(true, std::memory_order_release); // behind what it tells of
         }
     }
 }

@@ -41,8 +41,8 @@ public:
         unsigned users_ = 0;
     };
 
-    /// Makes a region that a device knows of [base, base + length), for what peers may do to it; 0:
-    /// it cannot be had.
+    /// Makes a region that a device knows of [base, base + length), for what peers may do to it
+    /// (`access`; 0: it is not for peers). 0: it cannot be had.
     using Register =
         std::function<std::uint64_t(std::byte* base, std::uint64_t length, std::uint32_t access)>;
 
@@ -58,8 +58,8 @@ public:
     /// From now on what is unmapped is noticed. False: nobody can tell; nothing may be kept.
     [[nodiscard]] bool watch();
 
-    /// A registration that holds all of the range, with no less access, until put(). Null: none can
-    /// be had.
+    /// A registration that holds all of the range until put(). One for peers is of the range alone,
+    /// with this access alone: they are shown its key. Null: none can be had.
     [[nodiscard]] Kept* get(std::byte* base, std::uint64_t length, std::uint32_t access,
                             const Register& make);
     void put(Kept& kept);
@@ -70,13 +70,18 @@ public:
 private:
     [[nodiscard]] Kept* find(std::uintptr_t begin, std::uintptr_t end,
                              std::uint32_t access) noexcept;
-    /// A free place; first ends what is of no use any more.
-    [[nodiscard]] Kept* make_room(std::uintptr_t begin, std::uintptr_t end, std::uint32_t access);
+    /// A free place; that of the one not used for longest, if there is no other.
+    [[nodiscard]] Kept* make_room();
+    /// Ends what nobody needs beside a registration of [begin, end).
+    void drop_replaced(std::uintptr_t begin, std::uintptr_t end);
+    /// Ends what is stale, if something has become so: memory that is gone must not stay pinned.
+    void drop_stale();
     static void drop(Kept& kept);
     [[nodiscard]] std::span<Kept> ever_used() noexcept;
 
     std::array<Kept, capacity> places_;
     std::atomic<std::size_t> used_{0}; ///< of them, ever
+    std::atomic<bool> any_stale_{false};
     std::uint64_t clock_ = 0;
     std::unique_ptr<UnmapWatch> watch_;
 };

@@ -56,14 +56,19 @@ TEST_F(KeptRegistrationsTest, WhatLiesInsideIsNotRegisteredAgain) {
     EXPECT_EQ(made, 3);
 }
 
-TEST_F(KeptRegistrationsTest, PeersMayDoNoMoreThanWasAskedFor) {
+TEST_F(KeptRegistrationsTest, PeersAreShownNoMoreThanWasAskedFor) {
     const std::uint64_t none = use(0, 100);
     const std::uint64_t readable = use(0, 100, access_remote_read);
     EXPECT_NE(readable, none);
     EXPECT_EQ(RegionTable::instance().pin(readable).region().access,
               std::uint32_t{access_remote_read});
-    EXPECT_EQ(use(0, 100), readable) << "who asks for less can have it, too";
+    EXPECT_EQ(use(10, 80), readable) << "who shows it to nobody can have it, too";
     EXPECT_FALSE(is_registered(none)) << "replaced: it is of no use any more";
+    const std::uint64_t part = use(10, 80, access_remote_read);
+    EXPECT_NE(part, readable) << "the key of the whole would be shown for a part";
+    EXPECT_NE(use(10, 80, access_remote_read | access_remote_write), part);
+    EXPECT_EQ(use(0, 100, access_remote_read), readable) << "both are kept";
+    EXPECT_EQ(use(10, 80, access_remote_read), part);
 }
 
 TEST_F(KeptRegistrationsTest, OneThatIsInUseIsNotReplaced) {
@@ -81,8 +86,26 @@ TEST_F(KeptRegistrationsTest, UnmappedMemoryIsRegisteredAnew) {
     unmap(5999, 1);
     const std::uint64_t after = use(1000, 5000);
     EXPECT_NE(after, before);
-    EXPECT_FALSE(is_registered(before)) << "the pages of what is gone are held";
     EXPECT_TRUE(is_registered(after));
+}
+
+TEST_F(KeptRegistrationsTest, MemoryThatIsGoneDoesNotStayPinned) {
+    const std::uint64_t gone = use(1000, 5000);
+    unmap(1000, 5000);
+    use(100'000, 10);
+    EXPECT_FALSE(is_registered(gone)) << "until it is used again, which may be never";
+    Kept* const used = get(1000, 5000);
+    const std::uint64_t in_use = used->region();
+    unmap(1000, 5000);
+    use(100'000, 10);
+    EXPECT_TRUE(is_registered(in_use));
+    kept.put(*used);
+    EXPECT_FALSE(is_registered(in_use));
+}
+
+TEST_F(KeptRegistrationsTest, NothingIsRegisteredOfNothing) {
+    EXPECT_EQ(get(0, 0), nullptr);
+    EXPECT_EQ(made, 0);
 }
 
 TEST_F(KeptRegistrationsTest, UnmappedInUseItEndsWithItsUse) {
@@ -124,11 +147,13 @@ TEST_F(KeptRegistrationsTest, WithoutRoomThereIsNone) {
 }
 
 TEST_F(KeptRegistrationsTest, WhatTheDeviceRefusesIsNotKept) {
+    const std::uint64_t before = use(10, 10);
     refuses = true;
     EXPECT_EQ(get(0, 100), nullptr);
+    EXPECT_TRUE(is_registered(before)) << "it makes room for what does not come";
     refuses = false;
     EXPECT_NE(use(0, 100), 0u);
-    EXPECT_EQ(made, 2);
+    EXPECT_EQ(made, 3);
 }
 
 TEST_F(KeptRegistrationsTest, NothingOutlivesIt) {

@@ -35,13 +35,22 @@ public:
     void restore() const {
         for (int signal = 1; signal < NSIG; ++signal) {
             const auto& handler = handlers_[static_cast<std::size_t>(signal)];
-            if (handler.known) {
+            struct sigaction now {};
+            // What nobody touched is left alone: another thread may be changing it.
+            if (handler.known && ::sigaction(signal, nullptr, &now) == 0 &&
+                !is_same(now, handler.action)) {
                 (void)::sigaction(signal, &handler.action, nullptr);
             }
         }
     }
 
 private:
+    static bool is_same(const struct sigaction& a, const struct sigaction& b) {
+        return a.sa_flags == b.sa_flags &&
+               ((a.sa_flags & SA_SIGINFO) != 0 ? a.sa_sigaction == b.sa_sigaction
+                                               : a.sa_handler == b.sa_handler);
+    }
+
     struct Handler {
         struct sigaction action;
         bool known;
@@ -49,10 +58,11 @@ private:
     std::array<Handler, NSIG> handlers_{};
 };
 
-/// The library's functions; null where it is not there, or cannot hook what is needed.
+/// The library's functions; null where it is not there.
 struct Ucm {
     decltype(&ucm_set_event_handler) set_handler = nullptr;
     decltype(&ucm_unset_event_handler) unset_handler = nullptr;
+    decltype(&ucm_test_events) test_events = nullptr;
 
     Ucm() {
         // libucm needs libucs, but does not say so; that one brings it. Never closed: the hooks
@@ -63,22 +73,12 @@ struct Ucm {
         if (library == nullptr) {
             return;
         }
-        const auto set = function<decltype(set_handler)>(library, "ucm_set_event_handler");
-        const auto test = function<decltype(&ucm_test_events)>(library, "ucm_test_events");
+        set_handler = function<decltype(set_handler)>(library, "ucm_set_event_handler");
         unset_handler = function<decltype(unset_handler)>(library, "ucm_unset_event_handler");
-        if (set == nullptr || test == nullptr || unset_handler == nullptr) {
-            return;
-        }
-        // The hooks are installed with the first handler. The test unmaps memory of its own and
-        // sees whether that is told of.
-        const auto nothing = [](ucm_event_type_t, ucm_event_t*, void*) {};
-        if (set(UCM_EVENT_VM_UNMAPPED, 0, nothing, nullptr) != UCS_OK) {
-            return;
-        }
-        if (test(UCM_EVENT_VM_UNMAPPED) == UCS_OK) {
-            set_handler = set;
-        }
-        unset_handler(UCM_EVENT_VM_UNMAPPED, nothing, nullptr);
+        test_events = function<decltype(test_events)>(library, "ucm_test_events");
+    }
+    [[nodiscard]] bool is_complete() const {
+        return set_handler != nullptr && unset_handler != nullptr && test_events != nullptr;
     }
 
 private:
@@ -103,9 +103,19 @@ void on_event(ucm_event_type_t, ucm_event_t* event, void* watch) {
 } // namespace
 
 UnmapWatch::UnmapWatch(OnUnmapped on_unmapped, void* self)
-    : on_unmapped_(on_unmapped), self_(self),
-      works_(ucm().set_handler != nullptr &&
-             ucm().set_handler(UCM_EVENT_VM_UNMAPPED, 0, on_event, this) == UCS_OK) {}
+    : on_unmapped_(on_unmapped), self_(self) {
+    // The hooks are installed with the first handler. The test unmaps memory of its own and sees
+    // whether that is told of: at each watch, because another library may have put hooks of its own
+    // in their place since.
+    if (!ucm().is_complete() ||
+        ucm().set_handler(UCM_EVENT_VM_UNMAPPED, 0, on_event, this) != UCS_OK) {
+        return;
+    }
+    works_ = ucm().test_events(UCM_EVENT_VM_UNMAPPED) == UCS_OK;
+    if (!works_) {
+        ucm().unset_handler(UCM_EVENT_VM_UNMAPPED, on_event, this);
+    }
+}
 
 UnmapWatch::~UnmapWatch() {
     if (works_) {

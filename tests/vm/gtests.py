@@ -9,7 +9,9 @@ import subprocess
 import over_rdma
 from machine import BUILD
 
-ENVIRONMENT = os.environ | {"COMCH_TEST_DOMAIN_FILE": over_rdma.SETTINGS["COMCH_DOMAIN_FILE"]}
+
+def environment():
+    return os.environ | {"COMCH_TEST_DOMAIN_FILE": over_rdma.SETTINGS["COMCH_DOMAIN_FILE"]}
 
 
 class Program:
@@ -19,7 +21,7 @@ class Program:
     def names(self, gtest_filter):
         """Full names of the tests that the filter chooses."""
         text = subprocess.run([self.path, "--gtest_list_tests", f"--gtest_filter={gtest_filter}"],
-                              env=ENVIRONMENT, capture_output=True, text=True, check=True).stdout
+                              env=environment(), capture_output=True, text=True, check=True).stdout
         suite, found = "", []
         for line in text.splitlines():
             word = line.split("#")[0].strip()
@@ -39,6 +41,6 @@ class Program:
                 raise AssertionError(f"{self.path} has no test '{forking}'")
             choices += alone
         return sum(subprocess.run([self.path, "--gtest_brief=1", f"--gtest_filter={choice}"],
-                                  env=ENVIRONMENT, stdin=subprocess.DEVNULL,
+                                  env=environment(), stdin=subprocess.DEVNULL,
                                   check=False).returncode != 0
                    for choice in choices)

@@ -29,6 +29,24 @@ void fence_to_device() noexcept {
 constexpr std::size_t page_size = 4096;
 static_assert(sizeof(wire::Page) <= page_size);
 
+/// An RDMA write or read of one place; stays where it is, as the request points to the place.
+struct Rdma {
+    Rdma(ibv_wr_opcode opcode, const void* own, std::uint32_t length, std::uint32_t lkey,
+         std::uint64_t address, std::uint32_t key) noexcept
+        : place{.addr = reinterpret_cast<std::uint64_t>(own), .length = length, .lkey = lkey} {
+        request.sg_list = &place;
+        request.num_sge = length == 0 ? 0 : 1;
+        request.opcode = opcode;
+        request.wr.rdma.remote_addr = address;
+        request.wr.rdma.rkey = key;
+    }
+    Rdma(const Rdma&) = delete;
+    Rdma& operator=(const Rdma&) = delete;
+
+    ibv_sge place;
+    ibv_send_wr request{};
+};
+
 } // namespace
 
 // ---- making and ending -------------------------------------------------------------------------
@@ -463,16 +481,10 @@ void Pipe::return_credit() noexcept {
 }
 
 void Pipe::write_to_page(const void* from, std::uint32_t length, std::size_t offset) noexcept {
-    ibv_sge place{
-        .addr = reinterpret_cast<std::uint64_t>(from), .length = length, .lkey = page_slab_.lkey()};
-    ibv_send_wr request{};
-    request.sg_list = &place;
-    request.num_sge = 1;
-    request.opcode = IBV_WR_RDMA_WRITE;
-    request.send_flags = length <= inline_limit_ ? static_cast<unsigned>(IBV_SEND_INLINE) : 0u;
-    request.wr.rdma.remote_addr = peer_.address + offset;
-    request.wr.rdma.rkey = peer_.key;
-    (void)post(request, false);
+    Rdma rdma(IBV_WR_RDMA_WRITE, from, length, page_slab_.lkey(), peer_.address + offset,
+              peer_.key);
+    rdma.request.send_flags = length <= inline_limit_ ? static_cast<unsigned>(IBV_SEND_INLINE) : 0u;
+    (void)post(rdma.request, false);
 }
 
 // ---- RDMA --------------------------------------------------------------------------------------
@@ -484,27 +496,21 @@ Errc Pipe::write_copied(const std::byte* from, std::uint32_t length, std::uint64
             return refuse();
         }
     }
-    ibv_send_wr request{};
-    ibv_sge place{.addr = reinterpret_cast<std::uint64_t>(from), .length = length, .lkey = 0};
+    unsigned flags = fenced ? static_cast<unsigned>(IBV_SEND_FENCE) : 0u;
     if (length <= inline_limit_) {
-        request.send_flags = IBV_SEND_INLINE;
+        flags |= static_cast<unsigned>(IBV_SEND_INLINE);
     } else {
         if (slots_taken_ - slots_freed_ == tuning::send_slots && !make_room(true)) {
             return refuse();
         }
         std::byte* const slot = send_slot(slots_taken_++);
         std::memcpy(slot, from, length);
-        place.addr = reinterpret_cast<std::uint64_t>(slot);
-        place.lkey = slab_.lkey();
+        from = slot;
     }
     queues_.tally().copied_bytes += length;
-    request.sg_list = &place;
-    request.num_sge = length == 0 ? 0 : 1;
-    request.opcode = IBV_WR_RDMA_WRITE;
-    request.send_flags |= fenced ? static_cast<unsigned>(IBV_SEND_FENCE) : 0u;
-    request.wr.rdma.remote_addr = address;
-    request.wr.rdma.rkey = key;
-    return post(request, signalled) ? Errc::ok : refuse();
+    Rdma rdma(IBV_WR_RDMA_WRITE, from, length, slab_.lkey(), address, key);
+    rdma.request.send_flags = flags;
+    return post(rdma.request, signalled) ? Errc::ok : refuse();
 }
 
 Errc Pipe::write(const std::byte* from, std::uint32_t length, std::uint32_t lkey,
@@ -514,15 +520,9 @@ Errc Pipe::write(const std::byte* from, std::uint32_t length, std::uint32_t lkey
         (posted_ - done_ >= tuning::send_queue - reserve_requests && !make_room(false))) {
         return refuse();
     }
-    ibv_sge place{.addr = reinterpret_cast<std::uint64_t>(from), .length = length, .lkey = lkey};
-    ibv_send_wr request{};
-    request.sg_list = &place;
-    request.num_sge = 1;
-    request.opcode = IBV_WR_RDMA_WRITE;
-    request.send_flags = fenced ? static_cast<unsigned>(IBV_SEND_FENCE) : 0u;
-    request.wr.rdma.remote_addr = address;
-    request.wr.rdma.rkey = key;
-    if (!post(request, signalled)) {
+    Rdma rdma(IBV_WR_RDMA_WRITE, from, length, lkey, address, key);
+    rdma.request.send_flags = fenced ? static_cast<unsigned>(IBV_SEND_FENCE) : 0u;
+    if (!post(rdma.request, signalled)) {
         return refuse();
     }
     queues_.tally().rdma_bytes += length;
@@ -536,16 +536,10 @@ Errc Pipe::write_and_send(const std::byte* from, std::uint32_t length, std::uint
     if (reserve(0) == nullptr || !started_) {
         return refuse();
     }
-    ibv_sge place{.addr = reinterpret_cast<std::uint64_t>(from), .length = length, .lkey = lkey};
-    ibv_send_wr request{};
-    request.sg_list = &place;
-    request.num_sge = 1;
-    request.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-    request.imm_data = packed(header(static_cast<std::uint8_t>(Kind::data), id));
-    request.wr.rdma.remote_addr = address;
-    request.wr.rdma.rkey = key;
+    Rdma rdma(IBV_WR_RDMA_WRITE_WITH_IMM, from, length, lkey, address, key);
+    rdma.request.imm_data = packed(header(static_cast<std::uint8_t>(Kind::data), id));
     ++records_;
-    if (!post(request, true)) {
+    if (!post(rdma.request, true)) {
         return refuse();
     }
     queues_.tally().rdma_bytes += length;
@@ -560,14 +554,8 @@ Errc Pipe::read(std::byte* to, std::uint32_t length, std::uint32_t lkey, std::ui
         (posted_ - done_ >= tuning::send_queue - reserve_requests && !make_room(false))) {
         return refuse();
     }
-    ibv_sge place{.addr = reinterpret_cast<std::uint64_t>(to), .length = length, .lkey = lkey};
-    ibv_send_wr request{};
-    request.sg_list = &place;
-    request.num_sge = 1;
-    request.opcode = IBV_WR_RDMA_READ;
-    request.wr.rdma.remote_addr = address;
-    request.wr.rdma.rkey = key;
-    if (!post(request, signalled)) {
+    Rdma rdma(IBV_WR_RDMA_READ, to, length, lkey, address, key);
+    if (!post(rdma.request, signalled)) {
         return refuse();
     }
     queues_.tally().rdma_bytes += length;
@@ -659,11 +647,8 @@ bool Pipe::ask_for_completion() noexcept {
         return false;
     }
     // A write of nothing, to the one place that is surely ours to write to.
-    ibv_send_wr request{};
-    request.opcode = IBV_WR_RDMA_WRITE;
-    request.wr.rdma.remote_addr = peer_.address;
-    request.wr.rdma.rkey = peer_.key;
-    return post(request, true);
+    Rdma rdma(IBV_WR_RDMA_WRITE, nullptr, 0, 0, peer_.address, peer_.key);
+    return post(rdma.request, true);
 }
 
 void Pipe::probe() noexcept {

@@ -12,9 +12,11 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include <infiniband/verbs.h>
+#include <unistd.h>
 
 #include <comch/device.hpp>
 #include <comch/error.hpp>
@@ -23,16 +25,18 @@
 
 namespace comch::link::verbs {
 
-/// A registration with the device, ended with its owner.
+/// A registration with the device, ended with its owner: in the process that made it. A child that
+/// it forked has the same device open, and would end the registration of its parent.
 class Mr {
 public:
     Mr() = default;
-    explicit Mr(ibv_mr* mr) noexcept : mr_(mr) {}
-    Mr(Mr&& other) noexcept : mr_(std::exchange(other.mr_, nullptr)) {}
+    explicit Mr(ibv_mr* mr) noexcept : mr_(mr), process_(::getpid()) {}
+    Mr(Mr&& other) noexcept : mr_(std::exchange(other.mr_, nullptr)), process_(other.process_) {}
     Mr& operator=(Mr&& other) noexcept {
         if (this != &other) {
             end();
             mr_ = std::exchange(other.mr_, nullptr);
+            process_ = other.process_;
         }
         return *this;
     }
@@ -43,19 +47,20 @@ public:
 
 private:
     void end() noexcept {
-        if (mr_ != nullptr) {
+        if (mr_ != nullptr && process_ == ::getpid()) {
             (void)::ibv_dereg_mr(mr_);
         }
     }
 
     ibv_mr* mr_ = nullptr;
+    pid_t process_ = 0;
 };
 
 class RdmaDevice {
 public:
     /// What the device can do, as far as this link uses it.
     struct Limits {
-        std::uint32_t queue_depth = 0; ///< work requests of a queue pair
+        std::uint32_t queue_depth = 0;  ///< work requests of a queue pair
         std::uint32_t shared_depth = 0; ///< of a shared receive queue
         bool shared_resize = false;     ///< and one can be made larger
         std::uint32_t completions = 0;
