@@ -28,6 +28,7 @@ class Transport:
     tls: str                     # the value of UCX_TLS
     module: pathlib.Path = None  # comch's UCT module, for transports that are not UCX's own
     allocation: str = ""         # UCX_ALLOC_PRIO: where the buffers come from
+    settings: dict = dataclasses.field(default_factory=dict)  # by side: what else there is to set
 
     def environment(self, side):
         # The caller's UCX_* settings would make this another measurement.
@@ -39,7 +40,7 @@ class Transport:
             env["COMCH_SIDE"] = side
         if self.allocation:
             env["UCX_ALLOC_PRIO"] = self.allocation
-        return env
+        return env | self.settings.get(side, {})
 
 
 def comch_transport(build_dir, allocation=""):

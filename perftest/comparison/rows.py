@@ -116,13 +116,18 @@ CURVES = [
     *(Row("ucp", "tag_bw", 1 << power, memory="heap") for power in range(3, 27, 1)),
 ]
 
-# Over RDMA devices: close to what verbs can do without comch, and ahead of libfabric at every size;
-# so is comch through libfabric.
+# Over RDMA devices: close to what verbs can do without comch, and ahead of libfabric at every size, and
+# of UCX's own transport under UCP; so is comch through libfabric.
 VERBS = [
     *(Row(level, test, size, target=(1, 1), limits=("ib_send",), limit_target=(1.15, 1.15),
           link="verbs")
       for level, test in (("core", "core_lat"), ("ucp", "tag_lat"))
       for size in (8, 512, 4 * KIB, 64 * KIB, MIB)),
+    *(Row("uct", "am_lat", size, layout, limits=("ib_send",), limit_target=(1.15, 1.15), link="verbs")
+      for layout, size in (("short", 8), ("bcopy", 512), ("bcopy", 4 * KIB))),
+    Row("uct", "am_bw", 4 * KIB, "bcopy", limits=("ib_send",), limit_target=(0.9, 0.9), link="verbs"),
+    *(Row("uct", "put_bw", size, "zcopy", limits=("ib_write",), limit_target=(0.9, 0.9), link="verbs")
+      for size in (64 * KIB, MIB)),
     *(Row(level, test, size, target=(1, 1), limits=("ib_send", "ib_write"), limit_target=(0.9, 0.9),
           link="verbs")
       for level, test in (("core", "core_bw"), ("ucp", "tag_bw"))

@@ -26,14 +26,19 @@ def can(name, row):
 
 def run(name, row, build_dir):
     """The row's figure for the transport `name`."""
+    device = "dpu0" if name == "comch" else "memory"
+    return run_over(name, transport_of(name, row, build_dir), device, row)
+
+
+def run_over(name, transport, device, row):
     count = iterations(row)
     if row.test in ("ucp_put_bw", "ucp_get") and name != "comch":
         # The peer's CPU has to help, and in these tests it progresses once in a millisecond.
         count = 10
     options = ["-t", row.test, "-s", str(row.size), "-n", str(count), "-w", str(max(2, count // 10))]
     if row.level == "uct":
-        options += ["-x", name, "-d", "dpu0" if name == "comch" else "memory", "-D", row.layout]
-    output = perftest_pair.run_pair(transport_of(name, row, build_dir), [*options, "-v", "-f"])
+        options += ["-x", name, "-d", device, "-D", row.layout]
+    output = perftest_pair.run_pair(transport, [*options, "-v", "-f"])
     lines = [line for line in output.splitlines() if line.count(",") >= 6]
     for names, values in zip(lines, lines[1:]):
         if names.startswith("iterations,"):

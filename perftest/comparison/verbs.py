@@ -1,5 +1,6 @@
-"""comch over RDMA devices, beside raw verbs (the programs of the package perftest) and libfabric's
-verbs;ofi_rxm. All of it inside the virtual machine of scripts/vm-test.sh, which has two devices.
+"""comch over RDMA devices, beside raw verbs (the programs of the package perftest), libfabric's
+verbs;ofi_rxm and UCX's own transport for such devices, rc_verbs. All of it inside the virtual machine of
+scripts/vm-test.sh, which has two devices.
 """
 import json
 import os
@@ -8,9 +9,9 @@ import subprocess
 from . import libfabric, ucx
 from .programs import TIMEOUT, pair
 from .rows import iterations
-from .ucx import PairError
+from .ucx import PairError, perftest_pair
 
-PEERS = ("libfabric",)
+PEERS = ("libfabric", "rc_verbs")
 RAW = ("ib_send", "ib_write")
 IB_PORT = 18515
 
@@ -23,8 +24,17 @@ def enter():
     os.environ["COMCH_PRIVATE_NETWORK"] = "1"
 
 
-def can(name, _):
-    return name in PEERS
+def can(name, row):
+    """A test of UCT's takes one device name for both sides, which rc_verbs' sides do not have."""
+    return name in {"ucp": PEERS, "uct": ()}.get(row.level, ("libfabric",))
+
+
+def rc_verbs():
+    """Its sides find each other as those of raw verbs do. What connects them are datagrams, whose sender
+    soft-RoCE does not tell in the way that UCX checks."""
+    common = {"UCX_IB_GID_INDEX": "1", "UCX_UD_VERBS_ETH_DGID_CHECK": "n"}
+    return perftest_pair.Transport("rc_verbs,ud_verbs,self", settings={
+        "host": common | {"UCX_NET_DEVICES": "rxe0:1"}, "dpu": common | {"UCX_NET_DEVICES": "rxe1:1"}})
 
 
 def run_raw(name, row):
@@ -71,4 +81,6 @@ def run(name, row, build_dir):
         return run_libfabric(name, row, build_dir)
     if name in RAW:
         return run_raw(name, row)
+    if name == "rc_verbs":
+        return ucx.run_over(name, rc_verbs(), "", row)
     return run_core(row, build_dir) if row.level == "core" else ucx.run(name, row, build_dir)
