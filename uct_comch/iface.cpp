@@ -288,6 +288,26 @@ template <class Link> void close(uct_iface_h tl_iface) {
     delete iface;
 }
 
+/// UCP weighs its rendezvous against messages in fragments, each of which takes what is told here.
+template <class Link>
+ucs_status_t estimate_performance(uct_iface_h tl_iface, uct_perf_attr_t* attr) {
+    const ucs_status_t status = uct_base_iface_estimate_perf(tl_iface, attr);
+    constexpr std::uint64_t asked =
+        UCT_PERF_ATTR_FIELD_OPERATION | UCT_PERF_ATTR_FIELD_SEND_POST_OVERHEAD;
+    if (status == UCS_OK && (attr->field_mask & asked) == asked &&
+        attr->operation == UCT_EP_OP_AM_ZCOPY) {
+        const Iface<Link>& iface = *Iface<Link>::of(tl_iface);
+        attr->send_post_overhead += iface.speed.copying * iface.port->limits().max_message;
+    }
+    return status;
+}
+
+template <class Link> uct_iface_internal_ops_t make_internal_ops() {
+    uct_iface_internal_ops_t ops = uct_base_iface_internal_ops;
+    ops.iface_estimate_perf = estimate_performance<Link>;
+    return ops;
+}
+
 template <class Link> uct_iface_ops_t make_iface_ops() {
     uct_iface_ops_t ops{};
     fill_ep_ops<Link>(ops);
@@ -310,6 +330,7 @@ template <class Link>
 ucs_status_t open_over(uct_md_h md, uct_worker_h worker, const uct_iface_params_t* params,
                        const uct_iface_config_t* tl_config, uct_iface_h* iface_p) {
     static uct_iface_ops_t ops = make_iface_ops<Link>();
+    static uct_iface_internal_ops_t internal_ops = make_internal_ops<Link>();
     const auto& config = *reinterpret_cast<const IfaceConfig*>(tl_config);
     if ((params->open_mode & UCT_IFACE_OPEN_MODE_DEVICE) == 0) {
         ucs_error("comch: interfaces are opened on a device");
@@ -339,8 +360,8 @@ ucs_status_t open_over(uct_md_h md, uct_worker_h worker, const uct_iface_params_
         iface->speed.latency = config.latency;
     }
     iface->host_dpu_only = config.host_dpu_only != 0;
-    const ucs_status_t status = init_base_iface(&iface->super, &ops, &uct_base_iface_internal_ops,
-                                                md, worker, params, tl_config);
+    const ucs_status_t status =
+        init_base_iface(&iface->super, &ops, &internal_ops, md, worker, params, tl_config);
     if (status != UCS_OK) {
         return status;
     }

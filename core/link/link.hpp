@@ -143,6 +143,8 @@ struct Speed {
     double latency;   ///< seconds from one side to the other
     double overhead;  ///< seconds of the sender's CPU
     double bandwidth; ///< bytes per second
+    double copying;   ///< seconds for a byte of a message that both CPUs copy, beyond the bandwidth;
+                      ///< one-sided operations go without
 };
 
 // ---- the contract ----------------------------------------------------------------------------------------

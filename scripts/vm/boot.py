@@ -36,6 +36,9 @@ CRASH = re.compile(
     r"Kernel panic|Oops|BUG: |general protection fault|Unable to handle|invalid opcode|WARNING: CPU"
     r"|blocked for more than|lockup|stall|refcount_t: |corruption|Out of memory|vm: cannot start")
 
+# The machine was told to end: its first process may be gone before it does.
+END = "sysrq: Power Off"
+
 # The kernel's own checks of timers and detectors of CPUs that stand still go by the clock outside,
 # where we may have been stopped for minutes; our watchdog does not.
 KERNEL_ARGUMENTS = ("console=ttyS0 loglevel=5 tsc=reliable no_timer_check panic=-1 oops=panic "
@@ -208,7 +211,7 @@ class Run:
     def crash(self):
         """The kernel's first complaint, if there is one."""
         self.console_text += self.console.read().decode(errors="replace")
-        found = CRASH.search(self.console_text)
+        found = CRASH.search(self.console_text.partition(END)[0])
         if not found:
             return None
         return self.console_text[self.console_text.rfind("\n", 0, found.start()) + 1:].split("\n")[0]

@@ -32,6 +32,7 @@ TESTS = [
     script("OpenMPI", "mpi.py", timeout=1200),
     script("OpenMPI, the rest", "mpi.py", "--rest", timeout=1200, long=True),
     script("registrations", "registrations.py"),
+    script("rendezvous", "rendezvous.py"),
     script("libfabric", "libfabric.py", timeout=1200),
     script("DOCA", "doca.py", timeout=1500, long=True),
     # Last: they take devices away.

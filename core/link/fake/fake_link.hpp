@@ -379,7 +379,7 @@ public:
     [[nodiscard]] PortAddress address() const noexcept;
     [[nodiscard]] bool lost() const noexcept { return loss_seen_; }
     [[nodiscard]] const Limits& limits() const noexcept;
-    [[nodiscard]] static constexpr Speed speed() noexcept { return {1e-6, 1e-6, 1e9}; }
+    [[nodiscard]] static constexpr Speed speed() noexcept { return {1e-6, 1e-6, 1e9, 0}; }
     [[nodiscard]] Result<void> listen(const ServiceName& service);
     void unlisten(const ServiceName& service);
     [[nodiscard]] Result<Connection*> connect(const PortAddress& address,

@@ -34,7 +34,7 @@ public:
     }
 
     [[nodiscard]] static constexpr Speed speed() noexcept {
-        return {tuning::latency, tuning::overhead, tuning::bandwidth};
+        return {tuning::latency, tuning::overhead, tuning::bandwidth, 0};
     }
 
     [[nodiscard]] Result<void> listen(const ServiceName& service);

@@ -226,7 +226,7 @@ private:
     bool paused_ = false;       ///< a get of the peer is being answered as records
     bool working_ = false;      ///< in the port's list
     bool owing_ = false;        ///< in the port's list of those with credit to return
-    unsigned looks_ = 0;        ///< of the port, that found the same owed
+    bool owed_at_look_ = false; ///< of the port, what the peer waits for
     std::uint64_t returned_at_look_ = 0;
     bool peer_gone_ = false;    ///< to be reported once nothing more of it is here
     bool is_initiator_ = false;

@@ -899,15 +899,17 @@ void Port::return_credit(bool all) noexcept {
     for (std::size_t i = 0; i < owing_.size();) {
         Connection& c = *owing_[i];
         // What is owed longer than from the last look to this one was not taken along by anything.
-        // Counted for each connection by itself: one that is busy must not keep the others waiting.
+        // Remembered for each connection by itself: one that is busy must not keep the others
+        // waiting.
         if (c.returned_at_look_ != c.pipe_->returned()) {
             c.returned_at_look_ = c.pipe_->returned();
-            c.looks_ = 0;
+            c.owed_at_look_ = false;
         }
-        const unsigned enough = c.pipe_->peer_waits() ? 1 : tuning::credit_after_looks;
-        if (c.state_ < Connection::State::ended && (all || c.looks_++ >= enough)) {
+        if (c.state_ < Connection::State::ended &&
+            (all || (c.pipe_->peer_waits() && c.owed_at_look_))) {
             c.pipe_->idle();
         }
+        c.owed_at_look_ = c.pipe_->peer_waits();
         if (c.state_ >= Connection::State::ended || !c.pipe_->owes_credit()) {
             c.owing_ = false;
             owing_[i] = owing_.back();
@@ -944,8 +946,8 @@ bool Port::slow_poll_due() noexcept {
         slow_poll_ticks_ = 0;
     }
     last_slow_poll_ns_ = now;
-    constexpr std::uint64_t look_at_all_ns = 20'000'000;
-    if (std::exchange(slow_poll_wanted_, false) || now - last_look_at_all_ns_ >= look_at_all_ns) {
+    if (std::exchange(slow_poll_wanted_, false) ||
+        now - last_look_at_all_ns_ >= tuning::look_at_all_ns) {
         last_look_at_all_ns_ = now;
         look_at_all_ = true;
     }

@@ -36,7 +36,7 @@ public:
 
     /// Of a port that is not lost.
     [[nodiscard]] Speed speed() const noexcept {
-        return {tuning::latency, tuning::overhead, rdma_->limits().bandwidth};
+        return {tuning::latency, tuning::overhead, rdma_->limits().bandwidth, tuning::copying};
     }
 
     [[nodiscard]] Result<void> listen(const ServiceName& service);
@@ -144,7 +144,7 @@ private:
         c.pipe_->taken(header_);
         if (!c.owing_ && c.pipe_->owes_credit()) {
             c.owing_ = true;
-            c.looks_ = 0;
+            c.owed_at_look_ = false;
             owing_.push_back(&c);
         }
         if (c.pipe_->peer_said_goodbye()) [[unlikely]] {

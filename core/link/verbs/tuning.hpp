@@ -32,11 +32,10 @@ inline constexpr std::uint32_t credit_batch = window * 3 / 8;
 /// A port looks at the credit that it owes once in so many calls. What the peer sleeps for goes out
 /// if it was owed at the last look already, so that one bell tells of what comes together.
 inline constexpr unsigned credit_look_calls = 64;
-/// The rest is looked at more often than that first: something may go the other way and take it
-/// along, or more come, and else it costs a work request of its own. Longer than a round trip,
-/// also where the peer's CPU is slow: a packet that is in the way of its answer makes it slower.
-/// Nobody is short of it meanwhile (credit_batch), and who waits for it asks.
-inline constexpr unsigned credit_after_looks = 64;
+/// The rest goes back some time (look_at_all_ns): something may go the other way and take it along,
+/// or more come, and else it costs a work request of its own, which is in the way of others. Nobody
+/// is short of it meanwhile (credit_batch), and who waits for it asks.
+inline constexpr std::uint64_t look_at_all_ns = 20'000'000;
 /// A channel returns credit after so many polls that found nothing, for the same reason.
 inline constexpr unsigned credit_after_polls = 4096;
 
@@ -53,10 +52,14 @@ inline constexpr std::uint32_t signal_every_slots = send_slots / 4;
 /// Inline data asked of a device; it may grant less. Small messages of the layers above fit.
 inline constexpr std::uint32_t wanted_inline = 256;
 
-/// What a message takes, roughly, for those who choose between transports: two crossings of PCIe and
-/// the device between them; a work request and its doorbell. How fast data goes, the port says.
+/// What a message takes, roughly, for those who choose between transports: two crossings of PCIe
+/// and the device between them; a work request and its doorbell. How fast data goes, the port says.
 inline constexpr double latency = 1.5e-6;
 inline constexpr double overhead = 75e-9;
+/// Messages are copied into a send buffer and out of a receive buffer, and long ones are many of
+/// them, one after the other. Beside the round trip that it takes to ask for a read instead, that
+/// is much from some 20 KiB on.
+inline constexpr double copying = 2 / 7e9;
 
 /// Completions taken from the device at once.
 inline constexpr unsigned poll_batch = 32;
@@ -70,8 +73,8 @@ inline constexpr std::uint32_t max_one_sided = 128;
 /// A put or get up to this length is copied through a send buffer; a longer one goes from and to
 /// the caller's memory, which the device must know (registering costs microseconds).
 inline constexpr std::uint32_t bounce_up_to = max_message;
-/// One RDMA read or write: a device may allow less. Cutting at 1 MiB costs nothing and lets messages
-/// of other connections in between.
+/// One RDMA read or write: a device may allow less. Cutting at 1 MiB costs nothing and lets
+/// messages of other connections in between.
 inline constexpr std::uint32_t rdma_chunk = 1u << 20;
 /// Reads that the device may have under way at once; negotiated down to what both can.
 inline constexpr std::uint8_t reads_in_flight = 16;
