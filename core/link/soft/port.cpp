@@ -892,6 +892,9 @@ bool Port::watch_listener(Connection& c) {
     std::uint64_t pid = 0;
     if (is_our_user(c.socket_.get(), pid) && pid != 0) {
         c.process_.reset(static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(pid), 0)));
+        if (!c.process_ && errno == ESRCH) {
+            return false; // even if its lock says otherwise: a child that has not run yet holds it
+        }
         if (c.process_ && !watch(c.process_.get(), c.process_watch_)) {
             c.process_.reset();
         }

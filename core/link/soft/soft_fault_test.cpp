@@ -49,7 +49,23 @@ void die_after(std::uint32_t microseconds) {
 
 /// A child that lives on and holds copies of all descriptors; it ends with its process group.
 void fork_holder() {
+    std::array<int, 2> ends{};
+    ASSERT_EQ(::pipe(ends.data()), 0);
     if (::fork() == 0) {
+        (void)!::write(ends[1], "r", 1); // what the library does in a child is done
+        for (;;) {
+            ::pause();
+        }
+    }
+    char ready = 0;
+    ASSERT_EQ(::read(ends[0], &ready, 1), 1);
+    ::close(ends[0]);
+    ::close(ends[1]);
+}
+
+/// The same, of a child that has not run yet: it even holds the lock that says that its parent lives.
+void fork_holder_of_everything() {
+    if (::syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr) == 0) {
         for (;;) {
             ::pause();
         }
@@ -442,10 +458,10 @@ protected:
     static constexpr const char* name = "the service";
 
     /// What the server does before it dies.
-    void serve() {
+    void serve(void (*fork)() = fork_holder) {
         End server(lab, Side::dpu);
         ASSERT_TRUE(server.port->listen({function(), name}).has_value());
-        fork_holder();
+        fork();
         to_parent.put(server.port->address());
         (void)to_child.get<char>();
         ::kill(::getpid(), SIGKILL);
@@ -479,6 +495,16 @@ TEST_P(DeadServer, IsNotFound) {
     EXPECT_TRUE(other.port->listen({function(), name}).has_value());
     ASSERT_TRUE(client.port->connect(ServiceName{function(), name}, {}, nullptr).has_value());
     EXPECT_TRUE(until([&] { return !client.seen.connected.empty(); }, client, other));
+}
+
+TEST_P(DeadServer, IsNotFoundWhateverItsChildHolds) {
+    Process server([&] { serve(fork_holder_of_everything); });
+    const auto address = to_parent.get<PortAddress>();
+    End client(lab, Side::host);
+    to_child.put('d');
+    EXPECT_EQ(server.wait(), -1);
+    expect_refusal(client, client.port->connect(address, {}, nullptr));
+    expect_refusal(client, client.port->connect(ServiceName{function(), name}, {}, nullptr));
 }
 
 TEST_P(DeadServer, IsHeardOfByThoseWhoWaitForItsAnswer) {
