@@ -176,7 +176,7 @@ def run_group(library, directory, name, alloc, tests, options):
     batch = pathlib.Path(directory) / "batch"
     batch.write_text("".join(f"{number} {test}\n" for number, test in names.items()))
     domain = os.path.join(directory, "domain")
-    settings = Settings("comch", library, alloc, domain)
+    settings = Settings("comch", library, alloc, domain=domain)
     start = time.monotonic()
     for attempts_left in (2, 1, 0):
         try:
