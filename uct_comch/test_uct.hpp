@@ -23,7 +23,8 @@
 
 namespace comch::uct::test {
 
-inline constexpr auto patience = std::chrono::seconds(30); ///< far more than anything takes
+/// Far more than anything takes; over emulated RDMA devices, too.
+inline const auto patience = std::chrono::seconds(comch::test::test_description() ? 180 : 30);
 
 inline std::vector<std::byte> pattern(std::size_t length, std::uint64_t seed) {
     std::vector<std::byte> bytes(length);
@@ -49,6 +50,9 @@ public:
             ::unsetenv(name.c_str());
         }
         ::setenv("COMCH_DOMAIN", path().c_str(), 1);
+        if (const auto description = comch::test::test_description()) {
+            ::setenv("COMCH_DOMAIN_FILE", description->c_str(), 1);
+        }
     }
     [[nodiscard]] std::string path() const { return directory_ / "domain"; }
 

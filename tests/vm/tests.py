@@ -29,6 +29,7 @@ TESTS = [
     script("comch_info", "info.py"),
     script("comch_perftest", "perftest.py", timeout=1200, long=True),
     script("ucx_perftest", "ucx.py", timeout=1200, long=True),
+    script("UCP", "ucp.py", timeout=1500, long=True),
     script("OpenMPI", "mpi.py", timeout=1200),
     script("OpenMPI, the rest", "mpi.py", "--rest", timeout=1200, long=True),
     script("registrations", "registrations.py"),
