@@ -48,7 +48,7 @@ std::uint64_t Endpoint::device_region_of(Mr& mr) {
         mr.shown = true;
         // (A read-write registration; a device that cannot have it leaves the work to us.)
         mr.region = own_region(station->device(), mr.base, mr.length,
-                               peers_may_reach(mr) ? remote_access(mr) : 0);
+                               peers_may_reach(mr) ? remote_access(mr) : 0, false);
     }
     return mr.region;
 }
@@ -58,7 +58,10 @@ Kept* Endpoint::keep(std::byte* base, std::uint64_t length, std::uint32_t access
         return nullptr;
     }
     return domain->kept->get(base, length, access,
-                             [&](auto... what) { return own_region(station->device(), what...); });
+                             // (The program may free the memory of what is kept.)
+                             [&](auto... what) {
+                                 return own_region(station->device(), what..., true);
+                             });
 }
 
 void Endpoint::let_go(Kept*& kept) {

@@ -34,11 +34,12 @@ inline std::uint64_t link_data_of(const Device& device, std::uint64_t region) {
 /// memory at both ends.
 inline constexpr bool devices_write = true;
 /// A region for memory that the device reads from and writes to again and again, so that it need
-/// not be registered each time. 0: the device cannot have it.
+/// not be registered each time. `device_only`: as RegionTable says. 0: the device cannot have it.
 inline std::uint64_t own_region(const Device& device, std::byte* base, std::uint64_t length,
-                                std::uint32_t access) {
+                                std::uint32_t access, bool device_only) {
     RegionTable& table = RegionTable::instance();
-    const auto key = table.add({.base = base, .length = length, .access = access});
+    const auto key = table.add(
+        {.base = base, .length = length, .access = access, .device_only = device_only});
     if (key && link_data_of(device, key->region) == 0) {
         table.remove(key->region);
         return 0;
@@ -72,7 +73,7 @@ inline std::uint64_t link_data_of(const Device&, std::uint64_t) {
 /// No device is there to do so.
 inline constexpr bool devices_write = false;
 /// Our own memory is known as it is.
-inline std::uint64_t own_region(const Device&, std::byte*, std::uint64_t, std::uint32_t) {
+inline std::uint64_t own_region(const Device&, std::byte*, std::uint64_t, std::uint32_t, bool) {
     return 0;
 }
 inline Errc put_from_own(Link::Connection& to, const std::byte* from, std::size_t length,

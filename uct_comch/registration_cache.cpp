@@ -45,7 +45,8 @@ ucs_status_t RegistrationCache::add(void* self, ucs_rcache_t*, void* wanted_by,
     RegionTable& table = RegionTable::instance();
     const auto key = table.add({.base = reinterpret_cast<std::byte*>(region->super.start),
                                 .length = length,
-                                .access = access_remote_read | access_remote_write});
+                                .access = access_remote_read | access_remote_write,
+                                .device_only = true});
     if (!key) {
         uct_md_log_mem_reg_error(wanted.flags, "comch: %s", key.error().message.c_str());
         return to_ucs(key.error().code);

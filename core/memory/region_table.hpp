@@ -28,6 +28,8 @@ public:
                         ///< is; -1: not mappable by peers
         std::uint64_t device_region = 0; ///< another region, that holds this one and outlives it:
                                          ///< devices know this one by that; 0: by itself
+        bool device_only = false; ///< no CPU serves anybody here, whoever asks by its number: its
+                                  ///< memory may be gone already
     };
 
     /// The table of this process.
@@ -63,11 +65,11 @@ public:
         [[nodiscard]] const Region& region() const noexcept { return *region_; }
 
         /// The address of [address, address + length) of the owner's address space, or null if it
-        /// is not all inside the region or `access` is not granted.
+        /// is not all inside the region, `access` is not granted, or it is for devices alone.
         [[nodiscard]] std::byte* range(std::uint64_t address, std::uint64_t length,
                                        std::uint32_t access) const noexcept {
             const auto base = reinterpret_cast<std::uint64_t>(region_->base);
-            if ((region_->access & access) != access || address < base ||
+            if (region_->device_only || (region_->access & access) != access || address < base ||
                 address - base > region_->length || length > region_->length - (address - base)) {
                 return nullptr;
             }

@@ -69,6 +69,22 @@ TEST(RegionTable, ARangeMustLieInsideAndBeGranted) {
     EXPECT_EQ(pin.range(base, 1, access_remote_read | access_remote_write), nullptr);
 }
 
+TEST(RegionTable, WhatIsForDevicesServesNoCpu) {
+    std::array<std::byte, 100> memory{};
+    const auto key = table().add({.base = memory.data(),
+                                  .length = memory.size(),
+                                  .access = access_remote_all,
+                                  .device_only = true});
+    ASSERT_TRUE(key);
+    {
+        const RegionTable::Pin pin = table().pin(key->region);
+        ASSERT_TRUE(pin);
+        EXPECT_EQ(pin.range(key->base, 1, 0), nullptr);
+        EXPECT_EQ(pin.range(key->base, 1, access_remote_read), nullptr);
+    }
+    table().remove(key->region);
+}
+
 TEST(RegionTable, ARemovedRegionsNameIsNeverUsedAgain) {
     std::array<std::byte, 8> memory{};
     std::set<std::uint64_t> names;
