@@ -1,5 +1,8 @@
 #include "core/memory/kept_registrations.hpp"
 
+#include <algorithm>
+#include <cstdint>
+
 #include <sys/resource.h>
 
 #include "core/memory/region_table.hpp"
@@ -46,16 +49,15 @@ KeptRegistrations::Kept* KeptRegistrations::get(std::byte* base, std::uint64_t l
     drop_stale();
     Kept* kept = find(begin, end, access);
     if (kept == nullptr) {
+        if (!has_room() || !still_watches()) {
+            return nullptr;
+        }
         const std::uint64_t region = make(base, length, access);
         if (region == 0) {
             return nullptr; // and what is kept stays
         }
         drop_replaced(begin, end);
-        kept = make_room();
-        if (kept == nullptr) {
-            RegionTable::instance().remove(region);
-            return nullptr;
-        }
+        kept = &make_room();
         kept->region_ = region;
         kept->access_ = access;
         kept->stale_.store(false, std::memory_order_relaxed);
@@ -116,7 +118,24 @@ void KeptRegistrations::drop_stale() {
     }
 }
 
-KeptRegistrations::Kept* KeptRegistrations::make_room() {
+bool KeptRegistrations::still_watches() {
+    if (watch_ == nullptr || watch_->works()) {
+        return true;
+    }
+    // What is kept may have been unmapped unseen.
+    on_unmapped(0, UINTPTR_MAX);
+    drop_stale();
+    return false;
+}
+
+bool KeptRegistrations::has_room() noexcept {
+    const auto used = ever_used();
+    return used.size() < capacity || std::any_of(used.begin(), used.end(), [](const Kept& kept) {
+               return kept.region_ == 0 || kept.users_ == 0;
+           });
+}
+
+KeptRegistrations::Kept& KeptRegistrations::make_room() {
     Kept* free = nullptr;
     Kept* oldest = nullptr;
     for (Kept& kept : ever_used()) {
@@ -135,7 +154,7 @@ KeptRegistrations::Kept* KeptRegistrations::make_room() {
         drop(*oldest);
         free = oldest;
     }
-    return free;
+    return *free;
 }
 
 void KeptRegistrations::drop(Kept& kept) {

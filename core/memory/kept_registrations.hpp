@@ -70,8 +70,12 @@ public:
 private:
     [[nodiscard]] Kept* find(std::uintptr_t begin, std::uintptr_t end,
                              std::uint32_t access) noexcept;
-    /// A free place; that of the one not used for longest, if there is no other.
-    [[nodiscard]] Kept* make_room();
+    /// False: what is unmapped is not noticed any more, and nothing is kept.
+    [[nodiscard]] bool still_watches();
+    /// A free place, or one that nobody uses just now.
+    [[nodiscard]] bool has_room() noexcept;
+    /// If there is: a free place; that of the one not used for longest, if there is no other.
+    [[nodiscard]] Kept& make_room();
     /// Ends what nobody needs beside a registration of [begin, end).
     void drop_replaced(std::uintptr_t begin, std::uintptr_t end);
     /// Ends what is stale, if something has become so: memory that is gone must not stay pinned.

@@ -13,6 +13,7 @@
 #include <cstddef>
 
 #include <dlfcn.h>
+#include <sys/mman.h>
 #include <ucm/api/ucm.h>
 #include <unistd.h>
 #endif
@@ -62,7 +63,6 @@ private:
 struct Ucm {
     decltype(&ucm_set_event_handler) set_handler = nullptr;
     decltype(&ucm_unset_event_handler) unset_handler = nullptr;
-    decltype(&ucm_test_events) test_events = nullptr;
 
     Ucm() {
         // libucm needs libucs, but does not say so; that one brings it. Never closed: the hooks
@@ -75,10 +75,9 @@ struct Ucm {
         }
         set_handler = function<decltype(set_handler)>(library, "ucm_set_event_handler");
         unset_handler = function<decltype(unset_handler)>(library, "ucm_unset_event_handler");
-        test_events = function<decltype(test_events)>(library, "ucm_test_events");
     }
     [[nodiscard]] bool is_complete() const {
-        return set_handler != nullptr && unset_handler != nullptr && test_events != nullptr;
+        return set_handler != nullptr && unset_handler != nullptr;
     }
 
 private:
@@ -96,36 +95,53 @@ void on_event(ucm_event_type_t, ucm_event_t* event, void* watch) {
     static const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
     const auto begin = reinterpret_cast<std::uintptr_t>(event->vm_unmapped.address);
     const std::uintptr_t end = begin + event->vm_unmapped.size;
-    static_cast<const UnmapWatch*>(watch)->unmapped(begin & ~(page - 1),
-                                                    (end + page - 1) & ~(page - 1));
+    static_cast<UnmapWatch*>(watch)->unmapped(begin & ~(page - 1), (end + page - 1) & ~(page - 1));
 }
 
 } // namespace
 
 UnmapWatch::UnmapWatch(OnUnmapped on_unmapped, void* self)
     : on_unmapped_(on_unmapped), self_(self) {
-    // The hooks are installed with the first handler. The test unmaps memory of its own and sees
-    // whether that is told of: at each watch, because another library may have put hooks of its own
-    // in their place since.
-    if (!ucm().is_complete() ||
-        ucm().set_handler(UCM_EVENT_VM_UNMAPPED, 0, on_event, this) != UCS_OK) {
-        return;
-    }
-    works_ = ucm().test_events(UCM_EVENT_VM_UNMAPPED) == UCS_OK;
-    if (!works_) {
-        ucm().unset_handler(UCM_EVENT_VM_UNMAPPED, on_event, this);
-    }
+    // The hooks are installed with the first handler.
+    hooked_ = ucm().is_complete() &&
+              ucm().set_handler(UCM_EVENT_VM_UNMAPPED, 0, on_event, this) == UCS_OK;
 }
 
 UnmapWatch::~UnmapWatch() {
-    if (works_) {
+    if (hooked_) {
         ucm().unset_handler(UCM_EVENT_VM_UNMAPPED, on_event, this); // waits for calls under way
     }
+}
+
+bool UnmapWatch::works() noexcept {
+    const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    void* const memory = hooked_ ? ::mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE,
+                                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                                 : MAP_FAILED;
+    if (memory == MAP_FAILED) {
+        return false;
+    }
+    told_.store(0, std::memory_order_relaxed);
+    const auto told_of = [&](std::size_t which, auto&& unmap) {
+        const unsigned before = told_.load(std::memory_order_relaxed);
+        tested_.store(reinterpret_cast<std::uintptr_t>(memory) + which * page,
+                      std::memory_order_relaxed);
+        unmap();
+        tested_.store(0, std::memory_order_relaxed);
+        return told_.load(std::memory_order_relaxed) != before;
+    };
+    const bool emptied = told_of(0, [&] { (void)::madvise(memory, page, MADV_DONTNEED); });
+    const bool cut = told_of(1, [&] { (void)::mremap(memory, 2 * page, page, 0); });
+    const bool unmapped = told_of(0, [&] { (void)::munmap(memory, page); });
+    return emptied && cut && unmapped;
 }
 #else
 UnmapWatch::UnmapWatch(OnUnmapped on_unmapped, void* self)
     : on_unmapped_(on_unmapped), self_(self) {}
 UnmapWatch::~UnmapWatch() = default;
+bool UnmapWatch::works() noexcept {
+    return false;
+}
 #endif
 
 } // namespace comch

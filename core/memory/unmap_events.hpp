@@ -5,6 +5,7 @@
 // MREMAP_FIXED. So nobody gets them who has not asked for them.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 namespace comch {
@@ -22,17 +23,26 @@ public:
     UnmapWatch(const UnmapWatch&) = delete;
     UnmapWatch& operator=(const UnmapWatch&) = delete;
 
-    /// False: nobody can tell.
-    [[nodiscard]] bool works() const noexcept { return works_; }
+    /// Unmaps memory of its own and sees whether that is told of: another library may have put
+    /// hooks of its own in the place of those. False: nobody can tell. One thread at a time;
+    /// microseconds.
+    [[nodiscard]] bool works() noexcept;
     /// What the hooks call.
-    void unmapped(std::uintptr_t begin, std::uintptr_t end) const {
+    void unmapped(std::uintptr_t begin, std::uintptr_t end) noexcept {
+        // Relaxed: the test is in the thread that asks for it.
+        if (const std::uintptr_t at = tested_.load(std::memory_order_relaxed);
+            at != 0 && begin <= at && at < end) [[unlikely]] {
+            told_.fetch_add(1, std::memory_order_relaxed);
+        }
         on_unmapped_(self_, begin, end);
     }
 
 private:
     OnUnmapped on_unmapped_;
     void* self_;
-    bool works_ = false;
+    bool hooked_ = false;
+    std::atomic<std::uintptr_t> tested_{0}; ///< a page that works() unmaps
+    std::atomic<unsigned> told_{0};         ///< how often that page was told of
 };
 
 } // namespace comch

@@ -14,7 +14,7 @@ namespace {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 
 TEST(UnmapWatch, SaysThatNobodyCanTell) {
-    const UnmapWatch watch([](void*, std::uintptr_t, std::uintptr_t) {}, nullptr);
+    UnmapWatch watch([](void*, std::uintptr_t, std::uintptr_t) {}, nullptr);
     EXPECT_FALSE(watch.works());
 }
 
@@ -27,7 +27,7 @@ class Unmapped {
 public:
     explicit Unmapped(void* memory) : begin_(reinterpret_cast<std::uintptr_t>(memory)) {}
     [[nodiscard]] bool told() const { return told_; }
-    [[nodiscard]] bool can_tell() const { return watch_.works(); }
+    [[nodiscard]] bool can_tell() { return watch_.works(); }
 
 private:
     std::uintptr_t begin_;
@@ -52,6 +52,17 @@ TEST(UnmapWatch, IsToldOfMemoryThatIsUnmapped) {
     ASSERT_TRUE(watched.can_tell());
     ASSERT_EQ(::munmap(memory, length), 0);
     EXPECT_TRUE(watched.told());
+}
+
+TEST(UnmapWatch, FindsOutThatNobodyTells) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe"); // a process without hooks
+    EXPECT_EXIT(
+        {
+            ::setenv("UCX_MEM_MMAP_HOOK_MODE", "none", 1);
+            Unmapped watched(nullptr);
+            std::_Exit(watched.can_tell() ? 1 : 0);
+        },
+        testing::ExitedWithCode(0), "");
 }
 
 TEST(UnmapWatch, IsToldOfMemoryThatIsMoved) {
