@@ -75,6 +75,27 @@ TEST(FeedbackPace, OfMessagesThatComeAtOddTimesIsSeldomSaid) {
     EXPECT_LT(program.said, 10'000u / 5);
 }
 
+TEST(FeedbackPace, IsSeldomSaidAlthoughTheProducerIsStoppedNowAndThen) {
+    Program program;
+    for (unsigned i = 0; i < 6000; ++i) {
+        program.send(i % 60 == 0 ? 5000 : 5); // by its scheduler, say
+    }
+    EXPECT_LT(program.said, 6000u / 20);
+}
+
+TEST(FeedbackPace, LooksAtTheClockSeldom) {
+    FeedbackPace pace = FeedbackPace();
+    unsigned looks = 0;
+    const auto clock = [&looks] { return std::uint64_t{++looks}; };
+    for (unsigned i = 0; i < 1000; ++i) {
+        (void)pace.arrived(clock);
+        for (unsigned polls = 0; polls < 15; ++polls) {
+            (void)pace.idle(clock);
+        }
+    }
+    EXPECT_LE(looks, 2 * 1000u + 1);
+}
+
 TEST(FeedbackPace, OfMessagesThatComeSlowlyIsSaidOnceInAWhile) {
     Program program;
     program.ns_per_poll = FeedbackPace::longest_ns / 250;
@@ -158,7 +179,9 @@ TEST(FeedbackPace, IsNotWithheldLongFromAProgramThatSeldomPolls) {
     EXPECT_FALSE(pace.arrived(clock)) << "another one does not begin anew";
     EXPECT_FALSE(pace.idle(clock));
     ns += 1;
-    EXPECT_TRUE(pace.idle(clock));
+    EXPECT_FALSE(pace.idle(clock));
+    EXPECT_FALSE(pace.idle(clock));
+    EXPECT_TRUE(pace.idle(clock)) << "the fourth looks at the clock again";
 }
 
 TEST(FeedbackPace, ThatWasNotWithheldIsSaidByTheNextPoll) {
