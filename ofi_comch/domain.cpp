@@ -118,7 +118,7 @@ void keep_registrations(Domain& domain) {
     const char* const missing =
         !KeptRegistrations::may_pin_much() ? "it takes an unlimited RLIMIT_MEMLOCK (ulimit -l)"
         : !kept->watch() ? "the memory hooks of UCX (libucs.so.0, libucm.so.0) are not "
-                           "installed or do not work"
+                           "installed, do not work, or were not there when this was built"
                          : nullptr;
     if (missing == nullptr) {
         domain.kept = std::move(kept);
