@@ -3,6 +3,7 @@
 #include <array>
 #include <cerrno>
 #include <thread>
+#include <utility>
 
 #include <sys/random.h>
 
@@ -13,8 +14,26 @@
 namespace comch {
 namespace {
 
-constexpr std::uint64_t live_bit = std::uint64_t{1} << 31;
+constexpr unsigned generation_bits = 42;
+constexpr unsigned state_shift = 64 - generation_bits;
+constexpr std::uint64_t live_bit = std::uint64_t{1} << (state_shift - 1);
 constexpr std::uint64_t pin_mask = live_bit - 1;
+
+/// Every value once, in an order that only `keys` tell: four rounds of a Feistel network, whose
+/// halves are mixed as splitmix64 does.
+std::uint64_t shuffled(std::uint64_t value, const std::array<std::uint64_t, 4>& keys) {
+    constexpr unsigned half = generation_bits / 2;
+    constexpr std::uint64_t mask = (std::uint64_t{1} << half) - 1;
+    std::uint64_t left = value >> half & mask;
+    std::uint64_t right = value & mask;
+    for (const std::uint64_t key : keys) {
+        std::uint64_t mixed = right + key;
+        mixed = (mixed ^ mixed >> 30) * 0xbf58476d1ce4e5b9u;
+        mixed = (mixed ^ mixed >> 27) * 0x94d049bb133111ebu;
+        left = std::exchange(right, left ^ (mixed >> 33 & mask));
+    }
+    return left << half | right;
+}
 
 } // namespace
 
@@ -28,6 +47,13 @@ RegionTable::RegionTable() : chunks_(new std::atomic<Slot*>[chunk_count]) {
     for (std::uint64_t i = 0; i < chunk_count; ++i) {
         chunks_[i].store(nullptr, std::memory_order_relaxed);
     }
+}
+
+std::uint64_t RegionTable::next_generation(std::uint64_t index, std::uint64_t used) const noexcept {
+    // Every slot has a sequence of its own.
+    auto keys = keys_;
+    keys.front() += index * 0x9e3779b97f4a7c15u;
+    return shuffled(used, keys);
 }
 
 RegionTable::Slot* RegionTable::slot(std::uint64_t index) const noexcept {
@@ -48,6 +74,13 @@ Result<RegionKey> RegionTable::add(const Region& region) {
                                 static_cast<const void*>(region.base)));
     }
     const std::lock_guard lock(mutex_);
+    if (!has_keys_) [[unlikely]] {
+        // (std::random_device asks the CPU for each word: in a virtual machine, milliseconds.)
+        if (::getrandom(keys_.data(), sizeof(keys_), 0) != static_cast<ssize_t>(sizeof(keys_))) {
+            return fail_errno(Errc::io, "cannot get random numbers", errno);
+        }
+        has_keys_ = true;
+    }
     std::uint32_t index = 0;
     if (!free_.empty()) {
         index = free_.back();
@@ -60,33 +93,21 @@ Result<RegionKey> RegionTable::add(const Region& region) {
         }
         index = used_++;
         if (index % chunk_slots == 0) {
-            // Random first generations, so that a peer that was given one key cannot guess others.
-            // From the kernel, in pieces that no signal cuts: std::random_device asks the CPU for
-            // each, which in a virtual machine takes 40 ms for all, at the start of every program.
-            std::array<std::uint32_t, chunk_slots> random{};
-            constexpr std::size_t piece = 64;
-            for (std::size_t i = 0; i < random.size(); i += piece) {
-                const auto bytes = static_cast<ssize_t>(piece * sizeof(random[0]));
-                if (::getrandom(&random[i], static_cast<std::size_t>(bytes), 0) != bytes) {
-                    --used_;
-                    return fail_errno(Errc::io, "cannot get random numbers", errno);
-                }
-            }
             owned_.push_back(std::make_unique<Slot[]>(chunk_slots));
-            for (std::uint64_t i = 0; i < chunk_slots; ++i) {
-                owned_.back()[i].state.store(std::uint64_t{random[i] >> 1} << 32,
-                                             std::memory_order_relaxed);
-            }
             // Release: pairs with slot().
             chunks_[index / chunk_slots].store(owned_.back().get(), std::memory_order_release);
         }
     }
     Slot& s = *slot(index);
-    const std::uint64_t generation = (s.state.load(std::memory_order_relaxed) >> 32) + 1;
+    std::uint64_t generation = next_generation(index, s.uses++);
+    if (generation == 0) {
+        generation = next_generation(index, s.uses++); // no name is 0
+    }
     s.region = region;
     // Release: the region is complete before its generation can be pinned. Stale pins that are
     // being taken back right now keep their count: hence the add of a difference, not a store.
-    s.state.fetch_add((std::uint64_t{1} << 32) + live_bit, std::memory_order_release);
+    const std::uint64_t last = s.state.load(std::memory_order_relaxed) >> state_shift;
+    s.state.fetch_add(((generation - last) << state_shift) + live_bit, std::memory_order_release);
     RegionKey key;
     key.process_id = process_id();
     key.region = index | generation << slot_bits;
@@ -105,7 +126,7 @@ void RegionTable::remove(std::uint64_t region_id) {
         return;
     }
     const std::uint64_t state = s->state.load(std::memory_order_relaxed);
-    if (state >> 32 != region_id >> slot_bits || (state & live_bit) == 0) {
+    if (state >> state_shift != region_id >> slot_bits || (state & live_bit) == 0) {
         return;
     }
     s->state.fetch_sub(live_bit, std::memory_order_relaxed);
@@ -141,7 +162,7 @@ RegionTable::Pin RegionTable::pin(std::uint64_t region_id) noexcept {
     }
     // Acquire: the region's fields are read after its generation.
     const std::uint64_t before = s->state.fetch_add(1, std::memory_order_acquire);
-    if ((before & live_bit) == 0 || before >> 32 != region_id >> slot_bits) {
+    if ((before & live_bit) == 0 || before >> state_shift != region_id >> slot_bits) {
         s->state.fetch_sub(1, std::memory_order_relaxed);
         return result;
     }

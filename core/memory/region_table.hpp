@@ -5,6 +5,7 @@
 // left, so that after it not one byte of the range is touched any more.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -86,26 +87,34 @@ public:
     [[nodiscard]] Pin pin(std::uint64_t region_id) noexcept;
 
 private:
-    // A region id is slot | generation << slot_bits; generations start at 1, so no id is 0.
+    // A region id is slot | generation << slot_bits. Generations come in an order that nobody can
+    // guess: a peer that was given one id knows none of those that others are given. None is used
+    // twice before all are, and none is 0, so no id is.
     static constexpr unsigned slot_bits = 22;
     static constexpr std::uint64_t chunk_slots = 1024;
     static constexpr std::uint64_t chunk_count = (std::uint64_t{1} << slot_bits) / chunk_slots;
 
     struct Slot {
-        /// generation << 32 | live << 31 | pins. A pin is taken first and then judged by the value it
-        /// was added to, so a stale pin may be there for a moment on a slot that is being reused.
+        /// generation << 22 | live << 21 | pins. A pin is taken first and then judged by the value
+        /// it was added to, so a stale pin may be there for a moment on a slot that is being reused.
         std::atomic<std::uint64_t> state{0};
+        std::uint64_t uses = 0;
         Region region;
     };
     using Chunk = std::unique_ptr<Slot[]>;
 
     [[nodiscard]] Slot* slot(std::uint64_t index) const noexcept;
+    /// Of a slot that was used so often.
+    [[nodiscard]] std::uint64_t next_generation(std::uint64_t index,
+                                                std::uint64_t used) const noexcept;
 
     std::mutex mutex_;
     std::unique_ptr<std::atomic<Slot*>[]> chunks_;
     std::vector<Chunk> owned_;
     std::vector<std::uint32_t> free_;
     std::uint32_t used_ = 0;
+    std::array<std::uint64_t, 4> keys_{}; ///< what the order of generations depends on
+    bool has_keys_ = false;
     std::mutex observers_mutex_;
     std::vector<std::pair<Observer, void*>> observers_;
 

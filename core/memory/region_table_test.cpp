@@ -100,6 +100,19 @@ TEST(RegionTable, ARemovedRegionsNameIsNeverUsedAgain) {
     }
 }
 
+TEST(RegionTable, NoNameTellsTheNext) {
+    std::array<std::byte, 8> memory{};
+    std::set<std::uint64_t> steps;
+    std::uint64_t last = Registered(memory).key.region;
+    constexpr unsigned times = 1000;
+    for (unsigned i = 0; i < times; ++i) { // the same slot
+        const std::uint64_t name = Registered(memory).key.region;
+        steps.insert(name - last);
+        last = name;
+    }
+    EXPECT_GT(steps.size(), times * 99 / 100);
+}
+
 TEST(RegionTable, NamesThatWereNeverGivenPinNothing) {
     std::array<std::byte, 8> memory{};
     const Registered region(memory);
