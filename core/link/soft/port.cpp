@@ -892,8 +892,8 @@ bool Port::watch_listener(Connection& c) {
     std::uint64_t pid = 0;
     if (is_our_user(c.socket_.get(), pid) && pid != 0) {
         c.process_.reset(static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(pid), 0)));
-        // (EINVAL: Linux up to 6.14 says so where the dead one led a group of processes that has
-        // members yet, such as its child.)
+        // (EINVAL: older kernels, such as 6.1, say so where the dead one led a group of processes
+        // that has members yet, such as its child.)
         if (!c.process_ && (errno == ESRCH || errno == EINVAL)) {
             return false; // even if its lock says otherwise: a child that has not run yet holds it
         }
