@@ -7,6 +7,7 @@
 
 #include <cstring>
 
+#include "core/base/short_copy.hpp"
 #include "endpoint.hpp"
 #include "iov.hpp"
 #include "over_link.hpp"

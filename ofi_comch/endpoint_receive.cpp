@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/base/short_copy.hpp"
 #include "core/memory/region_key.hpp"
 #include "core/memory/remote_region.hpp"
 #include "endpoint.hpp"

@@ -18,22 +18,6 @@ namespace comch::ofi {
     return length;
 }
 
-/// For messages: most of the short ones are a word or two, and a call of memcpy costs more than
-/// copying those.
-inline void copy_short(std::byte* to, const void* from, std::size_t length) noexcept {
-    constexpr std::size_t word = sizeof(std::uint64_t);
-    if (length - word <= word) { // one word to two: the first and the last, which may overlap
-        std::uint64_t first = 0;
-        std::uint64_t last = 0;
-        std::memcpy(&first, from, word);
-        std::memcpy(&last, static_cast<const std::byte*>(from) + (length - word), word);
-        std::memcpy(to, &first, word);
-        std::memcpy(to + (length - word), &last, word);
-    } else if (length != 0) { // the pointers may be null else
-        std::memcpy(to, from, length);
-    }
-}
-
 inline void gather(std::byte* to, const iovec* iov, std::size_t count) noexcept {
     for (std::size_t i = 0; i < count; ++i) {
         if (iov[i].iov_len != 0) { // the pointer may be null then

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "core/base/short_copy.hpp"
 #include "status.hpp"
 
 extern "C" {
@@ -57,9 +58,9 @@ template <class Link, class Operation> Errc move(const uct_iov_t& local, Operati
 
 // ---- active messages ----------------------------------------------------------------------------
 
-template <class Link> ucs_status_t am_short(uct_ep_h tl_ep, std::uint8_t id, std::uint64_t header, const void* payload,
-                      unsigned length) {
-    auto& ep = *Ep<Link>::of(tl_ep);
+template <class Link>
+[[gnu::noinline]] ucs_status_t am_short_anyhow(Ep<Link>& ep, std::uint8_t id, std::uint64_t header,
+                                               const void* payload, unsigned length) {
     if (ep.connection == nullptr) [[unlikely]] {
         return ended(ep);
     }
@@ -71,10 +72,29 @@ template <class Link> ucs_status_t am_short(uct_ep_h tl_ep, std::uint8_t id, std
     return to_ucs(
         ep.connection->send_inline(id, static_cast<std::uint32_t>(total), [=](std::byte* to) {
             std::memcpy(to, &header, sizeof(header));
-            if (length != 0) { // the pointer may be null then
-                std::memcpy(to + sizeof(header), payload, length);
-            }
+            copy_short(to + sizeof(header), payload, length);
         }));
+}
+
+template <class Link>
+ucs_status_t am_short(uct_ep_h tl_ep, std::uint8_t id, std::uint64_t header, const void* payload,
+                      unsigned length) {
+    auto& ep = *Ep<Link>::of(tl_ep);
+    // A line goes without a frame (soft/pipe.hpp).
+    if constexpr (requires { Link::Connection::max_line; }) {
+        constexpr std::uint32_t longest = Link::Connection::max_line - sizeof(header);
+        static_assert(Link::Connection::max_line <=
+                      least_max_short); // it is no setting's to forbid
+        if (ep.connection != nullptr && length <= longest &&
+            ep.connection->send_line(id, std::uint32_t{sizeof(header)} + length,
+                                     [=](std::byte* to) {
+                                         std::memcpy(to, &header, sizeof(header));
+                                         copy_short(to + sizeof(header), payload, length);
+                                     })) [[likely]] {
+            return UCS_OK;
+        }
+    }
+    return am_short_anyhow(ep, id, header, payload, length);
 }
 
 template <class Link> ucs_status_t am_short_iov(uct_ep_h tl_ep, std::uint8_t id, const uct_iov_t* iov,

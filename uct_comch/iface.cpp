@@ -337,9 +337,9 @@ ucs_status_t open_over(uct_md_h md, uct_worker_h worker, const uct_iface_params_
         return UCS_ERR_UNSUPPORTED;
     }
     constexpr auto longest = static_cast<unsigned>(LinkLimits<Link>::max_inline);
-    if (config.max_short < 64 || config.max_short > longest) {
-        ucs_error("comch: UCX_COMCH_SHORT_MAX is %u, it must be from 64 to %u", config.max_short,
-                  longest);
+    if (config.max_short < least_max_short || config.max_short > longest) {
+        ucs_error("comch: UCX_COMCH_SHORT_MAX is %u, it must be from %u to %u", config.max_short,
+                  least_max_short, longest);
         return UCS_ERR_INVALID_PARAM;
     }
     auto iface = std::make_unique<Iface<Link>>();

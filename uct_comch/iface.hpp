@@ -31,6 +31,9 @@ template <> struct LinkLimits<VerbsLink> {
     static constexpr bool takes_regions = true;
 };
 
+/// The least that the setting may be: what is shorter need not ask for it.
+inline constexpr unsigned least_max_short = 64;
+
 struct IfaceConfig {
     uct_iface_config_t super;
     int host_dpu_only;

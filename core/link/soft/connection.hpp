@@ -79,6 +79,11 @@ public:
     Errc send(std::uint8_t id, std::span<const std::byte> message) noexcept {
         return pipe_.send(id, message);
     }
+    static constexpr std::uint32_t max_line = Pipe::max_line;
+    template <class Fill>
+    bool send_line(std::uint8_t id, std::uint32_t length, Fill&& fill) noexcept {
+        return pipe_.send_line(id, length, std::forward<Fill>(fill));
+    }
     template <class Fill>
     Errc send_inline(std::uint8_t id, std::uint32_t length, Fill&& fill) noexcept {
         return pipe_.send_inline(id, length, std::forward<Fill>(fill));
