@@ -1,7 +1,12 @@
-// Asking for a cache line that will be written soon.
+// Asking for a cache line that will be read or written soon.
 #pragma once
 
 namespace comch {
+
+/// Fetches the line at `address`. Never faults, and may do nothing.
+inline void prefetch_for_read(const void* address) noexcept {
+    __builtin_prefetch(address);
+}
 
 /// Takes the line at `address` from whoever has it. Never faults, and may do nothing.
 inline void prefetch_for_write(const void* address) noexcept {

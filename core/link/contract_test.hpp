@@ -847,6 +847,56 @@ TYPED_TEST_P(LinkContract, OneSidedOperationsCannotLeaveTheRegion) {
         std::all_of(memory.begin(), memory.end(), [](std::byte b) { return b == std::byte{0}; }));
 }
 
+TYPED_TEST_P(LinkContract, AFlushDoesNotSayThatARefusedOperationIsDone) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    alignas(8) std::array<std::byte, 64> memory{};
+    auto key = *RegionTable::instance().add(
+        {.base = memory.data(), .length = memory.size(), .access = access_remote_read});
+    RegionTable::instance().remove(key.region);
+    key.access = access_remote_all;
+    key.process_id ^= 1; // another process's, as far as short cuts are concerned
+    const auto data = pattern(8, 3);
+    for (const bool is_put : {true, false}) {
+        for (unsigned calls = 0; calls < 8; ++calls) {
+            SCOPED_TRACE(::testing::Message() << (is_put ? "put" : "atomic") << ", flushed after "
+                                              << calls << " calls of the owner's progress");
+            const auto pair = this->connect(host, dpu);
+            RemoteRegion region(key);
+            const Errc started =
+                is_put ? pair.initiator->put(data.data(), data.size(), region, key.base, nullptr)
+                       : pair.initiator->atomic({AtomicOp::add, 8, 1}, region, key.base, nullptr);
+            ASSERT_TRUE(started == Errc::ok || started == Errc::in_progress) << to_string(started);
+            for (unsigned i = 0; i < calls; ++i) {
+                (void)dpu.progress();
+            }
+            const std::size_t before = host.seen.completions.size();
+            const std::size_t ends = host.seen.ends.size();
+            // The operation's own completion says so, or the connection's end.
+            const auto refused = [&] {
+                return host.seen.ends.size() > ends ||
+                       std::any_of(host.seen.completions.begin() +
+                                       static_cast<std::ptrdiff_t>(before),
+                                   host.seen.completions.end(),
+                                   [](const auto& c) { return c.status != Errc::ok; });
+            };
+            int token = 0;
+            const Errc flushed = pair.initiator->flush(&token);
+            if (flushed == Errc::ok) {
+                EXPECT_TRUE(refused());
+                continue;
+            }
+            ASSERT_TRUE(
+                this->until([&] { return host.seen.completions.size() > before; }, host, dpu));
+            EXPECT_NE(host.seen.completions[before].status, Errc::ok);
+            ASSERT_TRUE(this->until([&] { return host.seen.completions.back().token == &token; },
+                                    host, dpu));
+        }
+    }
+    EXPECT_TRUE(
+        std::all_of(memory.begin(), memory.end(), [](std::byte b) { return b == std::byte{0}; }));
+}
+
 TYPED_TEST_P(LinkContract, MessagesAroundALongPutArriveAlthoughItsConnectionIsClosed) {
     auto dpu = this->open(Side::dpu);
     auto host = this->open(Side::host);
@@ -1607,10 +1657,11 @@ REGISTER_TYPED_TEST_SUITE_P(LinkContractOfQueues, CreditDoesNotCallWhoIsHeldBack
 REGISTER_TYPED_TEST_SUITE_P(LinkContractOfWrites, WhatIsWrittenIsThereBeforeTheMessageThatSaysSo,
                             APlaceIsNotClaimedAndWithdrawnBoth);
 REGISTER_TYPED_TEST_SUITE_P(
-    LinkContract, ConnectsByAddress, ConnectsByServiceName, AServiceNameIsUniquePerFunction,
-    AClosedPortsNameIsFree, NobodyThereIsNotFound, ARefusalSaysWhy, EarlySendsArriveInOrder,
-    APortConnectsToItself, MessagesOfAllSizesArriveWholeAndInOrder, PackedMessagesMayTurnOutShorter,
-    TooLongIsRefused, AFullConnectionSaysAgainAndLosesNothing, ConfirmedFollowsSent,
+    LinkContract, AFlushDoesNotSayThatARefusedOperationIsDone, ConnectsByAddress,
+    ConnectsByServiceName, AServiceNameIsUniquePerFunction, AClosedPortsNameIsFree,
+    NobodyThereIsNotFound, ARefusalSaysWhy, EarlySendsArriveInOrder, APortConnectsToItself,
+    MessagesOfAllSizesArriveWholeAndInOrder, PackedMessagesMayTurnOutShorter, TooLongIsRefused,
+    AFullConnectionSaysAgainAndLosesNothing, ConfirmedFollowsSent,
     AnAnswerConfirmsWhatItAnswersIfAskedTo, ArrivalOrderHoldsOverAllConnections,
     WhatWasSentBeforeACloseArrives, WhatWasSentBeforeAPortWentAwayArrives, TheAcceptorMayCloseToo,
     ASinkMayCloseTheConnectionAtHand, ADeathIsReportedOnceAndAfterWhatCameBefore,

@@ -246,7 +246,8 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //     Errc get(void* local, std::size_t, RemoteRegion&, std::uint64_t remote, void* token);
 //     Errc atomic(const AtomicRequest&, RemoteRegion&, std::uint64_t remote, void* token);
 //     Errc flush(void* token);         done when every one-sided operation and message before it
-//                                      has taken effect at the peer
+//                                      has taken effect at the peer. What was refused has not: that
+//                                      is told before, by its completion or the connection's end
 //           A null token is not remembered: in_progress means ask again.
 //     Errc fence();                    later operations take effect after earlier ones
 //     template <class Done> void cancel(Done);        all one-sided operations and flushes in

@@ -269,6 +269,10 @@ private:
     [[nodiscard]] bool accept_error(const Reply& reply, Completion& completion);
     /// Owes the peer an answer; false if it asked for more than it may have in flight.
     [[nodiscard]] bool owe(Job job);
+    /// Says that an operation was refused that has no answer. Its record must not count as taken
+    /// out before, or a flush of the requester's would take it for done. False: there is no room to
+    /// say it, so the connection ends here instead of at the requester.
+    [[nodiscard]] bool refuse_unanswered();
 
     [[nodiscard]] Operation* start(void* token, std::byte* local, std::uint64_t length,
                                    bool is_atomic, std::uint64_t& name);
@@ -278,6 +282,9 @@ private:
 
     [[nodiscard]] bool operations_before(std::uint64_t sequence) const;
     [[nodiscard]] bool flush_reached(Flush& flush);
+    /// The peer is done with the records before `position`. Those of them that it refused it said
+    /// so of first: so that has been heard of when all is handled that had come by then.
+    [[nodiscard]] bool heard_of_refusals(std::uint64_t position);
 
     /// No put or atomic of ours is on its way: a get may read the memory itself.
     [[nodiscard]] bool writes_done() noexcept {
@@ -380,6 +387,14 @@ private:
     /// Behind our last put or atomic in the ring, or 0 when all have been done: direct access waits
     /// for them. (The memory may have been mapped here since, or they are about other memory.)
     std::uint64_t direct_after_ = 0;
+    /// The same, ever: what is behind it cannot be refused without an answer.
+    std::uint64_t last_write_ = 0;
+    /// Refusals of records before this one are known.
+    std::uint64_t heard_until_ = 0;
+    /// And will be of those before this one when the peer's records up to `listens_to_` are
+    /// handled; the same as heard_until_ where nobody waits for that.
+    std::uint64_t listens_until_ = 0;
+    std::uint64_t listens_to_ = 0;
     /// Behind the last get (or probe) in the ring, and before those that it is the last of: a flush
     /// does not wait for the peer to look at them, for they may have been fetched.
     std::uint64_t gets_end_ = 0;

@@ -128,7 +128,7 @@ Errc OneSidedEngine<Pipe>::atomic(const AtomicRequest& request, std::uint64_t re
         }
         return result;
     }
-    direct_after_ = pipe_.tx().head();
+    direct_after_ = last_write_ = pipe_.tx().head();
     return fetches ? Errc::in_progress : Errc::ok;
 }
 
@@ -235,7 +235,7 @@ template <class Pipe> bool OneSidedEngine<Pipe>::push_put_chunk(Job& job) {
     job.from += chunk;
     job.address += chunk;
     job.remaining -= chunk;
-    direct_after_ = pipe_.tx().head();
+    direct_after_ = last_write_ = pipe_.tx().head();
     if constexpr (Pipe::kernel_copies) {
         pipe_.attention().asked();
     }
@@ -394,16 +394,24 @@ bool OneSidedEngine<Pipe>::serve_put(const OneSided& request, const std::byte* d
     if (permitted) {
         std::memcpy(to, data, length);
         pipe_.slot()->rx.bytes.add(length);
+    } else if (!refuse_unanswered()) {
+        return false;
     }
     if constexpr (Pipe::kernel_copies) {
         pipe_.end_put();
     }
-    if (permitted) {
-        return true;
-    }
+    return true;
+}
+
+template <class Pipe> bool OneSidedEngine<Pipe>::refuse_unanswered() {
     Job job{.kind = Job::Kind::error_reply};
     job.offset = static_cast<std::uint64_t>(Errc::not_permitted);
-    return owe(std::move(job));
+    const typename Pipe::Bypass bypass(pipe_);
+    const bool said = push_small_reply(job);
+    if (!said) {
+        pipe_.note_unsaid_refusal();
+    }
+    return said;
 }
 
 template <class Pipe> bool OneSidedEngine<Pipe>::serve_get(const OneSided& request) {
@@ -441,6 +449,9 @@ bool OneSidedEngine<Pipe>::serve_atomic(const OneSided& request, const Atomic& a
     std::byte* const at =
         pin ? pin.range(request.address, atomic.size, access_remote_atomic) : nullptr;
     if (at == nullptr || request.address % atomic.size != 0) {
+        if (request.op == 0) {
+            return refuse_unanswered();
+        }
         job.kind = Job::Kind::error_reply;
         job.offset = static_cast<std::uint64_t>(Errc::not_permitted);
         return owe(std::move(job));
@@ -1157,7 +1168,22 @@ template <class Pipe> bool OneSidedEngine<Pipe>::flush_reached(Flush& flush) {
         pipe_.note_refusal(Pipe::Short::lines);
         return false;
     }
-    return !operations_before(flush.sequence);
+    return heard_of_refusals(std::min(flush.position, last_write_)) &&
+           !operations_before(flush.sequence);
+}
+
+template <class Pipe> bool OneSidedEngine<Pipe>::heard_of_refusals(std::uint64_t position) {
+    while (position > heard_until_) {
+        if (listens_until_ == heard_until_) {
+            listens_until_ = done_until();
+            listens_to_ = pipe_.arrived();
+        }
+        if (!pipe_.has_handled(listens_to_)) {
+            return false;
+        }
+        heard_until_ = listens_until_;
+    }
+    return true;
 }
 
 } // namespace comch::link

@@ -438,10 +438,14 @@ Errc Connection::flush(void* token) {
         if (const Errc state = state_of(*wire_, end_); state != Errc::ok) {
             return state;
         }
+        // (What is refused is told of before.)
         if (outgoing().queue.empty() && outgoing().sent == outgoing().confirmed &&
-            wire_->outstanding[end_].empty()) {
+            wire_->outstanding[end_].empty() && wire_->completions[end_].empty()) {
             return Errc::ok;
         }
+    }
+    if (token == nullptr) {
+        return Errc::in_progress; // not remembered
     }
     Operation operation;
     operation.kind = Operation::Kind::flush;

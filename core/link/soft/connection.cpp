@@ -18,7 +18,7 @@ void Connection::needs_work() {
         working_ = true;
         port_->working_.push_back(this);
     }
-    if (!hot_ && one_sided_.awaits_reply()) {
+    if (!hot_ && (one_sided_.awaits_reply() || pipe_.rx().ready())) { // it may be a refusal
         port_->make_hot(*this);
     }
 }

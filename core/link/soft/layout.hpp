@@ -52,6 +52,13 @@ struct SegmentHeader {
 };
 inline constexpr std::uint64_t segment_magic = 0x3147455348434d43; // "CMCHSEG1"
 
+/// How a ring's writer ends.
+enum class Goodbye : std::uint32_t {
+    none = 0,
+    orderly = 1,
+    refusal = 2, ///< it refused an operation, and there was no room to say so
+};
+
 /// Control lines of one direction. Each field has one writer, except the two requests for a doorbell
 /// (`armed`, `wants_credit`), which whoever rings the bell takes back, and `claims`. 128 apart, because
 /// adjacent-line prefetchers move lines in pairs.
@@ -64,7 +71,7 @@ struct Direction {
     } consumer;
     /// Written by the ring's writer.
     struct alignas(128) Producer {
-        std::atomic<std::uint32_t> closed;        ///< 1: an orderly end; no record follows
+        std::atomic<std::uint32_t> closed;        ///< Goodbye; unless 0, no record follows
         std::atomic<std::uint32_t> wants_credit;  ///< 1: ring my doorbell when you return credit
         std::atomic<std::uint64_t> withdrawn; ///< gets in lines before this one need no answer
     } producer;

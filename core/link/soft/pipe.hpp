@@ -257,7 +257,9 @@ public:
     /// Says to the peer that no record follows.
     void say_goodbye() noexcept {
         if (tx_.control() != nullptr) {
-            tx_.control()->producer.closed.store(1, std::memory_order_release);
+            const Goodbye how = unsaid_refusal_ ? Goodbye::refusal : Goodbye::orderly;
+            tx_.control()->producer.closed.store(static_cast<std::uint32_t>(how),
+                                                 std::memory_order_release);
             // Before our memory is used for something else: the peer may be reading it.
             std::atomic_thread_fence(std::memory_order_seq_cst);
         }
@@ -265,6 +267,12 @@ public:
     [[nodiscard]] bool peer_said_goodbye() const noexcept {
         return rx_.control()->producer.closed.load(std::memory_order_acquire) != 0;
     }
+    [[nodiscard]] bool peer_refused_something() const noexcept {
+        return rx_.control()->producer.closed.load(std::memory_order_acquire) ==
+               static_cast<std::uint32_t>(Goodbye::refusal);
+    }
+    /// The goodbye will have to say it.
+    void note_unsaid_refusal() noexcept { unsaid_refusal_ = true; }
 
     // ---- receiving -----------------------------------------------------------------------------
 
@@ -294,6 +302,14 @@ public:
             slot_->rx.bulk_ring_bytes.add(length);
         }
         return payload;
+    }
+
+    /// Where the peer's ring will be when all that has come by now is handled, or beyond: it can
+    /// have come no farther than a lap.
+    [[nodiscard]] std::uint64_t arrived() const noexcept { return rx_.position() + rx_.lines(); }
+    /// Has all been handled that came before arrived() answered so?
+    [[nodiscard]] bool has_handled(std::uint64_t arrived) const noexcept {
+        return !rx_.ready() || rx_.position() >= arrived;
     }
 
     void count_received(std::uint32_t length) noexcept {
@@ -501,6 +517,7 @@ private:
     int socket_ = -1;
     bool fenced_ = true;
     bool socket_ready_ = false;
+    bool unsaid_refusal_ = false;
     Errc broken_ = Errc::ok;
     unsigned holds_ = 0;
     std::uint64_t sent_ = 0;

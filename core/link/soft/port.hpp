@@ -530,6 +530,11 @@ private:
             return;
         }
         const bool refused = c.state_ < Connection::State::established;
+        if (!refused && c.pipe_.peer_refused_something()) {
+            c.error_text_ = "the peer refused an operation on its memory";
+            protocol_error(c, sink);
+            return;
+        }
         const bool orderly = !refused && c.pipe_.peer_said_goodbye();
         if (refused && c.error_text_.empty()) {
             c.error_text_ = "the peer closed the connection without an answer";

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/base/prefetch.hpp"
 #include "core/link/soft/layout.hpp"
 #include "core/link/soft/tuning.hpp"
 
@@ -46,10 +47,14 @@ public:
         }
         out.header = unpack(word);
         out.payload = line + 8;
-        // One line always ends before the ring does.
-        if (out.header.length > line_payload && index + lines_for(out.header.length) > mask_ + 1)
-            [[unlikely]] {
-            return Peek::corrupt;
+        if (out.header.length > line_payload) [[unlikely]] {
+            const std::uint32_t count = lines_for(out.header.length);
+            if (index + count > mask_ + 1) { // one line always ends before the ring does
+                return Peek::corrupt;
+            }
+            if (count <= tuning::lines_asked_for) {
+                ask_for_rest(line, count);
+            }
         }
         return Peek::record;
     }
@@ -124,6 +129,8 @@ public:
     void count_message() noexcept { ++messages_; }
 
     [[nodiscard]] std::uint64_t position() const noexcept { return position_; }
+    /// Of the ring.
+    [[nodiscard]] std::uint32_t lines() const noexcept { return mask_ + 1; }
     /// Up to here the bulk ring has been looked at: bytes ever, with those that were left out.
     [[nodiscard]] std::uint64_t bulk_taken() const noexcept { return bulk_taken_; }
     [[nodiscard]] Direction* control() const noexcept { return control_; }
@@ -134,6 +141,14 @@ private:
     [[nodiscard]] static std::uint64_t word_at(const std::byte* line,
                                                std::memory_order order) noexcept {
         return reinterpret_cast<const std::atomic<std::uint64_t>*>(line)->load(order);
+    }
+
+    /// The other lines of a record, which are all there: they come while whoever it is for finds
+    /// out what to do with them.
+    static void ask_for_rest(const std::byte* line, std::uint32_t count) noexcept {
+        for (std::uint32_t i = 1; i < count; ++i) {
+            prefetch_for_read(line + std::size_t{i} * line_size);
+        }
     }
 
     /// What the writer may have again: not the payload of a record that has not been taken out,

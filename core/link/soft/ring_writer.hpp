@@ -66,6 +66,11 @@ public:
         if (dirty_lines_ != 0) [[unlikely]] {
             clean((index + 1) & mask_);
         }
+        // Every line comes back from the reader's cache. Asked for while the lines before it are
+        // filled, so that it is here when its turn comes: a CPU that waits for it in its store
+        // buffer can wait for few at a time. Far 1.4 times as many messages; near nothing. Three
+        // lines ahead, 1.7 times far, but 0.9 near: the reader that keeps up wants them too.
+        prefetch_for_write(line((index + 2) & mask_));
         publish_header(index, kind, id, length);
         head_ += 1;
     }
@@ -73,10 +78,12 @@ public:
     /// Makes the record at the reserved place visible. `kind` includes flags.
     void publish(std::uint8_t kind, std::uint8_t id, std::uint32_t length) noexcept {
         const std::uint32_t count = lines_for(length);
-        const std::uint32_t index = static_cast<std::uint32_t>(head_) & mask_;
-        if ((dirty_lines_ | (count - 1)) != 0) [[unlikely]] {
-            track(index, count);
+        if (count == 1) [[likely]] {
+            publish_line(kind, id, length);
+            return;
         }
+        const std::uint32_t index = static_cast<std::uint32_t>(head_) & mask_;
+        track(index, count);
         publish_header(index, kind, id, length);
         head_ += count;
     }
@@ -132,11 +139,6 @@ public:
 private:
     void publish_header(std::uint32_t index, std::uint8_t kind, std::uint8_t id,
                         std::uint32_t length) noexcept {
-        // Every line comes back from the reader's cache. Asked for while the lines before it are
-        // filled, so that it is here when its turn comes: a CPU that waits for it in its store
-        // buffer can wait for few at a time. Far 1.4 times as many messages; near nothing. Three
-        // lines ahead, 1.7 times far, but 0.9 near: the reader that keeps up wants them too.
-        prefetch_for_write(line((index + 2) & mask_));
         const Header header{tag_at(head_, shift_), static_cast<std::uint16_t>(length), id, kind};
         // Release: the payload, and the zero behind it, are visible before the header is.
         word(index).store(pack(header), std::memory_order_release);

@@ -57,6 +57,11 @@ inline constexpr std::uint32_t inline_after_pack = 248;
 /// one.
 inline constexpr std::uint32_t inline_when_crowded = 504;
 
+/// Records of so many lines at most are asked for as a whole when their header is seen: a message
+/// of 128 bytes takes 0.85 of the time, one of 256 0.93, and streams of them are no slower. Longer
+/// ones, which travel by the bulk ring when there are many, lose a fifth of their rate by it.
+inline constexpr std::uint32_t lines_asked_for = (inline_when_crowded + 8) / 64;
+
 /// The reader returns credit when it has taken out this part of a ring, or when it finds the ring
 /// empty: the credit line moves once per quarter lap, not once per message.
 inline constexpr std::uint32_t credit_batch_lines = ring_lines / 4;

@@ -435,6 +435,7 @@ void Pipe::ask() noexcept {
 }
 
 void Pipe::accept_header(const wire::Header& head) noexcept {
+    fetched_ += wire::is_credited(head.kind) ? 1 : 0;
     const std::uint64_t records = wire::widen(head.records, wire::records_bits, peer_taken_);
     accept_credit(records, wire::widen(head.messages, wire::messages_bits, peer_taken_messages_),
                   records - (head.at_hand ? 1 : 0) + peer_.limit);

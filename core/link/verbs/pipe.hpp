@@ -300,6 +300,18 @@ public:
     /// The record at hand asks. However many do, one answer in a poll is enough.
     void note_ask() noexcept { answer_due_ = true; }
     [[nodiscard]] bool owes_answer() const noexcept { return answer_due_; }
+    /// There is no way to say it: the queue pair's end will.
+    void note_unsaid_refusal() noexcept {}
+    /// How many credited records of the peer will have been taken out when all that has come by now
+    /// is handled.
+    [[nodiscard]] std::uint64_t arrived() noexcept {
+        queues_.fetch_all();
+        return fetched_;
+    }
+    /// Have so many been taken out?
+    [[nodiscard]] bool has_handled(std::uint64_t arrived) const noexcept {
+        return taken_ >= arrived;
+    }
     /// Uncredited records of the peer. False: none that is known here.
     [[nodiscard]] bool handle_control(const wire::Header& header, const std::byte* payload,
                                       std::uint32_t length) noexcept;
@@ -459,7 +471,8 @@ private:
     std::uint32_t marks_tail_ = 0;
 
     // receiving
-    std::uint64_t arrived_ = 0;               ///< credited records, the one at hand included
+    std::uint64_t fetched_ = 0; ///< credited records that the device has handed over
+    std::uint64_t arrived_ = 0; ///< of these, what was opened, the one at hand included
     std::uint64_t taken_ = 0;                 ///< of these, taken out: their room is free
     std::uint64_t taken_messages_ = 0;        ///< the one at hand included
     std::uint64_t returned_ = 0;              ///< what the peer has been told of
