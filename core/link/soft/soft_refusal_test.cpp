@@ -15,6 +15,7 @@ protected:
     std::shared_ptr<Domain> domain = lab.domain();
     End end{lab, Side::dpu};
     RawPeer peer{domain};
+    const std::array<std::byte, 8> data{};
 
     void SetUp() override { peer.join(end); }
 
@@ -25,6 +26,16 @@ protected:
             std::memcpy(to, &request, sizeof(request));
             std::memset(to + sizeof(request), 1, 8);
         });
+    }
+    /// A put to the raw peer, which has its record at hand.
+    void ask_for_a_put(RingReader::Record& record) {
+        RemoteRegion region({.process_id = peer.hello.process_id,
+                             .region = 77,
+                             .base = 0x1000,
+                             .length = 4096,
+                             .access = access_remote_all});
+        ASSERT_EQ(peer.connection->put(data.data(), data.size(), region, 0x1000, nullptr), Errc::ok);
+        ASSERT_EQ(peer.pipe.rx().peek(record), RingReader::Peek::record);
     }
     /// What the raw peer finds next in its ring.
     std::optional<Kind> next_kind() {
@@ -73,15 +84,8 @@ TEST_F(Refusal, IsToldByTheEndOfAConnectionThatHadNoRoomForIt) {
 }
 
 TEST_F(Refusal, IsHeardBeforeAFlushIsDone) {
-    RemoteRegion region({.process_id = peer.hello.process_id,
-                         .region = 77,
-                         .base = 0x1000,
-                         .length = 4096,
-                         .access = access_remote_all});
-    const std::array<std::byte, 8> data{};
-    ASSERT_EQ(peer.connection->put(data.data(), data.size(), region, 0x1000, nullptr), Errc::ok);
     RingReader::Record record;
-    ASSERT_EQ(peer.pipe.rx().peek(record), RingReader::Peek::record);
+    ASSERT_NO_FATAL_FAILURE(ask_for_a_put(record));
     ASSERT_EQ(static_cast<Kind>(record.header.kind), Kind::put);
     int token = 0;
     // Answers that have come do not show it, as long as it may be among those that wait.
@@ -110,15 +114,8 @@ TEST_F(Refusal, IsHeardBeforeAFlushIsDone) {
 }
 
 TEST_F(Refusal, IsNotWaitedForWhileAPeerThatNeverStopsIsListenedTo) {
-    RemoteRegion region({.process_id = peer.hello.process_id,
-                         .region = 77,
-                         .base = 0x1000,
-                         .length = 4096,
-                         .access = access_remote_all});
-    const std::array<std::byte, 8> data{};
-    ASSERT_EQ(peer.connection->put(data.data(), data.size(), region, 0x1000, nullptr), Errc::ok);
     RingReader::Record record;
-    ASSERT_EQ(peer.pipe.rx().peek(record), RingReader::Peek::record);
+    ASSERT_NO_FATAL_FAILURE(ask_for_a_put(record));
     ASSERT_EQ(peer.pipe.send(1, bytes_of("and on")), Errc::ok);
     peer.pipe.pop(record);
     peer.pipe.idle();
