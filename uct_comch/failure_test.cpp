@@ -288,6 +288,31 @@ TEST_F(OrderlyEnd, OfThePeerIsNoError) {
     EXPECT_TRUE(Log::lines().empty()) << log.text();
 }
 
+TEST(OrderlyEndOfAProcess, IsAnErrorForAFlushBehindAPutThatItDidNotExecute) {
+    Lab lab;
+    Target target(Kind::registered, 4096);
+    Interface host{"host"};
+    Endpoint ep(host, target.address());
+    const RemoteKey key(target.key());
+    const Log log;
+    const std::uint64_t number = 0;
+    ASSERT_EQ(uct_ep_am_short(ep, 0, number, nullptr, 0), UCS_OK);
+    ASSERT_EQ(flush(ep, host), UCS_OK);
+    const auto bytes = pattern(8, 7);
+    target.pause();
+    ASSERT_EQ(uct_ep_put_short(ep, bytes.data(), 8, target.memory(), key), UCS_OK);
+    target.close_interface();
+    ASSERT_TRUE(
+        until([&] { return uct_ep_am_short(ep, 0, number + 1, nullptr, 0) != UCS_OK; }, host));
+    // (A device, or memory that is mapped here, needs no owner.)
+    const bool written = target.wrong_bytes(0, 8, 7) == 0;
+    EXPECT_EQ(uct_ep_flush(ep, 0, nullptr), written ? UCS_OK : UCS_ERR_CONNECTION_RESET);
+    EXPECT_EQ(written, comch::test::test_description().has_value());
+    EXPECT_EQ(uct_ep_flush(ep, UCT_FLUSH_FLAG_CANCEL, nullptr), UCS_OK);
+    EXPECT_TRUE(host.failures.empty()) << "nobody has asked for anything since";
+    EXPECT_TRUE(Log::lines().empty()) << log.text();
+}
+
 TEST_F(OrderlyEnd, IsAnErrorForWhatWasPending) {
     Endpoint ep(host, dpu);
     ASSERT_EQ(uct_ep_am_short(ep, 0, 0, nullptr, 0), UCS_OK);

@@ -127,7 +127,9 @@ void Sink<Link>::on_disconnected(Connection& connection, Reason reason,
         return;
     }
     const bool pending = !ucs_queue_is_empty(&ep->queue);
-    fail_ep(*ep, reason == Reason::closed && pending ? UCS_ERR_CONNECTION_RESET : status);
+    // (What was put and is lost is for a flush to say, if somebody wants to know.)
+    const bool lost = reason == Reason::closed && (pending || connection.lost_writes());
+    fail_ep(*ep, lost ? UCS_ERR_CONNECTION_RESET : status);
     iface.port->close(&connection);
     if (reason == Reason::closed && !pending) {
         return; // an orderly end is no error as long as nobody wants anything

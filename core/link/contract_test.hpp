@@ -617,6 +617,71 @@ TYPED_TEST_P(LinkContract, TheAcceptorMayCloseToo) {
     EXPECT_EQ(host.seen.ends[0].messages_before, 1u);
 }
 
+TYPED_TEST_P(LinkContract, AnOrderlyEndTellsWhetherItLostWrites) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    alignas(8) std::array<std::byte, 64> memory{};
+    auto key = *RegionTable::instance().add(
+        {.base = memory.data(), .length = memory.size(), .access = access_remote_all});
+    key.process_id ^= 1; // another process's, as far as short cuts are concerned
+    const auto data = pattern(8, 3);
+    unsigned lost = 0;
+    unsigned kept = 0;
+    for (const std::uint64_t link_data :
+         {std::uint64_t{0}, this->traits.link_data(Side::dpu, key.region)}) {
+        for (const bool is_put : {true, false}) {
+            for (const std::string_view when : {"before it looks", "after a message that follows",
+                                                "in the handler of that message"}) {
+                SCOPED_TRACE(::testing::Message()
+                             << (is_put ? "put" : "atomic") << ", the owner closes " << when
+                             << (link_data != 0 ? "; a device may write" : ""));
+                memory.fill(std::byte{0});
+                const auto pair = this->connect(host, dpu);
+                key.link_data = link_data;
+                RemoteRegion region(key);
+                const Errc started =
+                    is_put
+                        ? pair.initiator->put(data.data(), data.size(), region, key.base, nullptr)
+                        : pair.initiator->atomic({AtomicOp::add, 8, 1}, region, key.base, nullptr);
+                ASSERT_TRUE(started == Errc::ok || started == Errc::in_progress)
+                    << to_string(started);
+                for (unsigned i = 0; i < 2; ++i) {
+                    ASSERT_EQ(pair.initiator->send(1, bytes_of("not a write")), Errc::ok);
+                }
+                bool told = false;
+                host.seen.on_end_hook = [&](auto& connection) { told = connection.lost_writes(); };
+                const std::size_t ends = host.seen.ends.size();
+                bool closed = false;
+                const auto close = [&](auto& connection) {
+                    dpu.port->close(&connection);
+                    closed = true;
+                };
+                if (when == "in the handler of that message") {
+                    dpu.seen.on_message_hook = close;
+                }
+                if (when != "before it looks") {
+                    const std::size_t before = dpu.seen.messages.size();
+                    ASSERT_TRUE(
+                        this->until([&] { return dpu.seen.messages.size() > before; }, dpu));
+                }
+                dpu.seen.on_message_hook = nullptr;
+                if (!closed) {
+                    close(*pair.acceptor);
+                }
+                ASSERT_TRUE(this->until([&] { return host.seen.ends.size() > ends; }, host, dpu));
+                EXPECT_EQ(host.seen.ends.back().reason, Reason::closed);
+                const bool written = memory[0] != std::byte{0};
+                EXPECT_EQ(told, !written);
+                ++(written ? kept : lost);
+            }
+        }
+    }
+    EXPECT_GT(lost, 0u);
+    EXPECT_GT(kept, 0u);
+    host.seen.on_end_hook = nullptr;
+    RegionTable::instance().remove(key.region);
+}
+
 TYPED_TEST_P(LinkContract, ASinkMayCloseTheConnectionAtHand) {
     auto dpu = this->open(Side::dpu);
     auto host = this->open(Side::host);
@@ -1664,9 +1729,10 @@ REGISTER_TYPED_TEST_SUITE_P(
     AFullConnectionSaysAgainAndLosesNothing, ConfirmedFollowsSent,
     AnAnswerConfirmsWhatItAnswersIfAskedTo, ArrivalOrderHoldsOverAllConnections,
     WhatWasSentBeforeACloseArrives, WhatWasSentBeforeAPortWentAwayArrives, TheAcceptorMayCloseToo,
-    ASinkMayCloseTheConnectionAtHand, ADeathIsReportedOnceAndAfterWhatCameBefore,
-    EachOfSeveralDeathsAtOnceIsReported, ASleeperHearsOfADeathInTime,
-    PutGetAndAtomicsReachThePeersMemory, OneSidedOperationsCannotLeaveTheRegion,
+    AnOrderlyEndTellsWhetherItLostWrites, ASinkMayCloseTheConnectionAtHand,
+    ADeathIsReportedOnceAndAfterWhatCameBefore, EachOfSeveralDeathsAtOnceIsReported,
+    ASleeperHearsOfADeathInTime, PutGetAndAtomicsReachThePeersMemory,
+    OneSidedOperationsCannotLeaveTheRegion,
     MessagesAroundALongPutArriveAlthoughItsConnectionIsClosed,
     ALongAnswerGoesOnWhileMessagesComeTheOtherWay, AFlushComesAfterTheMessagesBefore,
     AFlushOfAPeerThatIsBusyWithOthersEnds, ChannelsCarryMessagesBothWays,

@@ -155,6 +155,7 @@ public:
 
     /// Completes everything with `status`; the connection is over.
     template <class Done> void fail_all(Errc status, Done&& done) {
+        lost_writes_ = puts_waiting_ != 0 || done_until() < last_write_;
         stop_copying();
         std::vector<std::pair<void*, Errc>> ended;
         for (Operation& operation : operations_) {
@@ -172,6 +173,8 @@ public:
             done(token, result);
         }
     }
+    /// After fail_all(): puts or unanswered atomics were not done by then, as far as is known.
+    [[nodiscard]] bool lost_writes() const noexcept { return lost_writes_; }
 
 private:
     /// A get or fetching atomic that the peer has not answered yet. Its name on the wire is
@@ -406,6 +409,7 @@ private:
     std::uint32_t looks_awake_ = 0;    ///< how often it said yes for that
     bool withdrawing_ = false;         ///< taken back, but perhaps not decided: see put_claims.hpp
     bool asks_for_puts_ = false; ///< whoever was refused room, or was told that a flush goes on
+    bool lost_writes_ = false;
     bool hold_ = false; ///< after a fence: nothing new until what was before it is out
 };
 

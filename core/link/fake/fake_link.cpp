@@ -36,6 +36,15 @@ std::optional<Reason> end_of(const Wire& wire, unsigned end) {
     return std::nullopt;
 }
 
+/// What changes the reader's memory and is not answered with a value.
+bool has_writes(const Lane& lane) {
+    return std::any_of(lane.queue.begin(), lane.queue.end(), [](const Message& message) {
+        const Operation& operation = message.operation;
+        return operation.kind == Operation::Kind::put ||
+               (operation.kind == Operation::Kind::atomic && operation.atomic.result == nullptr);
+    });
+}
+
 Errc status_of(Reason reason) {
     return reason == Reason::closed ? Errc::not_connected : Errc::connection_reset;
 }
@@ -458,6 +467,11 @@ Errc Connection::check() {
     return wire_->dead[end_] || wire_->dead[1 - end_] ? Errc::connection_reset : Errc::ok;
 }
 
+bool Connection::lost_writes() const {
+    const std::lock_guard lock(network_->mutex);
+    return outgoing().lost_writes || has_writes(outgoing());
+}
+
 Result<Channel> Connection::open_channel(std::uint64_t tag) {
     const std::lock_guard lock(network_->mutex);
     if (const Errc state = state_of(*wire_, end_); state != Errc::ok) {
@@ -593,8 +607,10 @@ void Port::close(Connection* connection) {
         Wire& wire = *connection->wire_;
         const unsigned end = connection->end_;
         wire.lane[end].closed = true;
-        wire.lane[1 - end].abandoned = true;
-        wire.lane[1 - end].queue.clear();
+        Lane& incoming = wire.lane[1 - end];
+        incoming.abandoned = true;
+        incoming.lost_writes = has_writes(incoming);
+        incoming.queue.clear();
         wire.connection[end] = nullptr;
         wire.bell[end].reset();
         detail::ring_all(wire);

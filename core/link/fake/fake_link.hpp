@@ -100,6 +100,7 @@ struct Lane {
     bool blocked = false;   ///< its sender was answered `again`
     bool closed = false;    ///< its sender said goodbye
     bool abandoned = false; ///< its reader closed: what is sent goes nowhere
+    bool lost_writes = false;  ///< its reader closed with writes in it
     std::uint64_t claimed = 0; ///< places, by its sender
     std::uint64_t withdrawn = 0;
     std::uint64_t withdrawing = 0; ///< a place: the next call knows
@@ -340,6 +341,7 @@ public:
     Errc flush(void* token);
     Errc fence() noexcept { return Errc::ok; } // one queue, served in order
     [[nodiscard]] Errc check();
+    [[nodiscard]] bool lost_writes() const;
     [[nodiscard]] Result<Channel> open_channel(std::uint64_t tag);
 
 private:

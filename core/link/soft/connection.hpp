@@ -127,6 +127,8 @@ public:
     [[nodiscard]] Errc check() noexcept;
     [[nodiscard]] Result<Channel> open_channel(std::uint64_t tag);
 
+    [[nodiscard]] bool lost_writes() const noexcept { return one_sided_.lost_writes(); }
+
     /// Why it failed, for people; empty when there is nothing more to say than the reason.
     [[nodiscard]] const std::string& error_text() const noexcept { return error_text_; }
 

@@ -316,6 +316,7 @@ void Port::shut_down(Connection& c, Errc code, Reason reason) {
     c.one_sided_.stop_copying(); // while the peer can be looked at
     if (c.pipe_.rx().control() != nullptr) {
         c.pipe_.rx().confirm(); // who answers a message by closing has had it
+        (void)c.pipe_.rx().return_rest(); // what was not taken out is lost: its sender can tell
         c.pipe_.say_goodbye();
     }
     c.pipe_.break_off(code);

@@ -111,6 +111,7 @@ Errc Connection::write_copied(const std::byte* from, std::size_t length, const R
         pipe_->write_copied(from, static_cast<std::uint32_t>(length), address,
                             static_cast<std::uint32_t>(region.key().link_data), fenced, signalled);
     if (result == Errc::ok) {
+        last_write_ = pipe_->posted();
         pipe_->slot()->tx.bytes.add(length);
     }
     return result;
@@ -325,17 +326,28 @@ void Connection::drop_operations() {
             read = transfer.last;
         }
     }
-    if (pipe_->settled(read)) {
-        return;
-    }
-    (void)pipe_->ask_for_completion();
-    const std::uint64_t deadline = monotonic_ns() + tuning::reads_at_close_ns;
-    while (!pipe_->settled(read) && monotonic_ns() < deadline) {
-        (void)port_->queues_->fetch();
-    }
+    wait_at_end(read);
     if (!pipe_->settled(read)) {
         take_back_memory();
     }
+}
+
+void Connection::wait_at_end(Pipe::Ticket ticket) noexcept {
+    if (pipe_->settled(ticket)) {
+        return;
+    }
+    (void)pipe_->ask_for_completion();
+    const std::uint64_t deadline = monotonic_ns() + tuning::wait_at_end_ns;
+    while (!pipe_->settled(ticket) && monotonic_ns() < deadline) {
+        (void)port_->queues_->fetch();
+    }
+}
+
+bool Connection::has_unfinished_writes() const noexcept {
+    return !pipe_->done(last_write_) ||
+           std::any_of(transfers_.begin(), transfers_.end(), [this](const Transfer& transfer) {
+               return !transfer.is_get && (transfer.remaining != 0 || !pipe_->done(transfer.last));
+           });
 }
 
 SlotInfo Connection::slot_info(counters::SlotState state) const {

@@ -105,6 +105,9 @@ public:
     }
     [[nodiscard]] bool may_retry() const noexcept { return pipe_->may_retry(); }
     [[nodiscard]] Errc check() const noexcept { return pipe_->broken(); }
+    [[nodiscard]] bool lost_writes() const noexcept {
+        return lost_device_writes_ || one_sided_.lost_writes();
+    }
     [[nodiscard]] Result<Channel> open_channel(std::uint64_t tag);
 
     [[nodiscard]] const std::string& error_text() const noexcept { return error_text_; }
@@ -162,6 +165,10 @@ private:
     [[nodiscard]] bool flush_reached(Flush& flush);
     [[nodiscard]] bool is_flush(const void* token) const noexcept;
     [[nodiscard]] std::vector<void*> take_own_operations();
+    /// Until the device is done with the request, or has given it up, or no longer comes to it.
+    void wait_at_end(Pipe::Ticket ticket) noexcept;
+    /// That the device has not reported as done.
+    [[nodiscard]] bool has_unfinished_writes() const noexcept;
     /// For a close: nothing of them is reported any more. What the device is sending it goes on
     /// sending, so that what was sent around it arrives.
     void drop_operations();
@@ -206,6 +213,7 @@ private:
         return count;
     }
     template <class Done> void fail_all(Errc status, Done&& done) {
+        lost_device_writes_ = has_unfinished_writes();
         std::vector<void*> tokens = take_own_operations();
         one_sided_.fail_all(status, [&](void* token, Errc result) {
             if (!is_flush(token)) {
@@ -237,6 +245,8 @@ private:
     std::deque<Transfer> transfers_;
     std::deque<std::unique_ptr<Flush>> flushes_;
     Pipe::Ticket last_read_ = 0;
+    Pipe::Ticket last_write_ = 0; ///< that was copied: nobody else waits for it
+    bool lost_device_writes_ = false;
     std::deque<Queues::Arrival> deferred_; ///< arrived while paused
 
     Port* port_ = nullptr;

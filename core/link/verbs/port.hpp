@@ -465,6 +465,9 @@ private:
         const Errc code = reason == Reason::closed     ? Errc::not_connected
                           : reason == Reason::rejected ? Errc::rejected
                                                        : Errc::connection_reset;
+        if (reason == Reason::closed) {
+            c.wait_at_end(c.last_write_); // what has arrived is done, though its report may be late
+        }
         std::vector<std::pair<void*, Errc>> ended;
         c.fail_all(code, [&](void* token, Errc status) { ended.emplace_back(token, status); });
         shut_down(c, code, reason);

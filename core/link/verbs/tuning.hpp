@@ -98,7 +98,8 @@ inline constexpr std::uint64_t connect_timeout_ns = 10'000'000'000;
 inline constexpr std::uint64_t close_timeout_ns = 2'000'000'000;
 /// A close waits so long for the device to have read what the caller asked for: into memory that is
 /// the caller's again afterwards. What is not there by then costs the connection its orderly end.
-inline constexpr std::uint64_t reads_at_close_ns = 20'000'000;
+/// And so long an end by the peer waits for the report of what was written before it.
+inline constexpr std::uint64_t wait_at_end_ns = 20'000'000;
 /// A queue pair that is not needed any more is destroyed when the device has given back what it
 /// took of the shared receive queue. A device that never says so has this long.
 inline constexpr std::uint64_t drain_timeout_ns = 50'000'000;
