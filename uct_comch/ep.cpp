@@ -423,7 +423,7 @@ template <class Link> ucs_status_t fence(uct_ep_h tl_ep, unsigned) {
 template <class Link> ucs_status_t check(uct_ep_h tl_ep, unsigned flags, uct_completion_t* completion) {
     UCT_EP_KEEPALIVE_CHECK_PARAM(flags, completion);
     auto& ep = *Ep<Link>::of(tl_ep);
-    return ep.connection == nullptr && ep.failure != UCS_ERR_NOT_CONNECTED ? ep.failure : UCS_OK;
+    return ep.connection == nullptr ? ep.failure : UCS_OK;
 }
 
 // ---- life ---------------------------------------------------------------------------------------

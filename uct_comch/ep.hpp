@@ -11,6 +11,7 @@ template <class Link> struct Ep {
     typename Link::Connection* connection = nullptr; ///< null once it has ended
     ucs_queue_head_t queue;           ///< pending requests
     ucs_status_t failure = UCS_OK;    ///< what operations answer once the connection has ended
+    bool untold_loss = false;         ///< it ended in an orderly way, without puts of ours
     bool queued = false;              ///< in the interface's list
     bool dispatching = false;         ///< a request from the queue is being tried
     GetBcopy* get_short = nullptr;    ///< the one get_short under way, or its result

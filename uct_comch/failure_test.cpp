@@ -284,6 +284,7 @@ TEST_F(OrderlyEnd, OfThePeerIsNoError) {
     EXPECT_TRUE(Log::lines().empty()) << log.text();
     EXPECT_LT(uct_ep_am_short(ep, 0, 0, nullptr, 0), UCS_OK);
     EXPECT_EQ(uct_ep_flush(ep, 0, nullptr), UCS_OK);
+    EXPECT_LT(uct_ep_check(ep, 0, nullptr), UCS_OK) << "who asks hears that it has gone";
     ep.destroy();
     EXPECT_TRUE(Log::lines().empty()) << log.text();
 }
@@ -306,7 +307,10 @@ TEST(OrderlyEndOfAProcess, IsAnErrorForAFlushBehindAPutThatItDidNotExecute) {
         until([&] { return uct_ep_am_short(ep, 0, number + 1, nullptr, 0) != UCS_OK; }, host));
     // (A device, or memory that is mapped here, needs no owner.)
     const bool written = target.wrong_bytes(0, 8, 7) == 0;
-    EXPECT_EQ(uct_ep_flush(ep, 0, nullptr), written ? UCS_OK : UCS_ERR_CONNECTION_RESET);
+    const ucs_status_t expected = written ? UCS_OK : UCS_ERR_CONNECTION_RESET;
+    EXPECT_EQ(uct_ep_flush(ep, 0, nullptr), expected);
+    EXPECT_EQ(uct_iface_flush(host.iface, 0, nullptr), expected);
+    EXPECT_EQ(uct_iface_flush(host.iface, 0, nullptr), UCS_OK) << "once is enough for the others";
     EXPECT_EQ(written, comch::test::test_description().has_value());
     EXPECT_EQ(uct_ep_flush(ep, UCT_FLUSH_FLAG_CANCEL, nullptr), UCS_OK);
     EXPECT_TRUE(host.failures.empty()) << "nobody has asked for anything since";

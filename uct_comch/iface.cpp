@@ -128,13 +128,14 @@ void Sink<Link>::on_disconnected(Connection& connection, Reason reason,
     }
     const bool pending = !ucs_queue_is_empty(&ep->queue);
     // (What was put and is lost is for a flush to say, if somebody wants to know.)
-    const bool lost = reason == Reason::closed && (pending || connection.lost_writes());
-    fail_ep(*ep, lost ? UCS_ERR_CONNECTION_RESET : status);
+    const bool lost = reason == Reason::closed && !pending && connection.lost_writes();
+    ep->untold_loss = lost;
+    fail_ep(*ep, reason == Reason::closed && (pending || lost) ? UCS_ERR_CONNECTION_RESET : status);
     iface.port->close(&connection);
     if (reason == Reason::closed && !pending) {
         return; // an orderly end is no error as long as nobody wants anything
     }
-    if (peer.process_id != 0) {
+    if (peer.process_id != 0 && !told) {
         iface.told_of.push_back(peer.process_id);
     }
     const ucs_status_t handled =
@@ -255,6 +256,11 @@ ucs_status_t flush(uct_iface_h tl_iface, unsigned flags, uct_completion_t* compl
             &ep->super.super, flags & ~static_cast<unsigned>(UCT_FLUSH_FLAG_CANCEL), nullptr);
         if (status == UCS_INPROGRESS || status == UCS_ERR_NO_RESOURCE) {
             return UCS_INPROGRESS;
+        }
+        // (Of other failures the error handler has told; and who goes on with other endpoints shall
+        // be able to flush those.)
+        if (std::exchange(ep->untold_loss, false)) {
+            return status;
         }
     }
     return UCS_OK;

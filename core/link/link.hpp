@@ -254,7 +254,7 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //           flight end now: done(token, Errc::canceled). Where a device is at one of them, that
 //           ends the connection: on_disconnected(device_error) follows
 //     bool lost_writes() const;        in on_disconnected: a put, or an atomic without a result, may
-//                                      not have taken effect at the peer (of an orderly end: has not)
+//                                      not have taken effect at the peer
 //     void hold(bool);                 while on, sends answer again: older ones wait in a queue above
 //     bool may_retry() const;          has room come since the last again?
 //     Errc check();                    ok, or connection_reset if the peer is known to be gone

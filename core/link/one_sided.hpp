@@ -82,7 +82,7 @@ public:
             help();
         }
         if (joint_ != 0 && joint_arrived()) {
-            done(std::exchange(joint_token_, nullptr), joint_status_);
+            done(std::exchange(joint_token_, nullptr), Errc::ok);
             ++count;
         }
         // (One by one: who is told of one may close the connection, or defer another.)
@@ -109,15 +109,10 @@ public:
     /// Gives up on everything of ours that is not done: `done(token, status)`. Late answers are
     /// ignored; until they are here they count among those in flight, as they do for the peer.
     template <class Done> void cancel(Errc status, Done&& done) {
-        // What the peer is writing to is given back when it has done so.
-        const bool keeps_joint = !end_joint(0);
+        give_up_joint(); // what the peer is writing to is given back when it has done so
         std::vector<std::pair<void*, Errc>> ended;
         for (Operation& operation : operations_) {
             if (!operation.active || operation.canceled) {
-                continue;
-            }
-            if (operation.joint && keeps_joint) {
-                joint_status_ = status;
                 continue;
             }
             ended.emplace_back(operation.token, status);
@@ -155,9 +150,13 @@ public:
 
     /// Completes everything with `status`; the connection is over.
     template <class Done> void fail_all(Errc status, Done&& done) {
-        lost_writes_ = puts_waiting_ != 0 || done_until() < last_write_;
         stop_copying();
+        lost_writes_ = lost_writes_ || puts_waiting_ != 0 || done_until() < last_write_;
         std::vector<std::pair<void*, Errc>> ended;
+        std::vector<std::pair<void*, Errc>> flushed;
+        if (status == Errc::not_connected) { // an orderly end: what was done before it is done
+            take_reached_flushes(flushed);
+        }
         for (Operation& operation : operations_) {
             if (operation.active && !operation.canceled) {
                 ended.emplace_back(operation.token, status);
@@ -169,6 +168,7 @@ public:
         asks_for_puts_ = false;
         withdrawing_ = false;
         end_waiting(status, ended);
+        ended.insert(ended.end(), flushed.begin(), flushed.end());
         for (const auto& [token, result] : ended) {
             done(token, result);
         }
@@ -285,6 +285,7 @@ private:
 
     [[nodiscard]] bool operations_before(std::uint64_t sequence) const;
     [[nodiscard]] bool flush_reached(Flush& flush);
+    void take_reached_flushes(std::vector<std::pair<void*, Errc>>& done);
     /// The peer is done with the records before `position`. Those of them that it refused it said
     /// so of first: so that has been heard of when all is handled that had come by then.
     [[nodiscard]] bool heard_of_refusals(std::uint64_t position);
@@ -354,6 +355,8 @@ private:
     [[nodiscard]] bool joint_arrived() noexcept;
     /// Leaves nothing more of our joint get to the peer; false: it is still writing.
     [[nodiscard]] bool end_joint(std::uint64_t patience_ns) noexcept;
+    /// The same, and for certain: waits for a peer that is at it, but not for ever.
+    void give_up_joint() noexcept;
     /// Asks by a record for what the kernel does not read.
     void ask_owner(Operation& operation) noexcept;
     [[nodiscard]] bool serve_joint_get(const OneSided& request, const Joint& joint);
@@ -382,7 +385,6 @@ private:
     std::uint64_t joint_ = 0; ///< our get that both ends copy, as Operation says; 0: none
     void* joint_token_ = nullptr;
     std::uint64_t joint_region_ = 0;
-    Errc joint_status_ = Errc::ok;
     bool joint_refused_ = false; ///< the kernel did: to be asked for by a record
     bool helps_ = false;         ///< with the peer's, as follows
     OneSided helped_{};

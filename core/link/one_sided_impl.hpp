@@ -672,7 +672,6 @@ Errc OneSidedEngine<Pipe>::get_jointly(std::byte* to, std::size_t length, std::u
         joint_token_ = token;
         joint_region_ = region;
         joint_refused_ = false;
-        joint_status_ = Errc::ok;
         std::uint64_t part_began = operation->began;
         std::uint64_t part_ended = part_began;
         for (auto part = joint.take(); part.length != 0; part = joint.take()) {
@@ -727,7 +726,7 @@ template <class Pipe> bool OneSidedEngine<Pipe>::joint_arrived() noexcept {
                               joint_refused_ ? Pipe::Ways::in_vain
                                              : last_get_ended_ - operation.began);
         }
-        if (joint_refused_ && joint_status_ == Errc::ok) {
+        if (joint_refused_) {
             ask_owner(operation);
             return false;
         }
@@ -819,19 +818,32 @@ template <class Pipe> bool OneSidedEngine<Pipe>::end_joint(std::uint64_t patienc
     return true;
 }
 
-template <class Pipe> void OneSidedEngine<Pipe>::stop_copying() {
+template <class Pipe> void OneSidedEngine<Pipe>::give_up_joint() noexcept {
     if constexpr (Pipe::kernel_copies) {
-        helps_ = false;
         if (!end_joint(Pipe::joint_patience_ns)) {
             pipe_.joint_copy().end();
             joint_ = 0;
         }
+    }
+}
+
+template <class Pipe> void OneSidedEngine<Pipe>::stop_copying() {
+    if constexpr (Pipe::kernel_copies) {
+        helps_ = false;
+        give_up_joint();
         // What is taken back is ours to do, also if nobody waits for it any more.
         const std::uint64_t began = pipe_.now_ns();
         while (withdrawing_ && !withdraw_puts() && pipe_.peer_memory().lives() &&
                !pipe_.peer_said_goodbye() && pipe_.now_ns() - began < Pipe::joint_patience_ns) {
         }
-        withdrawing_ = false;
+        if (withdrawing_) { // the peer has taken them out, executed or not
+            const std::uint64_t executed = pipe_.puts_executed();
+            lost_writes_ = !pipe_.visit_puts(
+                withdrawn_from_, [executed](std::uint64_t at, const OneSided&, const std::byte*) {
+                    return at < executed;
+                });
+            withdrawing_ = false;
+        }
         while (!jobs_.empty() && jobs_.front().data != nullptr && pipe_.broken() == Errc::ok &&
                push_past_holds(jobs_.front())) {
             jobs_.pop_front();
@@ -1170,6 +1182,17 @@ template <class Pipe> bool OneSidedEngine<Pipe>::flush_reached(Flush& flush) {
     }
     return heard_of_refusals(std::min(flush.position, last_write_)) &&
            !operations_before(flush.sequence);
+}
+
+template <class Pipe>
+void OneSidedEngine<Pipe>::take_reached_flushes(std::vector<std::pair<void*, Errc>>& done) {
+    std::erase_if(flushes_, [&](Flush& flush) {
+        if (!flush_reached(flush)) {
+            return false;
+        }
+        done.emplace_back(flush.token, Errc::ok);
+        return true;
+    });
 }
 
 template <class Pipe> bool OneSidedEngine<Pipe>::heard_of_refusals(std::uint64_t position) {

@@ -14,6 +14,9 @@
 namespace comch::link::soft {
 
 void Connection::needs_work() {
+    if (state_ >= State::ended) {
+        return; // by the sink, just now: it is in no list any more
+    }
     if (!working_) {
         working_ = true;
         port_->working_.push_back(this);

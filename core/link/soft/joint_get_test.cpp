@@ -214,11 +214,24 @@ TEST_F(JointGet, CopiesAllWhenTheOwnerSpoilsTheClaims) {
 
 TEST_F(JointGet, ThatIsCancelledIsReportedWhenNobodyWritesAnyMore) {
     ASSERT_EQ(get_that_waits(), Errc::in_progress);
-    requester.engine.cancel(Errc::canceled, requester.note());
-    requester.progress();
-    EXPECT_TRUE(requester.done.empty());
-    words().done.store(Done{generation(), true, 0}.pack());
-    requester.progress();
+    std::atomic<bool> cancelling = false;
+    std::atomic<bool> left = false;
+    std::thread writer([&] { // goes on writing for a while
+        while (!cancelling.load()) {
+            std::this_thread::yield();
+        }
+        for (unsigned i = 0; i < 1000; ++i) {
+            std::this_thread::yield();
+        }
+        left.store(true);
+        words().done.store(Done{generation(), true, 0}.pack());
+    });
+    cancelling.store(true);
+    requester.engine.cancel(Errc::canceled, [&](void* which, Errc status) {
+        EXPECT_TRUE(left.load()) << "it may write still";
+        requester.done.emplace_back(which, status);
+    });
+    writer.join();
     ASSERT_EQ(requester.done.size(), 1u);
     EXPECT_EQ(requester.done[0], std::make_pair(static_cast<void*>(&token), Errc::canceled));
     EXPECT_FALSE(requester.engine.busy());
@@ -253,6 +266,14 @@ TEST_F(JointGet, IsAnsweredByNoRecord) {
     });
     EXPECT_FALSE(requester.take_records());
     EXPECT_TRUE(requester.done.empty());
+}
+
+TEST_F(JointGet, ThatIsCancelledIsNotWaitedForForEver) {
+    ASSERT_EQ(get_that_waits(), Errc::in_progress);
+    requester.engine.cancel(Errc::canceled, requester.note());
+    ASSERT_EQ(requester.done.size(), 1u);
+    EXPECT_EQ(requester.done[0].second, Errc::canceled);
+    EXPECT_FALSE(requester.engine.busy());
 }
 
 TEST_F(JointGet, IsNotWaitedForForEver) {

@@ -971,16 +971,15 @@ Reason Port::take_answer(Connection& c, const wire::Answer& answer, std::size_t 
 
 // ---- packets of an established connection ------------------------------------------------------
 
-Port::SocketResult Port::next_packet(Connection& c, wire::Answer& buffer, std::size_t& length,
-                                     std::array<UniqueFd, 2>& descriptors) {
-    length = 0;
+Port::SocketResult Port::next_packet(Connection& c, wire::Answer& buffer, Received& packet) {
+    packet.length = 0;
     if (!c.socket_ || c.state_ == Connection::State::connecting) {
         return SocketResult::fine;
     }
-    Received packet =
-        receive_packet(c.socket_.get(), std::as_writable_bytes(std::span(&buffer, 1)));
+    packet = receive_packet(c.socket_.get(), std::as_writable_bytes(std::span(&buffer, 1)));
     switch (packet.status) {
     case SocketStatus::again:
+        packet.length = 0;
         return SocketResult::fine;
     case SocketStatus::ended:
         return SocketResult::ended;
@@ -994,9 +993,22 @@ Port::SocketResult Port::next_packet(Connection& c, wire::Answer& buffer, std::s
     case SocketStatus::ok:
         break;
     }
-    length = packet.length;
-    descriptors = std::move(packet.fd);
     return SocketResult::fine;
+}
+
+bool Port::does_without_descriptor(Connection& c, const wire::Answer& buffer,
+                                   const Received& packet) {
+    wire::Packet head{};
+    std::memcpy(&head, &buffer, sizeof(head));
+    // Memory that cannot be mapped is reached by records.
+    if (c.state_ == Connection::State::established && packet.length == sizeof(head) &&
+        head.type == static_cast<std::uint32_t>(wire::Type::map_answer)) {
+        return true;
+    }
+    c.error_text_ =
+        "the peer sent a descriptor, and this process has as many open as it may: raise "
+        "the limit (ulimit -n)";
+    return false;
 }
 
 bool Port::take_packet(Connection& c, const wire::Packet& packet,

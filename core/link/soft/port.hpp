@@ -15,6 +15,7 @@
 #include "core/link/link.hpp"
 #include "core/link/soft/channel.hpp"
 #include "core/link/soft/connection.hpp"
+#include "core/link/soft/socket.hpp"
 #include "core/link/soft/wire.hpp"
 
 namespace comch::link::soft {
@@ -446,14 +447,17 @@ private:
         // More than a socket holds; a peer that never stops does not keep us here.
         for (unsigned budget = 1024; budget != 0; --budget) {
             wire::Answer buffer{};
-            std::array<UniqueFd, 2> descriptors;
-            std::size_t length = 0;
-            const SocketResult result = next_packet(c, buffer, length, descriptors);
-            if (result != SocketResult::fine || length == 0) {
+            Received received;
+            const SocketResult result = next_packet(c, buffer, received);
+            if (result != SocketResult::fine || received.length == 0) {
                 return result;
             }
+            if (received.misses_descriptor && !does_without_descriptor(c, buffer, received)) {
+                end(c, Reason::device_error, {}, sink);
+                return SocketResult::fine;
+            }
             if (c.state_ == Connection::State::waiting) {
-                const Reason reason = take_answer(c, buffer, length, descriptors);
+                const Reason reason = take_answer(c, buffer, received.length, received.fd);
                 const std::span<const std::byte> reply{
                     reinterpret_cast<const std::byte*>(buffer.private_data),
                     std::min<std::size_t>(buffer.private_length, max_private_data)};
@@ -465,17 +469,17 @@ private:
                 return SocketResult::fine;
             }
             wire::Packet packet{};
-            if (length != sizeof(packet)) {
+            if (received.length != sizeof(packet)) {
                 return SocketResult::broken;
             }
             std::memcpy(&packet, &buffer, sizeof(packet));
             if (packet.type == static_cast<std::uint32_t>(wire::Type::channel)) {
                 Channel channel;
-                if (!accept_channel(c, descriptors, channel)) {
+                if (!accept_channel(c, received.fd, channel)) {
                     return SocketResult::broken;
                 }
                 sink.on_channel(c, packet.value, std::move(channel));
-            } else if (!take_packet(c, packet, descriptors)) {
+            } else if (!take_packet(c, packet, received.fd)) {
                 return SocketResult::broken;
             }
             if (c.state_ >= Connection::State::ended) {
@@ -619,8 +623,10 @@ private:
     [[nodiscard]] bool watch_listener(Connection& c);
     [[nodiscard]] Reason take_answer(Connection& c, const wire::Answer& answer, std::size_t length,
                                      std::array<UniqueFd, 2>& descriptors);
-    [[nodiscard]] SocketResult next_packet(Connection& c, wire::Answer& buffer, std::size_t& length,
-                                           std::array<UniqueFd, 2>& descriptors);
+    [[nodiscard]] SocketResult next_packet(Connection& c, wire::Answer& buffer, Received& packet);
+    /// The packet's descriptor could not be received. False: the connection ends, and says why.
+    [[nodiscard]] static bool does_without_descriptor(Connection& c, const wire::Answer& buffer,
+                                                      const Received& packet);
     [[nodiscard]] bool take_packet(Connection& c, const wire::Packet& packet,
                                    std::array<UniqueFd, 2>& descriptors);
     [[nodiscard]] bool accept_channel(Connection& c, std::array<UniqueFd, 2>& descriptors,

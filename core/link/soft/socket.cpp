@@ -8,8 +8,10 @@
 namespace comch::link::soft {
 namespace {
 
+/// With room for one descriptor too many, so that who sends more is told apart from who finds no
+/// room for one in this process.
 struct alignas(cmsghdr) ControlBuffer {
-    std::byte bytes[CMSG_SPACE(max_descriptors * sizeof(int))];
+    std::byte bytes[CMSG_SPACE((max_descriptors + 1) * sizeof(int))];
 };
 
 } // namespace
@@ -94,10 +96,11 @@ Received receive_packet(int socket, std::span<std::byte> buffer) noexcept {
     result.length = static_cast<std::size_t>(length);
     if (length == 0) {
         result.status = SocketStatus::ended;
-    } else if (too_many || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
+    } else if (too_many || (message.msg_flags & MSG_TRUNC) != 0) {
         result.status = SocketStatus::failed;
     } else {
         result.status = SocketStatus::ok;
+        result.misses_descriptor = (message.msg_flags & MSG_CTRUNC) != 0;
     }
     return result;
 }

@@ -25,6 +25,7 @@ struct Received {
     std::size_t length = 0;
     std::size_t descriptors = 0;
     std::array<UniqueFd, max_descriptors> fd;
+    bool misses_descriptor = false; ///< one came, but this process has as many as it may
 };
 
 [[nodiscard]] SocketStatus send_packet(int socket, std::span<const std::byte> packet,

@@ -79,6 +79,9 @@ struct Watcher {
     }
     void on_disconnected(Connection& connection, Reason reason, std::span<const std::byte>) {
         ends.push_back({&connection, reason, std::chrono::steady_clock::now(), completions.size()});
+        if (end_hook) {
+            end_hook(connection);
+        }
     }
     void on_message(Connection& connection, std::uint8_t id, const std::byte* data,
                     std::uint32_t length) {
@@ -89,8 +92,11 @@ struct Watcher {
             messages.push_back({&connection, id, {data, data + length}});
         }
     }
-    void on_complete(Connection&, void* token, Errc status) {
+    void on_complete(Connection& connection, void* token, Errc status) {
         completions.push_back({token, status});
+        if (completion_hook) {
+            completion_hook(connection, token);
+        }
     }
     void on_channel(Connection&, std::uint64_t tag, Channel&& channel) {
         channels.emplace_back(tag, std::move(channel));
@@ -99,6 +105,8 @@ struct Watcher {
     Errc decision = Errc::ok;
     std::function<void(Connection&)> request_hook;
     std::function<void(Connection&, std::uint8_t, const std::byte*, std::uint32_t)> message_hook;
+    std::function<void(Connection&, void*)> completion_hook;
+    std::function<void(Connection&)> end_hook;
     std::uint64_t message_count = 0;
     std::vector<Connection*> accepted;
     std::vector<PeerInfo> peers;

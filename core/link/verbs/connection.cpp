@@ -112,6 +112,7 @@ Errc Connection::write_copied(const std::byte* from, std::size_t length, const R
                             static_cast<std::uint32_t>(region.key().link_data), fenced, signalled);
     if (result == Errc::ok) {
         last_write_ = pipe_->posted();
+        last_write_behind_ = pipe_->tx().head();
         pipe_->slot()->tx.bytes.add(length);
     }
     return result;
@@ -344,7 +345,9 @@ void Connection::wait_at_end(Pipe::Ticket ticket) noexcept {
 }
 
 bool Connection::has_unfinished_writes() const noexcept {
-    return !pipe_->done(last_write_) ||
+    // A record that was sent after a write has come only when that has been done.
+    const bool arrived = pipe_->done(last_write_) || pipe_->tx().consumed() > last_write_behind_;
+    return !arrived ||
            std::any_of(transfers_.begin(), transfers_.end(), [this](const Transfer& transfer) {
                return !transfer.is_get && (transfer.remaining != 0 || !pipe_->done(transfer.last));
            });

@@ -167,7 +167,7 @@ private:
     [[nodiscard]] std::vector<void*> take_own_operations();
     /// Until the device is done with the request, or has given it up, or no longer comes to it.
     void wait_at_end(Pipe::Ticket ticket) noexcept;
-    /// That the device has not reported as done.
+    /// Of which neither the device nor the peer has shown that they are done.
     [[nodiscard]] bool has_unfinished_writes() const noexcept;
     /// For a close: nothing of them is reported any more. What the device is sending it goes on
     /// sending, so that what was sent around it arrives.
@@ -214,12 +214,19 @@ private:
     }
     template <class Done> void fail_all(Errc status, Done&& done) {
         lost_device_writes_ = has_unfinished_writes();
-        std::vector<void*> tokens = take_own_operations();
         one_sided_.fail_all(status, [&](void* token, Errc result) {
-            if (!is_flush(token)) {
+            if (is_flush(token)) {
+                static_cast<Flush*>(token)->records_done = result == Errc::ok;
+            } else {
                 done(token, result);
             }
         });
+        while (status == Errc::not_connected && !flushes_.empty() &&
+               flush_reached(*flushes_.front())) {
+            done(flushes_.front()->token, Errc::ok);
+            flushes_.pop_front();
+        }
+        const std::vector<void*> tokens = take_own_operations();
         flushes_.clear();
         for (void* const token : tokens) {
             done(token, status);
@@ -246,6 +253,7 @@ private:
     std::deque<std::unique_ptr<Flush>> flushes_;
     Pipe::Ticket last_read_ = 0;
     Pipe::Ticket last_write_ = 0; ///< that was copied: nobody else waits for it
+    std::uint64_t last_write_behind_ = 0; ///< so many records of ours
     bool lost_device_writes_ = false;
     std::deque<Queues::Arrival> deferred_; ///< arrived while paused
 

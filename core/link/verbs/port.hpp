@@ -465,7 +465,7 @@ private:
         const Errc code = reason == Reason::closed     ? Errc::not_connected
                           : reason == Reason::rejected ? Errc::rejected
                                                        : Errc::connection_reset;
-        if (reason == Reason::closed) {
+        if (reason == Reason::closed && c.has_unfinished_writes()) {
             c.wait_at_end(c.last_write_); // what has arrived is done, though its report may be late
         }
         std::vector<std::pair<void*, Errc>> ended;
