@@ -46,8 +46,7 @@ Result<std::unique_ptr<Buffers>> Buffers::create(std::uint64_t size, std::uint32
     if (base == MAP_FAILED) {
         return fail_errno(
             Errc::no_memory,
-            fmt::format("cannot have {} MiB for {} buffers of {} bytes; use a smaller "
-                        "--window or --buffers",
+            fmt::format("cannot have {} MiB for {} buffers of {} bytes; use fewer or smaller ones",
                         total >> 20, count, size),
             errno);
     }

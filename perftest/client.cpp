@@ -159,6 +159,14 @@ public:
         return wrong;
     }
 
+    /// The failure, and how the server that was started ended, if that is why.
+    [[nodiscard]] Error explained(Error error) {
+        if (server_process_ != nullptr && !interrupt::requested()) {
+            error.message += server_process_->death();
+        }
+        return error;
+    }
+
     /// Says goodbye, so that the server knows that all is well.
     void leave() {
         if (program_.client->stop()) {
@@ -217,12 +225,12 @@ int run_client(const Options& options) {
     Clock::calibrate();
     Measurement measurement(options);
     if (auto ok = measurement.connect(); !ok) {
-        return complain(ok.error());
+        return complain(measurement.explained(ok.error()));
     }
     const auto report = make_report(options.format, stdout);
     const auto wrong = measurement.measure(*report);
     if (!wrong) {
-        return complain(wrong.error());
+        return complain(measurement.explained(wrong.error()));
     }
     measurement.leave();
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {

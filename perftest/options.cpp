@@ -133,6 +133,16 @@ void check_combination(const Options& options, const CLI::App& app) {
         }
         return;
     }
+    if (options.both_sides) {
+        // The server gets a name that no other has: with the client's process id, 2^22 at most.
+        constexpr std::size_t most =
+            limits::server_name_size - 1 - std::string_view("-4194304").size();
+        if (options.name.size() > most) {
+            wrong(fmt::format("--name: {} bytes are too long; with --both-sides at most {}, as the "
+                              "process id is appended",
+                              options.name.size(), most));
+        }
+    }
     if (given("--count") && given("--duration")) {
         wrong("--count excludes --duration: measure so many messages or so long");
     }

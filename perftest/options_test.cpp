@@ -113,6 +113,17 @@ TEST(Options, WhatIsWrongIsSaid) {
     }
 }
 
+TEST(Options, OfBothSidesTheNameHasRoomForAProcessId) {
+    EXPECT_EQ(parse({"-b", "--name", std::string(111, 'a').c_str()}).status, std::nullopt);
+    const std::string longer(112, 'a');
+    const Parsed p = parse({"-b", "--name", longer.c_str()});
+    ASSERT_TRUE(p.status.has_value());
+    EXPECT_NE(p.err.find("--name: 112 bytes are too long; with --both-sides at most 111"),
+              std::string::npos)
+        << p.err;
+    EXPECT_EQ(parse({"--name", longer.c_str()}).status, std::nullopt) << "to a server of that name";
+}
+
 TEST(Load, WindowsOfLargeMessagesAreSmall) {
     const Plan one_way{.mode = Mode::one_way};
     EXPECT_EQ(make_load(one_way, 8, 0, 0).window, 256u);

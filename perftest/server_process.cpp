@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <vector>
 
@@ -96,24 +97,34 @@ ServerProcess::start(const Options& options, const std::string& name, const std:
         return process;
     }
     return fail(Errc::io,
-                polled == 0 ? fmt::format("the server that was started does not listen after {} s",
-                                          start_timeout_ms / 1000)
-                            : "the server that was started ended before it listened");
+                polled == 0
+                    ? fmt::format("the server that was started does not listen after {} s",
+                                  start_timeout_ms / 1000)
+                    : "the server that was started ended before it listened" + process->death());
+}
+
+std::string ServerProcess::death() {
+    constexpr int patience_ms = 200;
+    if (!ended_within(patience_ms) || !WIFSIGNALED(status_)) {
+        return {};
+    }
+    const int signal = WTERMSIG(status_);
+    return fmt::format("; the server that was started died of signal {} ({})", signal,
+                       ::strsignal(signal));
 }
 
 bool ServerProcess::ended_within(int milliseconds) noexcept {
+    if (ended_) {
+        return true;
+    }
     const int fd = static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0));
     if (fd >= 0) {
         pollfd entry{.fd = fd, .events = POLLIN, .revents = 0};
         (void)::poll(&entry, 1, milliseconds);
         ::close(fd);
     }
-    int status = 0;
-    if (::waitpid(pid_, &status, WNOHANG) != pid_) {
-        return false;
-    }
-    pid_ = -1;
-    return true;
+    ended_ = ::waitpid(pid_, &status_, WNOHANG) == pid_;
+    return ended_;
 }
 
 ServerProcess::~ServerProcess() {

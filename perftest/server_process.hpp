@@ -16,6 +16,10 @@ public:
     [[nodiscard]] static Result<std::unique_ptr<ServerProcess>>
     start(const Options& options, const std::string& name, const std::string& function);
 
+    /// "; the server that was started died of signal 9 (Killed)", if it did; else nothing. A death
+    /// that another has just seen may still be on its way here.
+    [[nodiscard]] std::string death();
+
     /// Waits for its end; ends it, if it does not end by itself soon.
     ~ServerProcess();
     ServerProcess(const ServerProcess&) = delete;
@@ -26,6 +30,8 @@ private:
     [[nodiscard]] bool ended_within(int milliseconds) noexcept;
 
     pid_t pid_;
+    int status_ = 0; ///< as waitpid() tells it, once it has ended
+    bool ended_ = false;
 };
 
 } // namespace comch::perftest

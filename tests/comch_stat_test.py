@@ -394,6 +394,15 @@ def check_broken_files(domain):
             running(domain, processes)
 
 
+def check_missing(domain):
+    os.rmdir(domain)
+    result = subprocess.run([STAT, "--domain", domain], capture_output=True, text=True, check=False,
+                            timeout=PATIENCE)
+    expect(result.returncode == 1 and "no such domain" in result.stderr and domain in result.stderr
+           and result.stdout == "", "a domain that is not there:", result)
+    expect(not os.path.exists(domain), "comch_stat made the domain", domain)
+
+
 CHECKS = [
     ("short messages", lambda domain: check_messages(domain, 8, "short", bulk=False)),
     ("messages by the bulk ring", lambda domain: check_messages(domain, 8192, "bcopy", bulk=True)),
@@ -405,6 +414,7 @@ CHECKS = [
     ("watching", check_watching),
     ("the terminal", check_terminal),
     ("broken files", check_broken_files),
+    ("a domain that is not there", check_missing),
 ]
 
 
@@ -415,7 +425,9 @@ def main():
         for number, (name, check) in enumerate(CHECKS):
             start = time.monotonic()
             try:
-                check(os.path.join(directory, f"domain{number}"))
+                domain = os.path.join(directory, f"domain{number}")
+                os.mkdir(domain, 0o700)
+                check(domain)
                 print(f"ok     {name}: {time.monotonic() - start:.1f} s", flush=True)
             except (CheckError, OSError, subprocess.SubprocessError, ValueError) as error:
                 failed += 1

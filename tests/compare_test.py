@@ -168,6 +168,14 @@ class Programs(unittest.TestCase):
                       run(BUILD / "bin/comch_limits", "memcpy", "--size", "0", code=2).stderr)
         self.assertIn("CPU 4000", run(BUILD / "bin/comch_limits", "hand-over", "--cpus", "0,4000",
                                       code=1).stderr)
+        self.assertIn("two different CPUs", run(BUILD / "bin/comch_limits", "hand-over", "--cpus",
+                                                "0,0", code=2).stderr)
+
+    def test_scaling_without_descriptors(self):
+        for what in ("quiet", "fan-in", "memory"):
+            said = run("prlimit", "--nofile=100", BUILD / "bin/comch_scaling", what, "--connections",
+                       200, "--seconds", "0.02", code=1).stderr
+            self.assertRegex(said, r"connection \d+ cannot be made: .* 100 \(ulimit -n\)", what)
 
     def test_scaling(self):
         for what in ("quiet", "fan-in", "connect", "memory"):

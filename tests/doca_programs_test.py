@@ -199,6 +199,24 @@ def check_kill(programs):
                [programs / "doca_cc_client", *HOST], [], ["Received: "])
 
 
+def check_numbers_of_throughput(programs):
+    """Of a server and a client that do not fit both fail and say why; so does one that asks too much."""
+    server, client = (programs / f"doca_comch_throughput_{name}" for name in ("server", "client"))
+    for of_server, of_client, why in ((["-n", "1"], ["-n", "3"], "has -n 3, the server -n 1"),
+                                      (["-s", "100"], ["-s", "200"], "has -s 200")):
+        with Program(server, *DPU, *of_server) as one:
+            one.wait_for("Waiting for a client")
+            with Program(client, *HOST, *of_client) as other:
+                for program in (other, one):
+                    code, text = program.finish()
+                    expect(code == 1 and why in text, program.name, "ended with", code, text)
+    for flags, why in ((["-s", "2000000000", "-m", "1000000"], "bytes of memory, more than"),
+                       (["-d", "100000"], "-d 100000: the device takes at most"),
+                       (["-s", "2000000", "-m", "1"], "-m 1 is not one message")):
+        code, text = run(client, *HOST, *flags)
+        expect(code == 1 and why in text, "the client with", *flags, "ended with", code, text)
+
+
 def check_kill_on_the_fast_path(programs):
     """Of a server and a client in the middle of a transfer one is killed; the other one learns it."""
     def start(name, *flags):
@@ -215,8 +233,8 @@ def check_kill_on_the_fast_path(programs):
                     expect(code != 0 and ("failed" in text or "has gone" in text),
                            "the server was killed, and the client said:", text)
                 else:
-                    expect(code == 0 and "received" in text, "the client was killed, and the server "
-                           "said:", text)
+                    expect(code == 1 and "ended before it was through" in text,
+                           "the client was killed, and the server said:", text)
 
 
 def check_cc_project(directory):
@@ -248,6 +266,7 @@ def main():
         check_examples(programs)
         check_flags(programs, directory)
         check_kill(programs)
+        check_numbers_of_throughput(programs)
         check_kill_on_the_fast_path(programs)
         check_old_project(directory)
         check_cc_project(directory)

@@ -88,19 +88,21 @@ public:
         return result;
     }
 
-    std::uint32_t number(const char* key, std::uint32_t max) {
+    /// `fallback` when it is not there.
+    std::uint32_t number(const char* key, std::uint32_t max, std::uint32_t min = 0,
+                         std::uint32_t fallback = 0) {
         known_.insert(key);
         if (!table_.contains(key))
-            return 0;
+            return fallback;
         const auto& value = table_.at(key);
         if (!value.is_integer()) {
             fault(key, "is not a whole number");
-            return 0;
+            return fallback;
         }
         const auto number = value.as_integer();
-        if (number < 0 || number > static_cast<std::int64_t>(max)) {
-            fault(key, fmt::format("{} is out of range; 0 to {} are allowed", number, max));
-            return 0;
+        if (number < static_cast<std::int64_t>(min) || number > static_cast<std::int64_t>(max)) {
+            fault(key, fmt::format("{} is out of range; {} to {} are allowed", number, min, max));
+            return fallback;
         }
         return static_cast<std::uint32_t>(number);
     }
@@ -259,12 +261,10 @@ Result<void> read_domain(const std::string& source, const toml::value& table,
         description.transport = Transport::rdma;
     else if (!transport.empty() && transport != "memory")
         reader.fault("transport", fmt::format("'{}' is not one of memory, rdma", transport));
-    if (const auto first = reader.number("first_port", 0xffff); first != 0)
-        description.first_port = static_cast<std::uint16_t>(first);
-    if (const auto count = reader.number("port_count", 0xffff); count != 0)
-        description.port_count = static_cast<std::uint16_t>(count);
-    if (description.first_port < 1024)
-        reader.fault("first_port", fmt::format("{} is below 1024", description.first_port));
+    description.first_port = static_cast<std::uint16_t>(
+        reader.number("first_port", 0xffff, 1024, description.first_port));
+    description.port_count =
+        static_cast<std::uint16_t>(reader.number("port_count", 0xffff, 1, description.port_count));
     if (description.first_port + description.port_count > 0x10000)
         reader.fault("port_count", fmt::format("{} ports from {} on are more than there are",
                                                description.port_count, description.first_port));

@@ -286,7 +286,12 @@ TEST(Description, WhatRdmaCannotDoWithoutIsAskedFor) {
                 HasSubstr("'10.0.0' is not an IP address"));
     EXPECT_THAT(message_for(over_rdma("name = \"a b\"")), HasSubstr("'a b' must be letters"));
     EXPECT_THAT(message_for(over_rdma("name = \"lab\"\nfirst_port = 80")),
-                HasSubstr("80 is below 1024"));
+                HasSubstr("80 is out of range; 1024 to 65535 are allowed"));
+    for (const char* ports : {"first_port = 0", "first_port = 70000", "port_count = 0",
+                              "port_count = 70000", "port_count = -1"})
+        EXPECT_THAT(message_for(over_rdma(std::string("name = \"lab\"\n") + ports)),
+                    HasSubstr("is out of range"))
+            << ports;
     EXPECT_THAT(message_for(over_rdma("name = \"lab\"\nfirst_port = 65000\nport_count = 1000")),
                 HasSubstr("more than there are"));
     EXPECT_THAT(message_for("[domain]\ntransport = \"tcp\"\n" + smallest),

@@ -11,6 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -18,6 +21,8 @@
 #include <comch/device.hpp>
 
 #include "core/counters/counter_files.hpp"
+#include "core/device/environment.hpp"
+#include "core/device/function.hpp"
 #include "core/tools/stat/json.hpp"
 #include "core/tools/stat/screen.hpp"
 #include "core/tools/stat/table.hpp"
@@ -62,8 +67,8 @@ Examples:
   comch_stat --json | jq .totals               once, for scripts
   comch_stat --json --interval 1 >> log
 
-Exit status: 0; 1 when the domain cannot be read, with the reason on standard error; above 100
-when the command line is wrong.)";
+Exit status: 0; 1 when there is no such domain or it cannot be read, with the reason on standard
+error; above 100 when the command line is wrong.)";
 
 struct Options {
     comch::DomainOptions domain;
@@ -83,6 +88,22 @@ struct Reading {
 int cannot_write() {
     fmt::print(stderr, "comch_stat: cannot write to standard output: {}\n", std::strerror(errno));
     return 1;
+}
+
+/// The directory that Domain::open() would create, if it is not there; else nothing.
+std::optional<std::string> missing_directory(const std::string& option) {
+    std::string path = option.empty() ? comch::environment("COMCH_DOMAIN") : option;
+    if (!path.starts_with('/')) {
+        if (!path.empty() && !comch::is_plain_name(path)) {
+            return std::nullopt; // refused anyway
+        }
+        path = fmt::format("/dev/shm/comch-{}{}{}", ::geteuid(), path.empty() ? "" : "-", path);
+    }
+    struct stat status {};
+    if (::lstat(path.c_str(), &status) == 0 || errno != ENOENT) {
+        return std::nullopt;
+    }
+    return path;
 }
 
 std::optional<Reading> read(const Domain& domain, const Options& options) {
@@ -204,6 +225,14 @@ int main(int argc, char** argv) {
         ->check(CLI::IsMember({"uct", "ofi", "channel"}));
     CLI11_PARSE(app, argc, argv);
 
+    if (const auto missing = missing_directory(options.domain.directory)) {
+        fmt::print(
+            stderr,
+            "comch_stat: there is no such domain: no directory '{}'; a program that uses comch "
+            "creates it, and --domain or COMCH_DOMAIN names another\n",
+            *missing);
+        return 1;
+    }
     const auto domain = Domain::open(options.domain);
     if (!domain) {
         fmt::print(stderr, "comch_stat: {}\n", domain.error().message);

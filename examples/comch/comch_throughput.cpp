@@ -4,6 +4,7 @@
 //
 // Built for the DPU (-DDOCA_ARCH_DPU) it is the server, else the client. The client says how much
 // of what it sends; the server needs the same number of threads and buffers of at least that size.
+// So they tell each other their numbers first, in a control message each.
 
 #include <algorithm>
 #include <atomic>
@@ -12,7 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -57,6 +58,76 @@ void must(doca_error_t result, const char* what, doca_error_t also_fine = DOCA_S
         DOCA_LOG_ERR("%s: %s", what, doca_error_get_descr(result));
         std::exit(EXIT_FAILURE);
     }
+}
+
+/// What the two sides tell each other.
+struct Numbers {
+    std::uint32_t threads;
+    std::uint32_t size;
+    std::uint64_t bytes; ///< of the client: that it sends in all
+};
+
+std::uint64_t messages_per_thread(const Config& config) {
+    return static_cast<std::uint64_t>(config.megabytes) * 1000000 /
+           static_cast<std::uint64_t>(config.size) / static_cast<std::uint64_t>(config.threads);
+}
+
+Numbers numbers_of(const Config& config) {
+    Numbers numbers{static_cast<std::uint32_t>(config.threads),
+                    static_cast<std::uint32_t>(config.size), 0};
+    numbers.bytes = messages_per_thread(config) * numbers.threads * numbers.size;
+    return numbers;
+}
+
+/// Says so if the two sides cannot work together.
+bool fit(const Numbers& client, const Numbers& server) {
+    if (client.threads != server.threads) {
+        DOCA_LOG_ERR("The client has -n %u, the server -n %u: give both the same", client.threads,
+                     server.threads);
+        return false;
+    }
+    if (client.size > server.size) {
+        DOCA_LOG_ERR("The client has -s %u, the server's buffers only -s %u: give it as much",
+                     client.size, server.size);
+        return false;
+    }
+    return true;
+}
+
+/// Before anything is allocated: can the device do that, and is it a sensible amount of memory?
+void check_limits(const Config& config, doca_dev* device) {
+    constexpr std::uint64_t most_memory = std::uint64_t{4} << 30;
+    doca_devinfo* const info = doca_dev_as_devinfo(device);
+    std::uint32_t most_bytes = 0;
+    std::uint32_t most_tasks = 0;
+#ifdef DOCA_ARCH_DPU
+    must(doca_comch_consumer_cap_get_max_buf_size(info, &most_bytes), "no limit of the size");
+    must(doca_comch_consumer_cap_get_max_num_tasks(info, &most_tasks), "no limit of the depth");
+#else
+    must(doca_comch_producer_cap_get_max_buf_size(info, &most_bytes), "no limit of the size");
+    must(doca_comch_producer_cap_get_max_num_tasks(info, &most_tasks), "no limit of the depth");
+    if (messages_per_thread(config) == 0) {
+        DOCA_LOG_ERR("-m %d is not one message of -s %d bytes for each of -n %d threads",
+                     config.megabytes, config.size, config.threads);
+        std::exit(EXIT_FAILURE);
+    }
+#endif
+    const std::uint64_t memory = static_cast<std::uint64_t>(config.size) *
+                                 static_cast<std::uint64_t>(config.depth) *
+                                 static_cast<std::uint64_t>(config.threads);
+    if (static_cast<std::uint32_t>(config.size) > most_bytes) {
+        DOCA_LOG_ERR("-s %d: the device takes at most %u bytes", config.size, most_bytes);
+    } else if (static_cast<std::uint32_t>(config.depth) > most_tasks) {
+        DOCA_LOG_ERR("-d %d: the device takes at most %u tasks", config.depth, most_tasks);
+    } else if (memory > most_memory) {
+        DOCA_LOG_ERR("-s %d, -d %d and -n %d make %llu bytes of memory, more than %llu",
+                     config.size, config.depth, config.threads,
+                     static_cast<unsigned long long>(memory),
+                     static_cast<unsigned long long>(most_memory));
+    } else {
+        return;
+    }
+    std::exit(EXIT_FAILURE);
 }
 
 // ---- one thread --------------------------------------------------------------------------------
@@ -225,9 +296,7 @@ void produce(doca_comch_connection* connection, doca_dev* device, const Config& 
              },
              static_cast<std::uint32_t>(config.depth)),
          "no send tasks");
-    const std::uint64_t messages = static_cast<std::uint64_t>(config.megabytes) * 1000000 /
-                                   static_cast<std::uint64_t>(config.size) /
-                                   static_cast<std::uint64_t>(config.threads);
+    const std::uint64_t messages = messages_per_thread(config);
     Sender sender{config,
                   messages,
                   messages,
@@ -312,11 +381,17 @@ void show(const std::vector<Report>& reports, const Config& config) {
 struct Meeting {
     doca_comch_connection* connection = nullptr;
     bool over = false;
+    std::optional<Numbers> peer;
     std::vector<std::uint32_t> consumers;
 };
 Meeting meeting;
 
-void no_message(doca_comch_event_msg_recv*, std::uint8_t*, std::uint32_t, doca_comch_connection*) {}
+void take_numbers(doca_comch_event_msg_recv*, std::uint8_t* data, std::uint32_t length,
+                  doca_comch_connection* connection) {
+    if (connection == meeting.connection && length == sizeof(Numbers)) {
+        std::memcpy(&meeting.peer.emplace(), data, sizeof(Numbers));
+    }
+}
 
 void sent(doca_comch_task_send* task, doca_data, doca_data) {
     doca_task_free(doca_comch_task_send_as_task(task));
@@ -334,12 +409,13 @@ int run(const Config& config) {
              [](doca_devinfo* info) { return doca_comch_cap_server_is_supported(info); }, &device),
          "no device");
     must(open_representor(device, config.rep.c_str(), &rep), "no representor");
+    check_limits(config, device);
     must(doca_pe_create(&pe), "no progress engine");
     must(doca_comch_server_create(device, rep, server_name, &server), "no server");
     doca_ctx* const ctx = doca_comch_server_as_ctx(server);
     must(doca_pe_connect_ctx(pe, ctx), "the server takes no engine");
     must(doca_comch_server_task_send_set_conf(server, sent, sent, 1), "no tasks");
-    must(doca_comch_server_event_msg_recv_register(server, no_message), "no messages");
+    must(doca_comch_server_event_msg_recv_register(server, take_numbers), "no messages");
     must(doca_comch_server_event_connection_status_changed_register(
              server,
              [](doca_comch_event_connection_status_changed*, doca_comch_connection* connection,
@@ -362,12 +438,24 @@ int run(const Config& config) {
             std::this_thread::yield();
         }
     };
-    while (meeting.connection == nullptr) {
+    while (!meeting.peer && !meeting.over) {
         progress();
     }
-    std::atomic<int> left{config.threads};
+    const Numbers own = numbers_of(config);
+    bool fits = false;
+    bool refused = false;
+    if (meeting.peer && !meeting.over) {
+        fits = fit(*meeting.peer, own);
+        refused = !fits;
+        doca_comch_task_send* answer = nullptr;
+        must(doca_comch_server_task_send_alloc_init(server, meeting.connection, &own, sizeof(own),
+                                                    &answer),
+             "no task");
+        must(doca_task_submit(doca_comch_task_send_as_task(answer)), "no answer can be sent");
+    }
+    std::atomic<int> left{fits ? config.threads : 0};
     std::vector<std::thread> threads;
-    for (int i = 0; i < config.threads; ++i) {
+    for (int i = 0; fits && i < config.threads; ++i) {
         threads.emplace_back([&] {
             consume(meeting.connection, device, config);
             --left;
@@ -380,6 +468,10 @@ int run(const Config& config) {
         thread.join();
     }
     std::printf("received %.3f GB\n", static_cast<double>(bytes_received.load()) / 1e9);
+    const bool through = fits && bytes_received == meeting.peer->bytes;
+    if (!through && !refused) {
+        DOCA_LOG_ERR("The client ended before it was through");
+    }
     must(doca_ctx_stop(ctx), "the server does not stop", DOCA_ERROR_IN_PROGRESS);
     while (!Lane::is_idle(ctx)) {
         progress();
@@ -388,7 +480,7 @@ int run(const Config& config) {
     must(doca_pe_destroy(pe), "the engine stays");
     must(doca_dev_rep_close(rep), "the representor stays");
     must(doca_dev_close(device), "the device stays");
-    return EXIT_SUCCESS;
+    return through ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
 #else
@@ -401,12 +493,13 @@ int run(const Config& config) {
              config.pci.c_str(),
              [](doca_devinfo* info) { return doca_comch_cap_client_is_supported(info); }, &device),
          "no device");
+    check_limits(config, device);
     must(doca_pe_create(&pe), "no progress engine");
     must(doca_comch_client_create(device, server_name, &client), "no client");
     doca_ctx* const ctx = doca_comch_client_as_ctx(client);
     must(doca_pe_connect_ctx(pe, ctx), "the client takes no engine");
     must(doca_comch_client_task_send_set_conf(client, sent, sent, 1), "no tasks");
-    must(doca_comch_client_event_msg_recv_register(client, no_message), "no messages");
+    must(doca_comch_client_event_msg_recv_register(client, take_numbers), "no messages");
     must(doca_comch_client_event_consumer_register(
              client,
              [](doca_comch_event_consumer*, doca_comch_connection*, std::uint32_t id) {
@@ -423,10 +516,26 @@ int run(const Config& config) {
             must(DOCA_ERROR_NOT_CONNECTED, "there is no server, or it has gone");
         }
     };
+    for (doca_ctx_states state = DOCA_CTX_STATE_STARTING; state != DOCA_CTX_STATE_RUNNING;) {
+        progress();
+        must(doca_ctx_get_state(ctx, &state), "no state");
+    }
+    must(doca_comch_client_get_connection(client, &meeting.connection), "no connection");
+    const Numbers own = numbers_of(config);
+    doca_comch_task_send* question = nullptr;
+    must(doca_comch_client_task_send_alloc_init(client, meeting.connection, &own, sizeof(own),
+                                                &question),
+         "no task");
+    must(doca_task_submit(doca_comch_task_send_as_task(question)), "the server cannot be asked");
+    while (!meeting.peer) {
+        progress();
+    }
+    if (!fit(own, *meeting.peer)) {
+        return EXIT_FAILURE;
+    }
     while (meeting.consumers.size() < static_cast<std::size_t>(config.threads)) {
         progress();
     }
-    must(doca_comch_client_get_connection(client, &meeting.connection), "no connection");
     std::vector<Report> reports(static_cast<std::size_t>(config.threads));
     std::atomic<int> left{config.threads};
     std::vector<std::thread> threads;
@@ -473,7 +582,11 @@ void add_flag(const char* short_name, const char* long_name, const char* descrip
 template <int Config::*member> doca_error_t take_number(void* value, void* config) {
     const int number = *static_cast<int*>(value);
     static_cast<Config*>(config)->*member = number;
-    return number > 0 ? DOCA_SUCCESS : DOCA_ERROR_INVALID_VALUE;
+    if (number <= 0) {
+        DOCA_LOG_ERR("%d is not above 0", number);
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    return DOCA_SUCCESS;
 }
 template <std::string Config::*member> doca_error_t take_text(void* value, void* config) {
     static_cast<Config*>(config)->*member = static_cast<char*>(value);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -38,7 +39,12 @@ struct Options {
 Load load_of(const Options& options) {
     const auto size = parse_size(options.size);
     if (!size) {
-        throw std::runtime_error(size.error().message);
+        throw std::runtime_error("--size: " + size.error().message);
+    }
+    if (*size < 1 || *size > comch::limits::fast_path_buffer_size) {
+        throw std::runtime_error(
+            fmt::format("--size: {} bytes cannot be sent; at least 1, at most {}", *size,
+                        comch::limits::fast_path_buffer_size));
     }
     return make_load(options.plan, *size, options.window, 0);
 }
@@ -129,12 +135,14 @@ int main(int argc, char** argv) {
         ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 40));
     app.add_option("-W,--window", options.window,
                    "One-way: messages under way (default: 256, but "
-                   "2 to 32 MiB in all)");
+                   "2 to 32 MiB in all)")
+        ->check(CLI::Range(1u, max_window));
     app.add_option("-c,--cpu", options.client_cpu, "CPU of the client (default: any)");
     app.add_option("-C,--server-cpu", options.server_cpu, "CPU of the server (default: any)");
     CLI11_PARSE(app, argc, argv);
     options.plan.mode = mode == "one-way" ? Mode::one_way : Mode::ping_pong;
     try {
+        (void)load_of(options);
         const pid_t server = start_server(options);
         const nlohmann::json result = run_client(options);
         int status = -1;

@@ -231,6 +231,13 @@ Result measure(Role& role, const Options& options, std::size_t size) {
     return result;
 }
 
+/// For one of the two processes.
+std::size_t most_memory() {
+    const auto pages = ::sysconf(_SC_PHYS_PAGES);
+    const auto page = ::sysconf(_SC_PAGESIZE);
+    return static_cast<std::size_t>(pages) * static_cast<std::size_t>(page) / 4;
+}
+
 using Report = std::function<void(const std::vector<Result>&)>;
 
 void play(const Options& options, int fd, bool first, const Report& report) {
@@ -342,6 +349,19 @@ int main(int argc, char** argv) {
     CLI11_PARSE(app, argc, argv);
     if (options.sizes.empty()) {
         options.sizes = {8, 64, 4096, 65536, 1 << 20};
+    }
+    if (options.median && options.test != "lat") {
+        fmt::print(stderr, "error: --median is of lat; {} has no latencies\n", options.test);
+        return 2;
+    }
+    const std::size_t largest = *std::max_element(options.sizes.begin(), options.sizes.end());
+    if (const std::size_t most = most_memory(); largest > most / (options.buffers + 1) - 4096) {
+        fmt::print(
+            stderr,
+            "error: --size {} with --buffers {} takes more memory on each side than {} bytes, "
+            "a quarter of the machine's; use a smaller --size or fewer --buffers\n",
+            largest, options.buffers, most);
+        return 2;
     }
     int fds[2];
     if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0) {

@@ -35,8 +35,9 @@ FiEnd::FiEnd(const std::string& provider, const std::string& domain, bool rma) :
         result != 0) {
         throw std::runtime_error(fmt::format(
             "libfabric has no provider '{}' with tagged reliable datagrams{}{} here: {} (for "
-            "comch, "
-            "FI_PROVIDER_PATH names the folder of libcomch-fi.so; FI_LOG_LEVEL=info tells more)",
+            "comch, FI_PROVIDER_PATH names the folder of libcomch-fi.so, and FI_COMCH_DOMAIN, "
+            "FI_COMCH_SIDE and FI_COMCH_DEVICE, if set, what it opens; FI_LOG_LEVEL=warn and "
+            "FI_LOG_PROV=comch tell why it refuses)",
             provider, domain.empty() ? "" : " on ", domain, fi_strerror(-result)));
     }
     if ((info_->mode & FI_CONTEXT) != 0) {

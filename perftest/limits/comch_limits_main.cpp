@@ -87,6 +87,14 @@ int main(int argc, char** argv) {
         fmt::print(stderr, "error: --size 0: there is nothing to copy; give at least 1\n");
         return 2;
     }
+    for (const std::string& what : options.what) {
+        const bool two = what != "memcpy" && what != "process-vm";
+        if (two && options.cpus[0] >= 0 && options.cpus[0] == options.cpus[1]) {
+            fmt::print(stderr, "error: --cpus {},{}: {} needs two different CPUs\n",
+                       options.cpus[0], options.cpus[1], what);
+            return 2;
+        }
+    }
     try {
         Json results = Json::array();
         for (const std::string& what : options.what) {

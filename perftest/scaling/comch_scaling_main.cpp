@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -48,7 +49,6 @@ struct Sink {
     std::vector<Connection*> accepted;
     std::uint64_t established = 0;
     std::uint64_t messages = 0;
-    std::uint64_t ended = 0;
     bool echoes = false;
 
     link::ConnectDecision on_connect_request(Connection& c, const link::ConnectRequest&) {
@@ -56,9 +56,8 @@ struct Sink {
         return {.code = Errc::ok, .user = nullptr, .reply = {}};
     }
     void on_connected(Connection&, std::span<const std::byte>) { ++established; }
-    void on_disconnected(Connection& c, link::Reason, std::span<const std::byte>) {
-        ++ended;
-        gone.push_back(&c);
+    void on_disconnected(Connection& c, link::Reason reason, std::span<const std::byte>) {
+        gone.push_back({&c, reason});
     }
     void on_message(Connection& c, std::uint8_t, const std::byte* data, std::uint32_t length) {
         ++messages;
@@ -69,7 +68,11 @@ struct Sink {
     void on_complete(Connection&, void*, Errc) {}
     void on_channel(Connection&, std::uint64_t, link::soft::Channel&&) {}
 
-    std::vector<Connection*> gone; ///< to be closed by the owner
+    struct Gone {
+        Connection* connection;
+        link::Reason reason;
+    };
+    std::vector<Gone> gone; ///< to be closed by the owner
 };
 
 struct End {
@@ -85,8 +88,12 @@ struct End {
     }
     unsigned progress() {
         const unsigned events = port->progress(sink);
-        for (Connection* const c : sink.gone) {
+        for (const auto& [c, reason] : sink.gone) {
+            const std::string text = c->error_text();
             port->close(c);
+            if (reason != link::Reason::closed) {
+                throw std::runtime_error(text.empty() ? std::string(to_string(reason)) : text);
+            }
         }
         sink.gone.clear();
         return events;
@@ -154,15 +161,45 @@ struct Options {
     double seconds = 0.2;
 };
 
+rlim_t descriptor_limit() {
+    rlimit limit{};
+    (void)::getrlimit(RLIMIT_NOFILE, &limit);
+    return limit.rlim_cur;
+}
+
+/// One more connection, established. `number`: which one it is, for the message.
+Connection* connect(End& end, const Server& server, std::uint64_t number) {
+    constexpr std::uint64_t patience_ns = 5'000'000'000;
+    const auto failed = [&](std::string_view why) {
+        return std::runtime_error(
+            fmt::format("connection {} cannot be made: {}; it takes descriptors in both processes, "
+                        "each of which may have {} (ulimit -n)",
+                        number, why, descriptor_limit()));
+    };
+    auto made = end.port->connect(server.address(), {}, nullptr);
+    if (!made) {
+        throw failed(made.error().message);
+    }
+    const std::uint64_t before = end.sink.established;
+    const std::uint64_t deadline = monotonic_ns() + patience_ns;
+    try {
+        end.until([&] {
+            if (monotonic_ns() > deadline) {
+                throw std::runtime_error(
+                    fmt::format("the server has not answered for {} s", patience_ns / 1000000000));
+            }
+            return end.sink.established != before;
+        });
+    } catch (const std::exception& error) {
+        throw failed(error.what());
+    }
+    return *made;
+}
+
 std::vector<Connection*> connect_all(End& end, const Server& server, unsigned count) {
     std::vector<Connection*> connections;
     for (unsigned i = 0; i < count; ++i) {
-        auto made = end.port->connect(server.address(), {}, nullptr);
-        if (!made) {
-            throw std::runtime_error(made.error().message);
-        }
-        connections.push_back(*made);
-        end.until([&] { return end.sink.established == i + 1; });
+        connections.push_back(connect(end, server, i + 1));
     }
     return connections;
 }
@@ -229,9 +266,7 @@ double connect_rate(End& end, const Server& server, const Options& options) {
     const std::uint64_t end_ns = begin + static_cast<std::uint64_t>(options.seconds * 1e9);
     std::uint64_t made = 0;
     while (monotonic_ns() < end_ns) {
-        Connection* const c = end.port->connect(server.address(), {}, nullptr).value();
-        ++made;
-        end.until([&] { return end.sink.established == made; });
+        Connection* const c = connect(end, server, ++made);
         end.port->close(c);
         (void)end.progress();
     }
@@ -271,7 +306,6 @@ nlohmann::ordered_json run(const Options& options, const std::string& directory)
     }
     // One connection first: what is needed once is not counted.
     (void)connect_all(end, server, 1);
-    end.sink.established = 0;
     const std::size_t bytes_before = resident();
     const std::size_t descriptors_before = descriptors();
     Options more = options;

@@ -660,6 +660,9 @@ bool Port::read_hello(Stranger& stranger, Introduction& intro) {
     if (hello.size != sizeof(hello) || packet.length != sizeof(hello)) {
         return refuse_with(Errc::version_mismatch);
     }
+    if (packet.misses_descriptor) {
+        return refuse_with(Errc::no_memory);
+    }
     if (packet.descriptors != 2 || hello.service_length > wire::max_name ||
         hello.private_length > max_private_data || hello.side > 1 || hello.process_id == 0) {
         return refuse_with(Errc::invalid_argument);
