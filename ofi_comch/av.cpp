@@ -64,7 +64,7 @@ int insert_all(Av& av, std::size_t count, fi_addr_t* out, std::uint64_t flags, v
         failure.context = context;
         failure.data = index;
         failure.err = FI_EINVAL;
-        failure.prov_errno = static_cast<int>(Errc::invalid_argument);
+        failure.prov_errno = FI_EINVAL;
         av.eq->add_failure(failure);
     }
     av.eq->add(FI_AV_COMPLETE,

@@ -9,14 +9,14 @@ std::uint64_t read(fid_cntr* fid) {
     Cntr& cntr = *object_of<Cntr>(fid);
     const Guard guard(cntr.waiter.lock());
     (void)cntr.waiter.progress();
-    return cntr.value;
+    return cntr.known_value = cntr.value;
 }
 
 std::uint64_t read_errors(fid_cntr* fid) {
     Cntr& cntr = *object_of<Cntr>(fid);
     const Guard guard(cntr.waiter.lock());
     (void)cntr.waiter.progress();
-    return cntr.errors;
+    return cntr.known_errors = cntr.errors;
 }
 
 template <class Change> int change(fid_cntr* fid, Change&& apply) {
@@ -51,8 +51,10 @@ int wait(fid_cntr* fid, std::uint64_t threshold, int timeout) {
     while (!wait_until(cntr.waiter, timeout, [&] {
         if (cntr.value >= threshold) {
             result = 0;
+            cntr.known_value = cntr.value;
         } else if (cntr.errors != errors) {
             result = -FI_EAVAIL;
+            cntr.known_errors = cntr.errors;
         }
         return result != -FI_ETIMEDOUT;
     })) {

@@ -75,6 +75,95 @@ TEST(Connected, ARefusalCarriesData) {
     fi_freeinfo(request.info);
 }
 
+/// A connected endpoint that is bound, but not enabled.
+struct Disabled {
+    Disabled(fid_fabric* fabric, fi_info* info) {
+        COMCH_FI(fi_domain(fabric, info, &domain, nullptr));
+        fi_cq_attr cq_attr{};
+        COMCH_FI(fi_cq_open(domain, &cq_attr, &cq, nullptr));
+        fi_eq_attr eq_attr{};
+        COMCH_FI(fi_eq_open(fabric, &eq_attr, &eq, nullptr));
+        COMCH_FI(fi_endpoint(domain, info, &ep, nullptr));
+        COMCH_FI(fi_ep_bind(ep, &eq->fid, 0));
+    }
+    Disabled(const Disabled&) = delete;
+    Disabled& operator=(const Disabled&) = delete;
+    ~Disabled() {
+        EXPECT_EQ(fi_close(&ep->fid), 0);
+        EXPECT_EQ(fi_close(&cq->fid), 0);
+        EXPECT_EQ(fi_close(&eq->fid), 0);
+        EXPECT_EQ(fi_close(&domain->fid), 0);
+    }
+    void bind_queue() const { COMCH_FI(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV)); }
+    fid_domain* domain = nullptr;
+    fid_cq* cq = nullptr;
+    fid_eq* eq = nullptr;
+    fid_ep* ep = nullptr;
+};
+
+TEST(Connected, ConnectAndAcceptEnable) {
+    Listener listener("kitchen");
+    {
+        InfoHints hints;
+        hints->ep_attr->type = FI_EP_MSG;
+        fi_info* const there = query(hints.value, "kitchen");
+        Disabled client(listener.fabric, there);
+        EXPECT_EQ(fi_connect(client.ep, there->dest_addr, nullptr, 0), -FI_ENOCQ);
+        client.bind_queue();
+        COMCH_FI(fi_connect(client.ep, there->dest_addr, nullptr, 0));
+        const CmEvent request = next_event(listener.eq, {client.eq});
+        ASSERT_EQ(request.event, static_cast<std::uint32_t>(FI_CONNREQ));
+        Disabled server(listener.fabric, request.info);
+        server.bind_queue();
+        COMCH_FI(fi_accept(server.ep, nullptr, 0));
+        EXPECT_EQ(next_event(server.eq).event, static_cast<std::uint32_t>(FI_CONNECTED));
+        EXPECT_EQ(next_event(client.eq, {server.eq}).event,
+                  static_cast<std::uint32_t>(FI_CONNECTED));
+        fi_freeinfo(request.info);
+        fi_freeinfo(there);
+    }
+}
+
+TEST(Connected, ARequestOutlivesItsListener) {
+    fid_fabric* fabric = nullptr;
+    for (int round = 0; round < 2; ++round) {
+        InfoHints hints;
+        hints->ep_attr->type = FI_EP_MSG;
+        fi_info* const here = query(hints.value, "kitchen", FI_SOURCE);
+        COMCH_FI(fi_fabric(here->fabric_attr, &fabric, nullptr));
+        fi_eq_attr attr{};
+        fid_eq* eq = nullptr;
+        fid_pep* pep = nullptr;
+        COMCH_FI(fi_eq_open(fabric, &attr, &eq, nullptr));
+        COMCH_FI(fi_passive_ep(fabric, here, &pep, nullptr));
+        COMCH_FI(fi_pep_bind(pep, &eq->fid, 0));
+        COMCH_FI(fi_listen(pep));
+        Client caller("kitchen");
+        const CmEvent request = next_event(eq, {caller.node.eq});
+        ASSERT_EQ(request.event, static_cast<std::uint32_t>(FI_CONNREQ));
+        EXPECT_EQ(fi_close(&pep->fid), 0);
+        EXPECT_EQ(request.info->handle->fclass, static_cast<std::size_t>(FI_CLASS_CONNREQ));
+        if (round == 0) { // in the other it is never answered
+            Node server(connected(), request.info, fabric);
+            EXPECT_EQ(fi_accept(server.ep, nullptr, 0), -FI_ECONNABORTED);
+        }
+        EXPECT_EQ(fi_close(&eq->fid), 0);
+        EXPECT_EQ(fi_close(&fabric->fid), 0);
+        fi_freeinfo(request.info);
+        fi_freeinfo(here);
+    }
+}
+
+TEST(Connected, ADomainOfDatagramsTakesNone) {
+    Node datagrams;
+    InfoHints hints;
+    hints->ep_attr->type = FI_EP_MSG;
+    fi_info* const info = query(hints.value);
+    fid_ep* ep = nullptr;
+    EXPECT_EQ(fi_endpoint(datagrams.domain, info, &ep, nullptr), -FI_EINVAL);
+    fi_freeinfo(info);
+}
+
 TEST(Connected, NobodyUnderThatNameRefuses) {
     Client client("nobody");
     EXPECT_EQ(client.result, 0);

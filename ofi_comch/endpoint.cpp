@@ -130,41 +130,12 @@ int bind(fid* fid, struct fid* other, std::uint64_t flags) {
     return result;
 }
 
-int enable(Endpoint& endpoint) {
-    if (endpoint.type == FI_EP_RDM && endpoint.av == nullptr) {
-        return -FI_ENOAV;
-    }
-    const bool sends = (endpoint.caps & (FI_SEND | FI_READ | FI_WRITE)) != 0;
-    const bool receives = (endpoint.caps & FI_RECV) != 0;
-    if (sends && endpoint.tx_cq == nullptr && endpoint.counters[Endpoint::sends] == nullptr &&
-        endpoint.counters[Endpoint::writes] == nullptr &&
-        endpoint.counters[Endpoint::reads] == nullptr) {
-        return -FI_ENOCQ;
-    }
-    if (receives && endpoint.rx_cq == nullptr && endpoint.counters[Endpoint::receives] == nullptr) {
-        return -FI_ENOCQ;
-    }
-    if (endpoint.type == FI_EP_RDM && !endpoint.enabled) {
-        if (endpoint.local_address->named != 0) {
-            const auto result =
-                endpoint.station->port().listen(service_of(*endpoint.local_address));
-            if (!result) {
-                FI_WARN(&provider, FI_LOG_EP_CTRL, "%s\n", result.error().message.c_str());
-                return -to_fi(result.error().code);
-            }
-        }
-        endpoint.station->datagram_endpoint = &endpoint;
-    }
-    endpoint.set_enabled();
-    return 0;
-}
-
 int control(fid* fid, int command, void* argument) {
     Endpoint& endpoint = endpoint_of(fid);
     const Guard guard(*endpoint.domain->lock);
     switch (command) {
     case FI_ENABLE:
-        return enable(endpoint);
+        return endpoint.enable();
     case FI_GETOPSFLAG: {
         auto& flags = *static_cast<std::uint64_t*>(argument);
         if ((flags & FI_TRANSMIT) != 0 && (flags & FI_RECV) != 0) {
@@ -281,7 +252,7 @@ void take_over(Endpoint& endpoint, ConnectionRequest& request) {
         request.conn->endpoint = &endpoint;
         request.conn->request = nullptr;
     }
-    request.passive->drop(&request);
+    request.use_up();
 }
 
 } // namespace
@@ -290,6 +261,33 @@ Endpoint::~Endpoint() {
     close();
     // Its connections end before the memory that peers, or the kernel for them, may be at.
     station.reset();
+}
+
+int Endpoint::enable() {
+    if (type == FI_EP_RDM && av == nullptr) {
+        return -FI_ENOAV;
+    }
+    const bool transmits = (caps & (FI_SEND | FI_READ | FI_WRITE)) != 0;
+    const bool listens = (caps & FI_RECV) != 0;
+    if (transmits && tx_cq == nullptr && counters[sends] == nullptr &&
+        counters[writes] == nullptr && counters[reads] == nullptr) {
+        return -FI_ENOCQ;
+    }
+    if (listens && rx_cq == nullptr && counters[receives] == nullptr) {
+        return -FI_ENOCQ;
+    }
+    if (type == FI_EP_RDM && !enabled) {
+        if (local_address->named != 0) {
+            const auto result = station->port().listen(service_of(*local_address));
+            if (!result) {
+                FI_WARN(&provider, FI_LOG_EP_CTRL, "%s\n", result.error().message.c_str());
+                return -to_fi(result.error().code);
+            }
+        }
+        station->datagram_endpoint = this;
+    }
+    set_enabled();
+    return 0;
 }
 
 void Endpoint::set_enabled() {
@@ -408,6 +406,13 @@ int open_endpoint(fid_domain* domain_fid, fi_info* info, fid_ep** out, void* con
         return -FI_EINVAL;
     }
     const fi_ep_type type = info->ep_attr->type;
+    if (type == FI_EP_MSG && domain.lock != domain.fabric->lock) {
+        FI_WARN(&provider, FI_LOG_EP_CTRL,
+                "a connected endpoint (FI_EP_MSG) shares the fabric's lock, but this domain was "
+                "opened for reliable datagrams and has its own: open another domain with the "
+                "endpoint's fi_info\n");
+        return -FI_EINVAL;
+    }
     const comch::Domain& core_domain = *domain.fabric->device.domain();
     const std::shared_ptr<Lock> lock = domain.lock;
     const Guard guard(*lock);

@@ -200,6 +200,8 @@ public:
     /// Decides which calls may go the short way; after whatever that depends on has changed.
     void choose_ways() noexcept;
 
+    /// 0 or a negative error: something that it needs is not bound.
+    [[nodiscard]] int enable();
     /// Ready to use: from now on it is progressed.
     void set_enabled();
 

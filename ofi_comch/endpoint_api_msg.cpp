@@ -33,6 +33,9 @@ ssize_t send_vector(fid_ep* fid, const iovec* iov, std::size_t count, fi_addr_t 
     call.tag = tag;
     call.data = data;
     call.flags = flags | Kind | FI_SEND;
+    if ((flags & FI_MATCH_COMPLETE) != 0) { // what has been matched is delivered at once
+        call.flags |= FI_DELIVERY_COMPLETE;
+    }
     call.context = context;
     call.report = !inject && (!endpoint.tx_selective || (flags & FI_COMPLETION) != 0);
     call.inject = inject;

@@ -59,9 +59,10 @@ ssize_t Endpoint::atomic(const AtomicRequest& call) {
     wire::Remote remote{call.key, call.address, 0};
     const wire::Atomic atomic{static_cast<std::uint32_t>(count), static_cast<std::uint8_t>(call.op),
                               static_cast<std::uint8_t>(call.datatype), fetches, compares};
-    // An injected one is not reported, but what the device does must not be fenced by less.
+    // An injected one is not reported, but what the device does must not be fenced by less, and a
+    // counter must not count what is refused later.
     Operation* operation = nullptr;
-    if (!call.inject || goes_direct) {
+    if (!call.inject || goes_direct || counters[writes] != nullptr) {
         operation = &begin(fetches ? Operation::Kind::fetch : Operation::Kind::atomic, *to,
                            call.flags, call.context, call.report, remote.operation);
         operation->length = fetches ? count * size : 0;
@@ -90,9 +91,6 @@ ssize_t Endpoint::atomic(const AtomicRequest& call) {
             forget(*operation);
         }
         return try_again(*to);
-    }
-    if (operation == nullptr) {
-        complete(tx_cq, false, nullptr, 0, 0, writes);
     }
     return 0;
 }
@@ -125,7 +123,7 @@ bool Endpoint::take_atomic(Conn& from, std::uint8_t, Parser& parser) {
     std::byte* const target = domain->find(remote.key, remote.address, bytes, access, mr);
     if (target == nullptr || reinterpret_cast<std::uintptr_t>(target) % size != 0) {
         from.send_done(remote.operation,
-                       target == nullptr ? Errc::not_permitted : Errc::invalid_argument);
+                       target == nullptr ? Errc::not_permitted : Errc::invalid_argument, true);
         return true;
     }
     // Copied: a hostile peer could change an operand between two looks at it.

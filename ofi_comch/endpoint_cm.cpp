@@ -53,12 +53,15 @@ int connect(fid_ep* fid, const void* to, const void* data, std::size_t length) {
         return -FI_EINVAL;
     }
     const Guard guard(*endpoint.domain->lock);
-    if (!endpoint.enabled || endpoint.state != Endpoint::State::idle) {
+    if (endpoint.state != Endpoint::State::idle) {
         return -FI_EOPBADSTATE;
     }
     const auto address = parse_address(endpoint.station->device(), to, sizeof(Address));
     if (!address || (address->named != 0 && address->name_length == 0)) {
         return -FI_EINVAL;
+    }
+    if (const int error = endpoint.enabled ? 0 : endpoint.enable(); error != 0) {
+        return error;
     }
     return endpoint.connect_to(*address, {static_cast<const std::byte*>(data), length});
 }
@@ -126,8 +129,11 @@ int Endpoint::connect_to(const Address& address, std::span<const std::byte> data
 }
 
 int Endpoint::accept(std::span<const std::byte> data) {
-    if (!enabled || state != State::connecting || conn == nullptr) {
+    if (state != State::connecting || conn == nullptr) {
         return state == State::ended ? -FI_ECONNABORTED : -FI_EOPBADSTATE;
+    }
+    if (const int error = enabled ? 0 : enable(); error != 0) {
+        return error;
     }
     const Errc result = conn->link->send(static_cast<std::uint8_t>(wire::Kind::accept), data);
     if (result != Errc::ok) {

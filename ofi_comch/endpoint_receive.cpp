@@ -227,7 +227,7 @@ void Endpoint::deliver(Receive& receive, const Arrival& arrival) {
         where = static_cast<std::byte*>(receive.iov[0].iov_base) + receive.used;
         room -= receive.used;
         receive.used += std::min<std::size_t>(arrival.length, room);
-        if (receive.length - receive.used < min_multi_recv) {
+        if (receive.length - receive.used < receive.least) {
             queue->posted[arrival.tagged()].remove(receive);
             receive.retired = true;
         }

@@ -45,9 +45,9 @@ ssize_t Endpoint::rma_write(const RmaCall& call) {
     wire::Remote remote{call.key, call.address, 0};
     // A write is complete when the peer has said that its memory holds it, or refused it. An
     // injected one, which is not reported, is complete when it is in the ring; but what the device
-    // does must not be fenced by less.
+    // does must not be fenced by less, and a counter must not count what is refused later.
     Operation* operation = nullptr;
-    if (!call.inject || head + length > max_packed || goes_direct) {
+    if (!call.inject || head + length > max_packed || goes_direct || counters[writes] != nullptr) {
         operation = &begin(Operation::Kind::write, *to, call.flags, call.context, call.report,
                            remote.operation);
     }
@@ -85,9 +85,6 @@ ssize_t Endpoint::rma_write(const RmaCall& call) {
             forget(*operation);
         }
         return try_again(*to);
-    }
-    if (operation == nullptr) {
-        complete(tx_cq, false, nullptr, 0, 0, writes);
     }
     return 0;
 }
@@ -162,7 +159,8 @@ bool Endpoint::take_done(Conn& from, Parser& parser) {
         finish(*operation, status);
     } else if (status != Errc::ok && done.operation == 0) {
         // Something injected was refused: there is no context, but it is not kept quiet.
-        add_failure(FI_RMA | FI_WRITE, nullptr, to_fi(status), writes);
+        const std::uint64_t kind = done.of_atomic != 0 ? FI_ATOMIC : FI_RMA;
+        add_failure(kind | FI_WRITE, nullptr, to_fi(status), writes);
     }
     return true;
 }

@@ -71,6 +71,17 @@ void Eq::add_failure(const fi_eq_err_entry& failure, std::span<const std::byte> 
     waiter.notify();
 }
 
+bool Eq::has_request(const struct fid& handle) const {
+    return std::any_of(events_.begin(), events_.end(), [&](const Event& event) {
+        if (event.failed || event.event != FI_CONNREQ) {
+            return false;
+        }
+        fi_eq_cm_entry entry{};
+        std::memcpy(&entry, event.bytes.data(), sizeof(entry));
+        return entry.info->handle == &handle;
+    });
+}
+
 void Eq::forget(const struct fid* about) {
     std::erase_if(events_, [&](const Event& event) {
         // Every entry begins with the fid that it is about.

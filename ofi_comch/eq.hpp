@@ -30,6 +30,8 @@ struct Eq {
     }
     /// `data` is handed out as the error's data.
     void add_failure(const fi_eq_err_entry& failure, std::span<const std::byte> data = {});
+    /// Is a request for a connection still to be read?
+    [[nodiscard]] bool has_request(const struct fid& handle) const;
     /// Forgets what was about an object that ends.
     void forget(const struct fid* fid);
 

@@ -14,38 +14,41 @@
 namespace comch::ofi::inline COMCH_OFI_LINK {
 namespace {
 
-/// The waiter of anything that can be waited for, and whether it has something already.
-Waiter* waiter_of(fid* fid, bool& ready) {
+/// The waiter of anything that can be waited for.
+Waiter* waiter_of(fid* fid) {
     switch (fid->fclass) {
-    case FI_CLASS_CQ: {
-        Cq& cq = *object_of<Cq>(fid);
-        ready = cq.size() != 0;
-        return &cq.waiter;
-    }
+    case FI_CLASS_CQ:
+        return &object_of<Cq>(fid)->waiter;
     case FI_CLASS_CNTR:
-        ready = false;
         return &object_of<Cntr>(fid)->waiter;
-    case FI_CLASS_EQ: {
-        Eq& eq = *object_of<Eq>(fid);
-        ready = !eq.empty();
-        return &eq.waiter;
-    }
+    case FI_CLASS_EQ:
+        return &object_of<Eq>(fid)->waiter;
     default:
         return nullptr;
     }
 }
 
+/// Has it something already?
+bool is_ready(fid* fid) {
+    switch (fid->fclass) {
+    case FI_CLASS_CQ:
+        return object_of<Cq>(fid)->size() != 0;
+    case FI_CLASS_CNTR:
+        return object_of<Cntr>(fid)->take_news();
+    default:
+        return !object_of<Eq>(fid)->empty();
+    }
+}
+
 int try_wait(fid_fabric*, fid** fids, int count) {
     for (int i = 0; i < count; ++i) {
-        bool ready = false;
-        Waiter* const waiter = waiter_of(fids[i], ready);
+        Waiter* const waiter = waiter_of(fids[i]);
         if (waiter == nullptr) {
             return -FI_EINVAL;
         }
         const Guard guard(waiter->lock());
         const bool moved = waiter->progress() != 0;
-        (void)waiter_of(fids[i], ready);
-        if (ready || moved || !waiter->arm_for_poll()) {
+        if (is_ready(fids[i]) || moved || !waiter->arm_for_poll()) {
             return -FI_EAGAIN;
         }
     }

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <memory>
+#include <vector>
 
 #include <comch/device.hpp>
 
@@ -13,6 +14,7 @@
 namespace comch::ofi::inline COMCH_OFI_LINK {
 
 class ProgressThread;
+struct ConnectionRequest;
 
 struct Fabric {
     fid_fabric fid{};
@@ -21,6 +23,8 @@ struct Fabric {
     /// Of the domains of connected endpoints that want one; while there are any.
     std::weak_ptr<ProgressThread> progress_thread;
     std::atomic<unsigned> references{0};
+    /// The program has them, and their passive endpoint is closed.
+    std::vector<std::shared_ptr<ConnectionRequest>> left_requests;
 
     explicit Fabric(Device opened) : device(std::move(opened)) {}
 };

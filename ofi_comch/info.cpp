@@ -33,8 +33,9 @@ constexpr std::uint64_t secondary_caps = tx_secondary_caps | rx_secondary_caps |
 /// Named explicitly only: they cost a little, or need an address vector.
 constexpr std::uint64_t datagram_caps = FI_SOURCE | FI_DIRECTED_RECV;
 
-constexpr std::uint64_t tx_op_flags =
-    FI_INJECT | FI_COMPLETION | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE;
+constexpr std::uint64_t tx_op_flags = FI_INJECT | FI_COMPLETION | FI_INJECT_COMPLETE |
+                                      FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE |
+                                      FI_MATCH_COMPLETE;
 constexpr std::uint64_t rx_op_flags = FI_COMPLETION | FI_MULTI_RECV;
 
 /// What is ordered with what: messages always; reads, writes and atomics up to max_ordered.
@@ -396,7 +397,10 @@ int get_info(std::uint32_t version, const char* node, const char* service, std::
     }
     const auto device = open_device();
     if (!device) {
-        FI_INFO(&provider, FI_LOG_CORE, "%s\n", device.error().message.c_str());
+        FI_WARN(&provider, FI_LOG_CORE,
+                "nothing is offered: %s (FI_COMCH_DOMAIN, FI_COMCH_SIDE and FI_COMCH_DEVICE say "
+                "which device it is)\n",
+                device.error().message.c_str());
         return -FI_ENODATA;
     }
     std::optional<Address> source;

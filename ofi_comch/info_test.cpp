@@ -1,4 +1,6 @@
 // What fi_getinfo answers to which hints, and the objects that hang on no endpoint.
+#include <cstdio>
+
 #include "test_node.hpp"
 
 namespace comch::ofi::test {
@@ -89,6 +91,36 @@ TEST(Info, EachAttributeHasItsOwnCapabilities) {
     fi_freeinfo(info);
 }
 
+/// What this program's test says with a setting, libfabric's warnings among it.
+std::string output_with(const std::string& setting) {
+    (void)environment();
+    const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
+    const std::string command = "FI_LOG_LEVEL=warn " + setting + " '" + program +
+                                "' --gtest_filter=Info.MemoryNeedsNoMode 2>&1";
+    std::FILE* const pipe = ::popen(command.c_str(), "r");
+    std::string text;
+    for (int c = std::fgetc(pipe); c != EOF; c = std::fgetc(pipe)) {
+        text.push_back(static_cast<char>(c));
+    }
+    (void)::pclose(pipe);
+    return text;
+}
+
+TEST(Settings, WrongOnesAreSaid) {
+    const auto says = [](const std::string& setting, const char* what) {
+        return output_with(setting).find(what) != std::string::npos;
+    };
+    for (const std::string size : {"abc", "-1", "65537", "5k", "''"}) {
+        EXPECT_TRUE(says("FI_COMCH_EAGER_SIZE=" + size, "from 0 to 65536")) << size;
+    }
+    EXPECT_FALSE(says("FI_COMCH_EAGER_SIZE=65536", "EAGER_SIZE"));
+    EXPECT_TRUE(says("FI_COMCH_HOST_DPU_ONLY=maybe", "FI_COMCH_HOST_DPU_ONLY=maybe: it is yes"));
+    EXPECT_FALSE(says("FI_COMCH_HOST_DPU_ONLY=no", "HOST_DPU_ONLY"));
+    EXPECT_TRUE(says("FI_COMCH_SIDE=left", "left"));
+    EXPECT_TRUE(says("FI_COMCH_SIDE=left", "FI_COMCH_SIDE"));
+    EXPECT_TRUE(says("FI_COMCH_DEVICE=none", "FI_COMCH_DEVICE"));
+}
+
 TEST(Vector, NamesComeAndGo) {
     Node a;
     Node b;
@@ -134,6 +166,13 @@ TEST(Vector, ReportsToAnEventQueue) {
     EXPECT_EQ(event, static_cast<std::uint32_t>(FI_AV_COMPLETE));
     EXPECT_EQ(entry.context, &attr);
     EXPECT_EQ(entry.data, 1u);
+    const char nonsense[256] = "no address";
+    EXPECT_EQ(fi_av_insert(av, nonsense, 1, nullptr, 0, &attr), 0);
+    EXPECT_EQ(fi_eq_read(eq, &event, &entry, sizeof(entry), 0), -FI_EAVAIL);
+    fi_eq_err_entry failure{};
+    EXPECT_EQ(fi_eq_readerr(eq, &failure, 0), static_cast<ssize_t>(sizeof(failure)));
+    EXPECT_EQ(failure.err, FI_EINVAL);
+    EXPECT_EQ(failure.prov_errno, FI_EINVAL);
     EXPECT_EQ(fi_close(&eq->fid), -FI_EBUSY);
     EXPECT_EQ(fi_close(&av->fid), 0);
     EXPECT_EQ(fi_close(&eq->fid), 0);

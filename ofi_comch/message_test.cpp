@@ -413,24 +413,67 @@ TEST(Completion, SelectiveOnesComeWhenAskedFor) {
     EXPECT_EQ(fi_cq_read(pair.a.tx, nullptr, 0), -FI_EAGAIN);
 }
 
-TEST(Completion, DeliveryCompleteWaitsForTheReceive) {
-    Pair pair;
-    char buffer[8] = {};
-    char byte = 'x';
-    iovec iov{&byte, 1};
-    fi_msg message{};
-    message.msg_iov = &iov;
-    message.iov_count = 1;
-    message.addr = pair.to_b;
-    post([&] { return fi_sendmsg(pair.a.ep, &message, FI_DELIVERY_COMPLETE); }, pair.cqs);
+TEST(Completion, DeliveryAndMatchCompleteWaitForTheReceive) {
+    for (const std::uint64_t degree : {FI_DELIVERY_COMPLETE, FI_MATCH_COMPLETE}) {
+        Pair pair;
+        char buffer[8] = {};
+        char byte = 'x';
+        iovec iov{&byte, 1};
+        fi_msg message{};
+        message.msg_iov = &iov;
+        message.iov_count = 1;
+        message.addr = pair.to_b;
+        post([&] { return fi_sendmsg(pair.a.ep, &message, degree); }, pair.cqs);
+        fi_cq_tagged_entry entry{};
+        for (int i = 0; i < 1000; ++i) {
+            (void)fi_cq_read(pair.b.rx, nullptr, 0);
+            ASSERT_EQ(fi_cq_read(pair.a.tx, &entry, 1), -FI_EAGAIN);
+        }
+        COMCH_FI(fi_recv(pair.b.ep, buffer, 8, nullptr, FI_ADDR_UNSPEC, nullptr));
+        EXPECT_EQ(await(pair.a.tx, pair.cqs).error, 0);
+        EXPECT_EQ(buffer[0], 'x');
+    }
+    NodeOptions options;
+    options.tx_flags = FI_MATCH_COMPLETE;
+    Pair pair(options);
+    char buffer = 0;
+    post([&] { return fi_tsend(pair.a.ep, "y", 1, nullptr, pair.to_b, 1, nullptr); }, pair.cqs);
     fi_cq_tagged_entry entry{};
     for (int i = 0; i < 1000; ++i) {
         (void)fi_cq_read(pair.b.rx, nullptr, 0);
         ASSERT_EQ(fi_cq_read(pair.a.tx, &entry, 1), -FI_EAGAIN);
     }
-    COMCH_FI(fi_recv(pair.b.ep, buffer, 8, nullptr, FI_ADDR_UNSPEC, nullptr));
+    COMCH_FI(fi_trecv(pair.b.ep, &buffer, 1, nullptr, FI_ADDR_UNSPEC, 1, 0, nullptr));
     EXPECT_EQ(await(pair.a.tx, pair.cqs).error, 0);
-    EXPECT_EQ(buffer[0], 'x');
+}
+
+TEST(MultiReceive, ASharedOneIsReleasedAtItsMinimum) {
+    NodeOptions options;
+    options.shared_receives = true;
+    Pair pair(options);
+    std::size_t minimum = 4096;
+    COMCH_FI(fi_setopt(&pair.b.srx->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &minimum,
+                       sizeof(minimum)));
+    std::vector<char> buffers[2] = {std::vector<char>(8192), std::vector<char>(8192)};
+    for (std::vector<char>& buffer : buffers) {
+        const iovec iov{buffer.data(), buffer.size()};
+        fi_msg message{};
+        message.msg_iov = &iov;
+        message.iov_count = 1;
+        message.addr = FI_ADDR_UNSPEC;
+        message.context = &buffer;
+        COMCH_FI(fi_recvmsg(pair.b.srx, &message, FI_MULTI_RECV));
+    }
+    const auto data = pattern(5000, 1);
+    for (std::vector<char>& buffer : buffers) {
+        post([&] { return fi_send(pair.a.ep, data.data(), 5000, nullptr, pair.to_b, nullptr); },
+             pair.cqs);
+        const Event event = await(pair.b.rx, pair.cqs);
+        EXPECT_EQ(event.error, 0);
+        EXPECT_EQ(event.entry.op_context, &buffer);
+        EXPECT_NE(event.entry.flags & FI_MULTI_RECV, 0u);
+        EXPECT_EQ(std::memcmp(buffer.data(), data.data(), 5000), 0);
+    }
 }
 
 TEST(Service, AnEndpointIsFoundByItsName) {

@@ -120,7 +120,7 @@ int reject(fid_pep* fid, struct fid* handle, const void* data, std::size_t lengt
         conn->station->port().close(conn->link);
         conn->station->remove_conn(conn);
     }
-    passive.drop(request);
+    request->use_up();
     return 0;
 }
 
@@ -168,6 +168,11 @@ PassiveEndpoint::~PassiveEndpoint() {
             station->port().close(conn->link);
             station->remove_conn(conn);
         }
+        request->conn = nullptr;
+        request->passive = nullptr;
+        if (!eq->has_request(request->fid)) { // the program has read it, and may answer
+            fabric->left_requests.push_back(request);
+        }
     }
     if (eq != nullptr) {
         eq->forget(&fid.fid);
@@ -177,8 +182,9 @@ PassiveEndpoint::~PassiveEndpoint() {
     fi_freeinfo(info);
 }
 
-void PassiveEndpoint::drop(ConnectionRequest* request) {
-    std::erase_if(requests, [&](const auto& other) { return other.get() == request; });
+void ConnectionRequest::use_up() {
+    auto& all = passive != nullptr ? passive->requests : fabric->left_requests;
+    std::erase_if(all, [&](const auto& other) { return other.get() == this; });
 }
 
 ConnectDecision PassiveEndpoint::on_connect_request(Connection& link,
@@ -211,9 +217,10 @@ ConnectDecision PassiveEndpoint::on_connect_request(Connection& link,
     Conn* const conn = station->add_conn();
     conn->link = &link;
     conn->established = true;
-    requests.push_back(std::make_unique<ConnectionRequest>());
+    requests.push_back(std::make_shared<ConnectionRequest>());
     ConnectionRequest& made = *requests.back();
     made.fid.fclass = FI_CLASS_CONNREQ;
+    made.fabric = fabric;
     made.passive = this;
     made.station = station;
     made.conn = conn;

@@ -18,9 +18,13 @@ struct Eq;
 /// A request that waits for the program's answer; fi_info::handle of its event points here.
 struct ConnectionRequest {
     ::fid fid{};
-    PassiveEndpoint* passive = nullptr;
+    Fabric* fabric = nullptr;
+    PassiveEndpoint* passive = nullptr; ///< null: it is closed
     std::shared_ptr<Station> station;
-    Conn* conn = nullptr; ///< null: the peer has gone
+    Conn* conn = nullptr; ///< null: the peer has gone, or the passive endpoint
+
+    /// It has been answered, or is the endpoint's: the last use of it.
+    void use_up();
 };
 
 class PassiveEndpoint {
@@ -38,8 +42,7 @@ public:
     bool socket_addresses = false;  ///< the program wants addresses in that form
     bool listening = false;
     fi_info* info = nullptr; ///< a copy
-    std::vector<std::unique_ptr<ConnectionRequest>> requests;
-    void drop(ConnectionRequest* request);
+    std::vector<std::shared_ptr<ConnectionRequest>> requests;
 };
 
 [[nodiscard]] int open_passive_endpoint(fid_fabric* fabric, fi_info* info, fid_pep** endpoint,

@@ -66,6 +66,7 @@ Receive& make_receive(const Receiver& to, const iovec* iov, std::size_t count, f
     }
     receive.length = count == 1 ? iov->iov_len : total_length(iov, count);
     receive.used = 0;
+    receive.least = to.min_multi_recv;
     receive.users = 0;
     receive.retired = false;
     receive.canceled = false;
@@ -102,6 +103,7 @@ Receiver receiver_of(fid_ep* fid) noexcept {
         receiver.queue = &srx.queue;
         receiver.srx = &srx;
         receiver.op_flags = srx.op_flags;
+        receiver.min_multi_recv = srx.min_multi_recv;
         receiver.selective = !srx.endpoints.empty() && srx.endpoints.front()->rx_selective;
         return receiver;
     }
@@ -110,6 +112,7 @@ Receiver receiver_of(fid_ep* fid) noexcept {
     receiver.queue = endpoint.queue;
     receiver.endpoint = &endpoint;
     receiver.op_flags = endpoint.rx_op_flags;
+    receiver.min_multi_recv = endpoint.min_multi_recv;
     receiver.selective = endpoint.rx_selective;
     return receiver;
 }

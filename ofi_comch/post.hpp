@@ -14,6 +14,7 @@ struct Receiver {
     Endpoint* endpoint = nullptr; ///< null: shared
     Srx* srx = nullptr;
     std::uint64_t op_flags = 0;
+    std::size_t min_multi_recv = 0;
     bool selective = false;
 };
 [[nodiscard]] Receiver receiver_of(fid_ep* fid) noexcept;

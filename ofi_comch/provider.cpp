@@ -1,9 +1,14 @@
 #include "provider.hpp"
 
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
 #include <string>
+#include <system_error>
 
 #include "info.hpp"
 #include "status.hpp"
+#include "wire.hpp"
 
 namespace comch::ofi {
 
@@ -19,14 +24,41 @@ namespace {
 
 Settings the_settings;
 
+constexpr std::size_t max_eager_size = wire::max_payload_in_parts;
+
 std::string text_setting(const char* name) {
     char* value = nullptr;
     return fi_param_get_str(&provider, name, &value) == 0 && value != nullptr ? value : "";
 }
 
-bool flag_setting(const char* name) {
+bool flag_setting(const char* name, const char* variable) {
     int flag = 0;
-    return fi_param_get_bool(&provider, name, &flag) == 0 && flag != 0;
+    const int result = fi_param_get_bool(&provider, name, &flag);
+    if (result == -FI_EINVAL) {
+        const char* const text = std::getenv(variable);
+        FI_WARN(&provider, FI_LOG_CORE, "%s=%s: it is yes or no; no is taken\n", variable,
+                text != nullptr ? text : "");
+    }
+    return result == 0 && flag != 0;
+}
+
+/// (libfabric takes what is no number, and any number, without a word.)
+std::optional<std::size_t> eager_size_setting() {
+    const char* const text = std::getenv("FI_COMCH_EAGER_SIZE");
+    if (text == nullptr) {
+        return std::nullopt;
+    }
+    std::size_t size = 0;
+    const char* const end = text + std::strlen(text);
+    const auto [rest, error] = std::from_chars(text, end, size);
+    if (error != std::errc() || rest != end || size > max_eager_size) {
+        FI_WARN(&provider, FI_LOG_CORE,
+                "FI_COMCH_EAGER_SIZE=%s: it is a number of bytes from 0 to %zu; the default is "
+                "taken\n",
+                text, max_eager_size);
+        return std::nullopt;
+    }
+    return size;
 }
 
 void define_settings() {
@@ -59,13 +91,11 @@ void define_settings() {
         "is unmapped; peers may read what was sent until then. Takes the memory hooks of UCX, "
         "which "
         "are loaded for it, and an unlimited RLIMIT_MEMLOCK (default: no)");
-    the_settings.host_dpu_only = flag_setting("host_dpu_only");
-    the_settings.layering = flag_setting("layering");
-    std::size_t size = 0;
-    if (fi_param_get_size_t(&provider, "eager_size", &size) == 0) {
-        the_settings.eager_size = size;
-    }
-    the_settings.keep_registrations = flag_setting("keep_registrations");
+    the_settings.host_dpu_only = flag_setting("host_dpu_only", "FI_COMCH_HOST_DPU_ONLY");
+    the_settings.layering = flag_setting("layering", "FI_COMCH_LAYERING");
+    the_settings.eager_size = eager_size_setting();
+    the_settings.keep_registrations =
+        flag_setting("keep_registrations", "FI_COMCH_KEEP_REGISTRATIONS");
 }
 
 int open_fabric(fi_fabric_attr* attr, fid_fabric** fabric, void* context) {

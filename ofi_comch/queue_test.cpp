@@ -1,5 +1,9 @@
 // Completion queues in every format, counters, event queues; and the ways to wait for them.
+#include <atomic>
+#include <future>
 #include <thread>
+
+#include <poll.h>
 
 #include "test_node.hpp"
 
@@ -231,6 +235,107 @@ TEST(Counter, IsSetAndAddedTo) {
     EXPECT_TRUE(result == -FI_EAVAIL || result == -FI_ETIMEDOUT);
     fails.join();
     EXPECT_EQ(fi_close(&cntr->fid), 0);
+}
+
+TEST(Counter, WhatWasCountedIsToldBeforeASleep) {
+    NodeOptions options;
+    options.counters = true;
+    options.wait_object = FI_WAIT_FD;
+    Pair pair(options);
+    char buffer = 0;
+    COMCH_FI(fi_recv(pair.b.ep, &buffer, 1, nullptr, FI_ADDR_UNSPEC, nullptr));
+    post([&] { return fi_inject(pair.a.ep, "x", 1, pair.to_b); }, pair.cqs);
+    EXPECT_EQ(await(pair.b.rx, pair.cqs).error, 0); // counted by the progress of a queue
+    fid_cntr* const receives = pair.b.counters[1];
+    fid* waits[] = {&receives->fid};
+    EXPECT_EQ(fi_trywait(pair.b.fabric, waits, 1), -FI_EAGAIN);
+    EXPECT_EQ(fi_cntr_read(receives), 1u);
+    EXPECT_EQ(fi_trywait(pair.b.fabric, waits, 1), 0);
+    COMCH_FI(fi_cntr_adderr(receives, 1));
+    EXPECT_EQ(fi_trywait(pair.b.fabric, waits, 1), -FI_EAGAIN);
+    EXPECT_EQ(fi_trywait(pair.b.fabric, waits, 1), 0) << "also for who reads no errors";
+}
+
+TEST(Waiting, ADescriptorTellsOfWhatAnotherThreadHasRead) {
+    NodeOptions options;
+    options.wait_object = FI_WAIT_FD;
+    Pair pair(options);
+    int fd = -1;
+    COMCH_FI(fi_control(&pair.b.rx->fid, FI_GETWAIT, &fd));
+    post([&] { return fi_inject(pair.a.ep, "x", 1, pair.to_b); }, pair.cqs); // they are connected
+    char first = 0;
+    COMCH_FI(fi_recv(pair.b.ep, &first, 1, nullptr, FI_ADDR_UNSPEC, nullptr));
+    EXPECT_EQ(await(pair.b.rx, {pair.a.tx}).error, 0);
+    for (int i = 0; i < 3; ++i) {
+        char buffer = 0;
+        COMCH_FI(fi_recv(pair.b.ep, &buffer, 1, nullptr, FI_ADDR_UNSPEC, nullptr));
+        fid* waits[] = {&pair.b.rx->fid};
+        while (fi_trywait(pair.b.fabric, waits, 1) != 0) {
+            ASSERT_EQ(fi_cq_read(pair.b.rx, nullptr, 0), -FI_EAGAIN);
+        }
+        // The reads of another thread come in between.
+        ASSERT_EQ(fi_cq_read(pair.b.rx, nullptr, 0), -FI_EAGAIN);
+        pollfd entry{fd, POLLIN, 0};
+        EXPECT_EQ(::poll(&entry, 1, 0), 0);
+        post([&] { return fi_inject(pair.a.ep, "x", 1, pair.to_b); }, {pair.a.tx});
+        EXPECT_EQ(await(pair.b.rx, {pair.a.tx}).error, 0);
+        EXPECT_EQ(::poll(&entry, 1, 5'000), 1);
+    }
+}
+
+TEST(Waiting, WhoWaitsForMoreDoesNotTakeAnothersWaking) {
+    NodeOptions options;
+    options.counters = true;
+    options.wait_object = FI_WAIT_UNSPEC;
+    Pair pair(options);
+    fid_cntr* const receives = pair.b.counters[1];
+    char buffer = 0;
+    for (std::uint64_t i = 1; i <= 30; ++i) {
+        COMCH_FI(fi_recv(pair.b.ep, &buffer, 1, nullptr, FI_ADDR_UNSPEC, nullptr));
+        auto waits =
+            std::async(std::launch::async, [&] { return fi_cntr_wait(receives, i, 60'000); });
+        for (int k = 0; k < 5; ++k) { // meanwhile it falls asleep
+            EXPECT_EQ(fi_cntr_wait(receives, i + 1, 1), -FI_ETIMEDOUT);
+        }
+        post([&] { return fi_inject(pair.a.ep, "x", 1, pair.to_b); }, {pair.a.tx});
+        const auto end = Clock::now() + std::chrono::seconds(20);
+        while (waits.wait_for(std::chrono::seconds(0)) != std::future_status::ready &&
+               Clock::now() < end) {
+            EXPECT_EQ(fi_cntr_wait(receives, i + 1, 1), -FI_ETIMEDOUT);
+        }
+        ASSERT_EQ(waits.wait_for(std::chrono::seconds(0)), std::future_status::ready);
+        EXPECT_EQ(waits.get(), 0);
+    }
+}
+
+TEST(Waiting, WhoSleepsOnABusyQueueLetsOthersIn) {
+    NodeOptions options;
+    options.wait_object = FI_WAIT_FD;
+    Pair pair(options);
+    std::atomic<bool> posted{false};
+    std::atomic<bool> too_late{false};
+    std::thread sleeper([&] {
+        fi_cq_tagged_entry entry{};
+        EXPECT_EQ(fi_cq_sread(pair.b.rx, &entry, 1, nullptr, 60'000), 1);
+    });
+    std::thread floods([&] { // with what nobody has asked for
+        const auto end = Clock::now() + std::chrono::seconds(20);
+        while (!posted && !too_late) {
+            if (fi_tinject(pair.a.ep, "x", 1, pair.to_b, 1) != 0) {
+                (void)fi_cq_read(pair.a.tx, nullptr, 0);
+            }
+            too_late = Clock::now() > end;
+        }
+        post([&] { return fi_tinject(pair.a.ep, "x", 1, pair.to_b, 2); }, {pair.a.tx});
+    });
+    char buffer = 0;
+    for (int i = 0; i < 100; ++i) {
+        COMCH_FI(fi_trecv(pair.b.ep, &buffer, 1, nullptr, FI_ADDR_UNSPEC, 2, 0, nullptr));
+    }
+    posted = true;
+    floods.join();
+    sleeper.join();
+    EXPECT_FALSE(too_late);
 }
 
 TEST(EventQueue, ASleeperGetsWhatIsWritten) {

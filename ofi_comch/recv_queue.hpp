@@ -106,6 +106,7 @@ struct alignas(64) Receive {
     std::uint64_t flags = 0; ///< FI_TAGGED or FI_MSG, FI_MULTI_RECV, FI_COMPLETION: wants to hear
     std::size_t length = 0;
     std::size_t used = 0;  ///< multi-receive: up to here
+    std::size_t least = 0; ///< multi-receive: with less left than this it takes no more
     unsigned users = 0;    ///< multi-receive: long messages that are on their way into it
     bool retired = false;  ///< multi-receive: takes no more
     bool canceled = false; ///< and by the program's wish

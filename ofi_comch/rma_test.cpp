@@ -137,9 +137,38 @@ TEST_P(Rma, WhatIsNotExposedIsRefusedAndHarmsNothing) {
     const Event event = done();
     EXPECT_EQ(event.error, FI_EACCES);
     EXPECT_EQ(event.failure.op_context, nullptr);
+    EXPECT_EQ(event.failure.flags, FI_RMA | FI_WRITE);
+    const std::uint64_t one = 1;
+    post(
+        [&] {
+            return fi_inject_atomic(pair_.a.ep, &one, 1, pair_.to_b, at(1), key(), FI_UINT64,
+                                    FI_SUM);
+        },
+        pair_.cqs);
+    const Event atomic = done();
+    EXPECT_EQ(atomic.error, FI_EINVAL);
+    EXPECT_EQ(atomic.failure.flags, FI_ATOMIC | FI_WRITE);
+    EXPECT_EQ(fi_cntr_read(pair_.a.counters[3]), 0u);
+    EXPECT_EQ(fi_cntr_readerr(pair_.a.counters[3]), 5u);
     post([&] { return fi_write(pair_.a.ep, "y", 1, nullptr, pair_.to_b, at(0), key(), nullptr); },
          pair_.cqs);
     EXPECT_EQ(done().error, 0);
+}
+
+TEST(Refused, AnInjectedAtomicIsReportedAsOne) {
+    Pair pair; // without counters, for which it would have an operation
+    std::uint64_t word = 0;
+    fid_mr* const mr = pair.b.expose(&word, sizeof(word), 7);
+    const std::uint64_t one = 1;
+    post(
+        [&] {
+            return fi_inject_atomic(pair.a.ep, &one, 1, pair.to_b, 8, fi_mr_key(mr), FI_UINT64,
+                                    FI_SUM);
+        },
+        pair.cqs);
+    const Event event = await(pair.a.tx, pair.cqs);
+    EXPECT_EQ(event.error, FI_EACCES);
+    EXPECT_EQ(event.failure.flags, FI_ATOMIC | FI_WRITE);
 }
 
 TEST_P(Rma, WritesAndReadsAreAppliedInOrder) {

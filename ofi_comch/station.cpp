@@ -100,8 +100,8 @@ void Conn::send_own(std::uint8_t id, const void* header, std::size_t header_size
     mark_busy();
 }
 
-void Conn::send_done(std::uint64_t operation, Errc status) {
-    const wire::Done done{operation, static_cast<std::uint32_t>(status), 0};
+void Conn::send_done(std::uint64_t operation, Errc status, bool of_atomic) {
+    const wire::Done done{operation, static_cast<std::uint32_t>(status), of_atomic};
     send_own(static_cast<std::uint8_t>(wire::Kind::done), &done, sizeof(done));
 }
 
@@ -111,7 +111,7 @@ void Conn::mark_busy() {
         station->busy_.push_back(this);
         // Who sleeps has not asked for room.
         for (Waiter* const waiter : station->sleepers_) {
-            waiter->wake();
+            waiter->notify();
         }
     }
 }
@@ -140,7 +140,7 @@ unsigned Station::progress() {
         // comes next all the same.
         if (count != 0 || port_->arm() != Errc::ok) {
             for (Waiter* const waiter : sleepers_) {
-                waiter->wake();
+                waiter->notify();
             }
         }
     }

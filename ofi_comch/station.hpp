@@ -73,7 +73,7 @@ struct Conn {
     void send_own(std::uint8_t id, const void* header, std::size_t header_size,
                   const void* payload = nullptr, std::size_t payload_size = 0);
     /// Says how a named operation of the peer ended.
-    void send_done(std::uint64_t operation, Errc status);
+    void send_done(std::uint64_t operation, Errc status, bool of_atomic = false);
     void mark_busy();
 };
 

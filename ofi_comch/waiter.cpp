@@ -1,6 +1,7 @@
 #include "waiter.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include <poll.h>
 #include <sys/epoll.h>
@@ -73,15 +74,25 @@ void Waiter::wake() {
         const std::uint64_t one = 1;
         (void)!::write(event_.get(), &one, sizeof(one));
     }
+    woken_ = sleepers_ != 0;
+    if (polled_) {
+        polled_ = false;
+        told_ = true;
+        may_leave_ = true; // not now: the station may be going through its list
+    }
 }
 
 bool Waiter::arm_stations() {
     if (fd() < 0) {
         return false;
     }
-    // Whoever was woken by this has been, or finds nothing: callers look before they sleep.
+    // Nobody needs it any more: callers look before they sleep, and who was woken has come back. A
+    // program's own sleeper may not have: it is woken by what comes next.
     std::uint64_t value = 0;
     (void)!::read(event_.get(), &value, sizeof(value));
+    if (std::exchange(told_, false)) {
+        polled_ = true;
+    }
     for (const Source& source : sources_) {
         source.station->add_sleeper(*this);
         if (source.station->arm() != Errc::ok) {
@@ -92,6 +103,9 @@ bool Waiter::arm_stations() {
 }
 
 bool Waiter::arm() {
+    if (woken_) {
+        return false;
+    }
     ++sleepers_;
     const bool armed = arm_stations();
     if (!armed) {
@@ -101,14 +115,24 @@ bool Waiter::arm() {
 }
 
 void Waiter::disarm() {
-    --sleepers_;
+    if (--sleepers_ == 0) {
+        woken_ = false;
+    }
     leave();
 }
 
 bool Waiter::arm_for_poll() {
-    polled_ = arm_stations();
-    leave();
-    return polled_;
+    if (woken_) {
+        return false;
+    }
+    const bool others = polled_ || told_;
+    polled_ = true;
+    const bool armed = arm_stations();
+    if (!armed && !told_) {
+        polled_ = others;
+        leave();
+    }
+    return armed;
 }
 
 void Waiter::leave() {

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <memory>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -28,8 +29,8 @@ public:
     bool remove(const Station& station);
 
     unsigned progress() {
-        if (polled_) [[unlikely]] { // the program has come back from its poll()
-            polled_ = false;
+        if (may_leave_) [[unlikely]] {
+            may_leave_ = false;
             leave();
         }
         unsigned count = 0;
@@ -57,11 +58,12 @@ public:
     /// A descriptor that is readable when it is worth looking, after arm() or arm_for_poll()
     /// answered true.
     [[nodiscard]] int fd();
-    /// False: progress first, there may be something. True: disarm() after the sleep. Several
-    /// threads may sleep at once.
+    /// False: progress first, there may be something, or others have been woken and must see that
+    /// before it is taken back. True: disarm() after the sleep. Several threads may sleep at once.
     [[nodiscard]] bool arm();
     void disarm();
-    /// For a program that sleeps by itself: armed until the next progress.
+    /// For a program that sleeps by itself. Which of its threads does, and when it comes back, is
+    /// not known here: armed until the descriptor has been made readable.
     [[nodiscard]] bool arm_for_poll();
     /// Without the lock. Until the descriptor is readable, or so many ms (-1: for ever).
     void sleep(int timeout_ms);
@@ -80,7 +82,10 @@ private:
     UniqueFd epoll_;
     UniqueFd event_;
     unsigned sleepers_ = 0;
-    bool polled_ = false;
+    bool woken_ = false;     ///< all that sleep have been, and some have not come back
+    bool polled_ = false;    ///< the program sleeps, or will
+    bool told_ = false;      ///< it has been woken, and has not armed since
+    bool may_leave_ = false; ///< the stations' list, with the next progress
     bool signalled_ = false;
 };
 
@@ -132,6 +137,10 @@ template <class Done> bool wait_until(Waiter& waiter, int timeout_ms, Done&& don
             waiter.sleep(rest);
             guard.lock();
             waiter.disarm();
+        } else { // others want in: to post, or because they have been woken
+            guard.unlock();
+            std::this_thread::yield();
+            guard.lock();
         }
     }
 }

@@ -66,8 +66,8 @@ struct LongMessage {
 
 struct Done {
     std::uint64_t operation;
-    std::uint32_t status; ///< Errc
-    std::uint32_t reserved;
+    std::uint32_t status;    ///< Errc
+    std::uint32_t of_atomic; ///< 1: it was one, which the sender of an injected one cannot know
 };
 
 /// Memory of the other end's program.
