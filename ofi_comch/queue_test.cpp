@@ -314,6 +314,7 @@ TEST(Waiting, WhoSleepsOnABusyQueueLetsOthersIn) {
     Pair pair(options);
     std::atomic<bool> posted{false};
     std::atomic<bool> too_late{false};
+    std::atomic<unsigned> sent{0};
     std::thread sleeper([&] {
         fi_cq_tagged_entry entry{};
         EXPECT_EQ(fi_cq_sread(pair.b.rx, &entry, 1, nullptr, 60'000), 1);
@@ -321,13 +322,18 @@ TEST(Waiting, WhoSleepsOnABusyQueueLetsOthersIn) {
     std::thread floods([&] { // with what nobody has asked for
         const auto end = Clock::now() + std::chrono::seconds(20);
         while (!posted && !too_late) {
-            if (fi_tinject(pair.a.ep, "x", 1, pair.to_b, 1) != 0) {
+            if (fi_tinject(pair.a.ep, "x", 1, pair.to_b, 1) == 0) {
+                ++sent;
+            } else {
                 (void)fi_cq_read(pair.a.tx, nullptr, 0);
             }
             too_late = Clock::now() > end;
         }
         post([&] { return fi_tinject(pair.a.ep, "x", 1, pair.to_b, 2); }, {pair.a.tx});
     });
+    while (sent < 10'000 && !too_late) { // by then they come one after the other
+        std::this_thread::yield();
+    }
     char buffer = 0;
     for (int i = 0; i < 100; ++i) {
         COMCH_FI(fi_trecv(pair.b.ep, &buffer, 1, nullptr, FI_ADDR_UNSPEC, 2, 0, nullptr));
