@@ -1,5 +1,7 @@
 #include "cntr.hpp"
 
+#include <algorithm>
+
 #include "domain.hpp"
 
 namespace comch::ofi::inline COMCH_OFI_LINK {
@@ -9,14 +11,16 @@ std::uint64_t read(fid_cntr* fid) {
     Cntr& cntr = *object_of<Cntr>(fid);
     const Guard guard(cntr.waiter.lock());
     (void)cntr.waiter.progress();
-    return cntr.known_value = cntr.value;
+    cntr.known_value.read(cntr.value);
+    return cntr.value;
 }
 
 std::uint64_t read_errors(fid_cntr* fid) {
     Cntr& cntr = *object_of<Cntr>(fid);
     const Guard guard(cntr.waiter.lock());
     (void)cntr.waiter.progress();
-    return cntr.known_errors = cntr.errors;
+    cntr.known_errors.read(cntr.errors);
+    return cntr.errors;
 }
 
 template <class Change> int change(fid_cntr* fid, Change&& apply) {
@@ -51,10 +55,10 @@ int wait(fid_cntr* fid, std::uint64_t threshold, int timeout) {
     while (!wait_until(cntr.waiter, timeout, [&] {
         if (cntr.value >= threshold) {
             result = 0;
-            cntr.known_value = cntr.value;
+            cntr.known_value.read(cntr.value);
         } else if (cntr.errors != errors) {
             result = -FI_EAVAIL;
-            cntr.known_errors = cntr.errors;
+            cntr.known_errors.read(cntr.errors);
         }
         return result != -FI_ETIMEDOUT;
     })) {
@@ -70,6 +74,20 @@ fi_ops_cntr cntr_ops = {sizeof(fi_ops_cntr), read,      read_errors, add, set, w
                         add_errors,          set_errors};
 
 } // namespace
+
+bool Cntr::Known::is_news(std::uint64_t now) {
+    const std::thread::id self = std::this_thread::get_id();
+    if (now != count) {
+        read(now);
+        return true;
+    }
+    if (first == std::thread::id() || first == self ||
+        std::find(others.begin(), others.end(), self) != others.end()) {
+        return false;
+    }
+    others.push_back(self);
+    return true;
+}
 
 int open_cntr(fid_domain* fid, fi_cntr_attr* attr, fid_cntr** out, void* context) {
     Domain& domain = *object_of<Domain>(fid);

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <thread>
+#include <vector>
 
 #include "libfabric.hpp"
 #include "over_link.hpp"
@@ -14,14 +16,31 @@ namespace comch::ofi::inline COMCH_OFI_LINK {
 struct Domain;
 
 struct Cntr {
+    /// What the program has read, or was told to read: by `first`, and by `others`.
+    struct Known {
+        std::uint64_t count = 0;
+        std::thread::id first{}; ///< none: by everybody
+        std::vector<std::thread::id> others{};
+
+        void read(std::uint64_t now) {
+            if (now != count) {
+                count = now;
+                first = std::this_thread::get_id();
+                others.clear();
+            }
+        }
+        /// For the calling thread, which is told.
+        [[nodiscard]] bool is_news(std::uint64_t now);
+    };
+
     fid_cntr fid{};
     Domain* domain = nullptr;
     Waiter waiter;
     fi_wait_obj wait_object = FI_WAIT_NONE;
     std::uint64_t value = 0;
     std::uint64_t errors = 0;
-    std::uint64_t known_value = 0; ///< what the program has read, or was told to read
-    std::uint64_t known_errors = 0;
+    Known known_value;
+    Known known_errors;
     unsigned references = 0;
 
     explicit Cntr(std::shared_ptr<Lock> lock) : waiter(std::move(lock)) {}
@@ -34,13 +53,11 @@ struct Cntr {
         ++errors;
         waiter.notify();
     }
-    /// Has something been counted that the program does not know? Tells once, for a program that
-    /// does not read errors is to sleep all the same.
-    [[nodiscard]] bool take_news() noexcept {
-        const bool news = value != known_value || errors != known_errors;
-        known_value = value;
-        known_errors = errors;
-        return news;
+    /// Has something been counted that the calling thread does not know? Tells once, for a program
+    /// that does not read errors is to sleep all the same.
+    [[nodiscard]] bool take_news() {
+        const bool counted = known_value.is_news(value);
+        return known_errors.is_news(errors) || counted;
     }
 };
 

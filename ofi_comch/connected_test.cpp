@@ -1,4 +1,8 @@
 // Connected endpoints: how connections begin and end, and what travels between.
+#include <memory>
+#include <thread>
+#include <utility>
+
 #include <netinet/in.h>
 
 #include "test_connection.hpp"
@@ -62,6 +66,80 @@ TEST(Connected, DataTravelsWithRequestAndAnswer) {
         EXPECT_EQ(await(server.tx).error, FI_ESHUTDOWN);
     }
     fi_freeinfo(request.info);
+}
+
+/// A connection, and both its ends.
+struct Connection {
+    explicit Connection(const char* service) : listener(service), client(service) {
+        COMCH_FI(client.result);
+        request = next_event(listener.eq, {client.node.eq});
+        server = std::make_unique<Node>(connected(), request.info, listener.fabric);
+        COMCH_FI(fi_accept(server->ep, nullptr, 0));
+        EXPECT_EQ(next_event(server->eq).event, static_cast<std::uint32_t>(FI_CONNECTED));
+        EXPECT_EQ(next_event(client.node.eq, {server->eq}).event,
+                  static_cast<std::uint32_t>(FI_CONNECTED));
+    }
+    Connection(const Connection&) = delete;
+    Connection& operator=(const Connection&) = delete;
+    ~Connection() {
+        server.reset();
+        fi_freeinfo(request.info);
+    }
+    Listener listener;
+    Client client;
+    CmEvent request;
+    std::unique_ptr<Node> server;
+};
+
+TEST(Connected, ACloseDropsWhatIsOutstandingWithoutAWord) {
+    Connection between("kitchen");
+    Node& node = between.client.node;
+    const auto data = pattern(500000, 1);
+    std::vector<char> room(500000);
+    COMCH_FI(fi_recv(node.ep, room.data(), 8, nullptr, 0, nullptr));
+    COMCH_FI(fi_trecv(node.ep, room.data(), 8, nullptr, 0, 1, 0, nullptr));
+    COMCH_FI(fi_send(node.ep, data.data(), data.size(), nullptr, 0, nullptr));
+    COMCH_FI(fi_write(node.ep, data.data(), 8, nullptr, 0, 0, 1, nullptr));
+    COMCH_FI(fi_read(node.ep, room.data(), room.size(), nullptr, 0, 0, 1, nullptr));
+    const std::uint64_t one = 1;
+    COMCH_FI(fi_atomic(node.ep, &one, 1, nullptr, 0, 0, 1, FI_UINT64, FI_SUM, nullptr));
+    EXPECT_EQ(fi_close(&std::exchange(node.ep, nullptr)->fid), 0);
+    for (fid_cq* const cq : {node.tx, node.rx}) {
+        fi_cq_tagged_entry entry{};
+        EXPECT_EQ(fi_cq_read(cq, &entry, 1), -FI_EAGAIN);
+    }
+    for (fid_cntr* const counter : node.counters) {
+        EXPECT_EQ(fi_cntr_readerr(counter), 0u);
+    }
+    EXPECT_EQ(next_event(between.server->eq).event, static_cast<std::uint32_t>(FI_SHUTDOWN));
+}
+
+/// Fills the ring to an end that does not progress.
+template <class Send> void fill(Send&& send) {
+    while (send() == 0) {
+    }
+}
+
+TEST(Connected, AnswersGoOutBeforeTheEnd) {
+    for (const bool closes : {true, false}) {
+        Connection between("kitchen");
+        Node& sender = between.client.node;
+        Node& receiver = *between.server;
+        const auto data = pattern(500000, 1);
+        std::vector<char> room(data.size());
+        COMCH_FI(fi_recv(receiver.ep, room.data(), room.size(), nullptr, 0, nullptr));
+        COMCH_FI(fi_send(sender.ep, data.data(), data.size(), nullptr, 0, nullptr));
+        fill([&] { return fi_inject(receiver.ep, "x", 1, 0); });
+        EXPECT_EQ(await(receiver.rx).entry.len, data.size());
+        std::thread ends([&] {
+            EXPECT_EQ(closes ? fi_close(&std::exchange(receiver.ep, nullptr)->fid)
+                             : fi_shutdown(receiver.ep, 0),
+                      0);
+        });
+        EXPECT_EQ(await(sender.tx).error, 0);
+        ends.join();
+        EXPECT_EQ(room, data);
+    }
 }
 
 TEST(Connected, ARefusalCarriesData) {

@@ -319,10 +319,23 @@ void Endpoint::close() {
     if (enabled && domain->progress_thread != nullptr) {
         domain->progress_thread->remove(*station);
     }
+    // What is outstanding is dropped without a word. Receives of a shared context are not ours.
+    release(tx_cq);
+    for (unsigned i = 0; i < kinds; ++i) {
+        if (srx == nullptr || i != receives) {
+            release(counters[i]);
+        }
+    }
+    if (srx == nullptr) {
+        release(rx_cq);
+    }
     if (type == FI_EP_MSG) {
         shut_down();
-    } else if (station) {
+    } else {
         drain();
+        if (srx != nullptr) {
+            give_back_shared();
+        }
     }
     for (const auto& operation : operations_) {
         if (operation->region != 0) {
@@ -340,18 +353,8 @@ void Endpoint::close() {
         }
         let_go(transfer.kept);
     }
-    for (Cq* const cq : {tx_cq, rx_cq}) {
-        if (cq != nullptr) {
-            cq->waiter.remove(*station);
-            --cq->references;
-        }
-    }
-    for (Cntr* const cntr : counters) {
-        if (cntr != nullptr) {
-            cntr->waiter.remove(*station);
-            --cntr->references;
-        }
-    }
+    release(rx_cq);
+    release(counters[receives]);
     if (av != nullptr) {
         std::erase(av->endpoints, this);
         --av->references;
@@ -379,15 +382,42 @@ void Endpoint::close() {
     }
 }
 
+template <class Object> void Endpoint::release(Object*& bound) {
+    if (bound != nullptr) {
+        bound->waiter.remove(*station);
+        --bound->references;
+        bound = nullptr;
+    }
+}
+
 void Endpoint::drain() {
     // What we owe others goes out as long as they take it; a program that closes its endpoint right
     // after its last receive must not leave its peers without their answers.
     using Clock = std::chrono::steady_clock;
     const auto end = Clock::now() + std::chrono::milliseconds(200);
-    while (station->owes() && Clock::now() < end) {
+    const auto owes = [&] {
+        return type == FI_EP_MSG ? conn != nullptr && conn->busy : station->owes();
+    };
+    while (owes() && Clock::now() < end) {
         (void)station->progress();
     }
-    station->datagram_endpoint = nullptr;
+    if (type == FI_EP_RDM) {
+        station->datagram_endpoint = nullptr;
+    }
+}
+
+void Endpoint::give_back_shared() {
+    // (The list grows in nothing that is called here.)
+    for (std::size_t i = 0; i < transfers_.all().size(); ++i) {
+        Transfer& transfer = *transfers_.all()[i];
+        if (!transfer.active || transfer.kind != Transfer::Kind::receive) {
+            continue;
+        }
+        if (transfer.conn->link != nullptr) { // nothing is written to it from now on
+            station->port().close(std::exchange(transfer.conn->link, nullptr));
+        }
+        on_transfer(transfer, Errc::canceled);
+    }
 }
 
 fi_ops_ep endpoint_ops = {sizeof(fi_ops_ep),

@@ -256,7 +256,11 @@ private:
         }
         return find_route(to, error);
     }
+    /// Of a queue or counter that is bound.
+    template <class Object> void release(Object*& bound);
     void drain();
+    /// The shared context's receives that messages were still coming into fail.
+    void give_back_shared();
     [[nodiscard]] Conn* find_route(fi_addr_t to, ssize_t& error);
     [[nodiscard]] Errc connect(Peer& peer, const Address& address);
     [[nodiscard]] Peer& peer_at(fi_addr_t to, const Address& address);

@@ -19,12 +19,17 @@ struct Where {
 ssize_t run(fid_ep* fid, bool is_write, const iovec* iov, std::size_t count, const Where& where,
             std::uint64_t data, std::uint64_t flags, void* context, bool inject) {
     Endpoint& endpoint = endpoint_of(fid);
-    if (count > max_iov || count == 0) {
+    if (count > max_iov) {
         return -FI_EINVAL;
+    }
+    const iovec nothing{};
+    if (count == 0) {
+        iov = &nothing;
+        count = 1;
     }
     const std::size_t length = total_length(iov, count);
     if (length > max_message_size ||
-        ((inject || (flags & FI_INJECT) != 0) && length > max_inject)) {
+        (is_write && (inject || (flags & FI_INJECT) != 0) && length > max_inject)) {
         return -FI_EMSGSIZE;
     }
     const Guard guard(*endpoint.domain->lock);

@@ -195,6 +195,7 @@ void Endpoint::end_connection(Errc status) {
 }
 
 void Endpoint::shut_down() {
+    drain(); // in which the peer may end it
     if (conn == nullptr) {
         return;
     }

@@ -426,10 +426,10 @@ void Endpoint::on_transfer(Transfer& transfer, Errc status) {
     case Transfer::Kind::read: {
         Mr& mr = *transfer.mr;
         free_transfer(transfer);
-        if (counters[remote_reads] != nullptr) {
+        if (status == Errc::ok && counters[remote_reads] != nullptr) {
             counters[remote_reads]->count();
         }
-        if (mr.remote_read != nullptr) {
+        if (status == Errc::ok && mr.remote_read != nullptr) {
             mr.remote_read->count();
         }
         break;

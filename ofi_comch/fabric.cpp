@@ -48,7 +48,9 @@ int try_wait(fid_fabric*, fid** fids, int count) {
         }
         const Guard guard(waiter->lock());
         const bool moved = waiter->progress() != 0;
-        if (is_ready(fids[i]) || moved || !waiter->arm_for_poll()) {
+        // A completion or event is for the one who reads it, what was counted for all who look.
+        const bool for_all = fids[i]->fclass == FI_CLASS_CNTR;
+        if (is_ready(fids[i]) || moved || !waiter->arm_for_poll(for_all)) {
             return -FI_EAGAIN;
         }
     }

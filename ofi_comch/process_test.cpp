@@ -1,5 +1,6 @@
 // Two processes, one on each side: traffic in all forms, sleeping, and sudden death.
 #include <thread>
+#include <utility>
 
 #include <poll.h>
 
@@ -335,6 +336,94 @@ TEST(Death, EverythingOutstandingFails) {
     EXPECT_STREQ(buffer, "still");
     bystander.line().put(1);
     EXPECT_EQ(bystander.wait(), 0);
+}
+
+TEST(TwoSides, AReadThatWasGivenUpIsNotCountedByTheOwner) {
+    (void)environment();
+    constexpr std::size_t length = 8'000'000;
+    Process requester([&](Line& line) {
+        on_side("dpu");
+        std::vector<char> back(length);
+        {
+            Node node;
+            const fi_addr_t owner = meet(node, line);
+            post([&] { return fi_inject(node.ep, "x", 1, owner); }, {node.tx});
+            (void)line.get<int>();
+            COMCH_FI(fi_read(node.ep, back.data(), length, nullptr, owner, 0, 1, nullptr));
+            line.put(1);
+            (void)line.get<int>();
+        }
+        line.put(1);
+    });
+    on_side("host");
+    NodeOptions options;
+    options.counters = true;
+    Node owner(options);
+    fid_cntr* const reads = owner.counters[4];
+    std::vector<char> memory(length);
+    owner.expose(memory.data(), length, 1);
+    (void)meet(owner, requester.line());
+    char byte = 0;
+    COMCH_FI(fi_recv(owner.ep, &byte, 1, nullptr, FI_ADDR_UNSPEC, nullptr));
+    EXPECT_EQ(await(owner.rx).error, 0);
+    requester.line().put(1);
+    (void)requester.line().get<int>();
+    for (int i = 0; i < 100; ++i) { // it begins, and waits for the requester
+        ASSERT_EQ(fi_cntr_read(reads), 0u);
+    }
+    requester.line().put(1);
+    (void)requester.line().get<int>();
+    for (int i = 0; i < 10'000; ++i) {
+        ASSERT_EQ(fi_cntr_read(reads), 0u);
+    }
+    EXPECT_EQ(requester.wait(), 0);
+}
+
+TEST(TwoSides, SharedReceivesComeBackWhenTheEndpointThatTheyServeIsClosed) {
+    (void)environment();
+    constexpr std::size_t length = 4 << 20;
+    constexpr int rounds = 8;
+    Process sender([&](Line& line) {
+        on_side("dpu");
+        const auto data = pattern(length, 8);
+        for (int i = 0; i < rounds; ++i) {
+            Node node;
+            const fi_addr_t to = meet(node, line);
+            char byte = 0;
+            COMCH_FI(fi_recv(node.ep, &byte, 1, nullptr, FI_ADDR_UNSPEC, nullptr));
+            EXPECT_EQ(await(node.rx).error, 0);
+            COMCH_FI(fi_send(node.ep, data.data(), length, nullptr, to, nullptr));
+            line.put(1);
+            (void)line.get<int>();
+        }
+    });
+    on_side("host");
+    NodeOptions options;
+    options.shared_receives = true;
+    std::vector<char> buffer(length);
+    for (int i = 0; i < rounds; ++i) {
+        Node node(options);
+        const fi_addr_t from = meet(node, sender.line());
+        // They are connected before the message comes.
+        post([&] { return fi_inject(node.ep, "x", 1, from); }, {node.rx});
+        (void)sender.line().get<int>();
+        COMCH_FI(fi_recv(node.srx, buffer.data(), length, nullptr, FI_ADDR_UNSPEC, &buffer));
+        (void)fi_cq_read(node.rx, nullptr, 0); // the message is there, its data may not be
+        EXPECT_EQ(fi_close(&std::exchange(node.ep, nullptr)->fid), 0);
+        fi_cq_tagged_entry entry{};
+        const ssize_t result = fi_cq_read(node.rx, &entry, 1);
+        if (result == -FI_EAVAIL) {
+            fi_cq_err_entry failure{};
+            ASSERT_EQ(fi_cq_readerr(node.rx, &failure, 0), 1);
+            EXPECT_EQ(failure.err, FI_ECANCELED);
+            entry.op_context = failure.op_context;
+        } else {
+            EXPECT_EQ(result, 1);
+        }
+        EXPECT_EQ(entry.op_context, &buffer);
+        sender.line().put(1);
+    }
+    EXPECT_EQ(sender.wait(), 0);
 }
 
 } // namespace

@@ -19,7 +19,7 @@ constexpr std::chrono::milliseconds patience{1};
 } // namespace
 
 ProgressThread::ProgressThread(const std::shared_ptr<Lock>& lock) : waiter_(lock) {
-    if (waiter_.fd() < 0) {
+    if (!waiter_.can_sleep()) {
         throw std::system_error(errno, std::generic_category(), "a descriptor to sleep on");
     }
     // The program's signals are for the program's threads.

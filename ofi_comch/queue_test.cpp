@@ -273,13 +273,117 @@ TEST(Waiting, ADescriptorTellsOfWhatAnotherThreadHasRead) {
         while (fi_trywait(pair.b.fabric, waits, 1) != 0) {
             ASSERT_EQ(fi_cq_read(pair.b.rx, nullptr, 0), -FI_EAGAIN);
         }
-        // The reads of another thread come in between.
-        ASSERT_EQ(fi_cq_read(pair.b.rx, nullptr, 0), -FI_EAGAIN);
+        // The reads of another thread come in between: before what comes, and after it until the
+        // port has nothing more to tell.
+        for (int k = 0; k < 10'000; ++k) {
+            ASSERT_EQ(fi_cq_read(pair.b.rx, nullptr, 0), -FI_EAGAIN);
+        }
         pollfd entry{fd, POLLIN, 0};
         EXPECT_EQ(::poll(&entry, 1, 0), 0);
         post([&] { return fi_inject(pair.a.ep, "x", 1, pair.to_b); }, {pair.a.tx});
         EXPECT_EQ(await(pair.b.rx, {pair.a.tx}).error, 0);
+        for (int k = 0; k < 10'000; ++k) {
+            ASSERT_EQ(fi_cq_read(pair.b.rx, nullptr, 0), -FI_EAGAIN);
+        }
         EXPECT_EQ(::poll(&entry, 1, 5'000), 1);
+    }
+}
+
+/// Two ends that count, and have said something to each other.
+struct CountingPair : Pair {
+    CountingPair() : Pair(options()) {
+        COMCH_FI(fi_control(&receives->fid, FI_GETWAIT, &fd));
+        send_one();
+        while (fi_trywait(b.fabric, waits, 1) != 0) {
+            (void)fi_cntr_read(receives);
+        }
+    }
+    static NodeOptions options() {
+        NodeOptions options;
+        options.counters = true;
+        options.wait_object = FI_WAIT_FD;
+        return options;
+    }
+    /// It has been counted when this returns.
+    void send_one() {
+        COMCH_FI(fi_recv(b.ep, &buffer, 1, nullptr, FI_ADDR_UNSPEC, nullptr));
+        post([&] { return fi_inject(a.ep, "x", 1, to_b); }, cqs);
+        EXPECT_EQ(await(b.rx, {a.tx}).error, 0);
+        // The port has nothing more to tell then.
+        for (int i = 0; i < 10'000; ++i) {
+            (void)fi_cq_read(b.rx, nullptr, 0);
+        }
+    }
+    [[nodiscard]] bool is_readable() const {
+        pollfd entry{fd, POLLIN, 0};
+        return ::poll(&entry, 1, 0) == 1;
+    }
+    [[nodiscard]] int try_wait() { return fi_trywait(b.fabric, waits, 1); }
+
+    fid_cntr* const receives = b.counters[1];
+    fid* waits[1] = {&receives->fid};
+    int fd = -1;
+    char buffer = 0;
+};
+
+TEST(Waiting, WhoSleepsForMoreLeavesTheProgramsDescriptorAlone) {
+    CountingPair pair;
+    EXPECT_FALSE(pair.is_readable());
+    pair.send_one();
+    EXPECT_EQ(fi_cntr_wait(pair.receives, 3, 10), -FI_ETIMEDOUT);
+    EXPECT_TRUE(pair.is_readable());
+}
+
+TEST(Waiting, ACountIsNewToEachThreadThatWouldSleep) {
+    CountingPair pair;
+    pair.send_one();
+    std::promise<void> turn;
+    std::thread sleeps([&] { // there from the beginning: it is no thread that has ended before
+        turn.get_future().wait();
+        EXPECT_EQ(pair.try_wait(), -FI_EAGAIN);
+        EXPECT_EQ(pair.try_wait(), 0) << "it has been told";
+    });
+    std::thread reads([&] { EXPECT_EQ(fi_cntr_read(pair.receives), 2u); });
+    reads.join();
+    EXPECT_EQ(pair.try_wait(), -FI_EAGAIN) << "the other thread knows";
+    EXPECT_EQ(fi_cntr_read(pair.receives), 2u);
+    EXPECT_EQ(pair.try_wait(), 0);
+    turn.set_value();
+    sleeps.join();
+    EXPECT_EQ(pair.try_wait(), 0) << "it knows still";
+}
+
+TEST(Waiting, NobodyTakesBackTheWakingOfAThreadThatHasNotComeBack) {
+    CountingPair pair; // this thread would sleep
+    pair.send_one();
+    std::thread other([&] {
+        for (int i = 0; i < 10; ++i) {
+            EXPECT_EQ(pair.try_wait(), -FI_EAGAIN);
+            EXPECT_EQ(fi_cntr_read(pair.receives), 2u);
+        }
+    });
+    other.join();
+    EXPECT_TRUE(pair.is_readable());
+    EXPECT_EQ(fi_cntr_read(pair.receives), 2u);
+    std::thread again([&] { EXPECT_EQ(pair.try_wait(), 0); });
+    again.join();
+    EXPECT_FALSE(pair.is_readable());
+}
+
+TEST(Waiting, AThreadThatNeverComesBackKeepsNobodyAwake) {
+    CountingPair pair;
+    std::thread leaves([&] {
+        while (pair.try_wait() != 0) {
+            (void)fi_cntr_read(pair.receives);
+        }
+    });
+    leaves.join();
+    pair.send_one();
+    (void)fi_cntr_read(pair.receives);
+    const auto end = Clock::now() + std::chrono::seconds(60);
+    while (pair.try_wait() != 0) {
+        ASSERT_LT(Clock::now(), end);
+        (void)fi_cntr_read(pair.receives);
     }
 }
 
@@ -305,6 +409,57 @@ TEST(Waiting, WhoWaitsForMoreDoesNotTakeAnothersWaking) {
         }
         ASSERT_EQ(waits.wait_for(std::chrono::seconds(0)), std::future_status::ready);
         EXPECT_EQ(waits.get(), 0);
+    }
+}
+
+TEST(Waiting, ThreadsThatSleepInEveryWayOnOneCounterMissNothing) {
+    constexpr std::uint64_t count = 200;
+    NodeOptions options;
+    options.counters = true;
+    options.wait_object = FI_WAIT_FD;
+    Pair pair(options);
+    fid_cntr* const receives = pair.b.counters[1];
+    int fd = -1;
+    COMCH_FI(fi_control(&receives->fid, FI_GETWAIT, &fd));
+    char buffer = 0;
+    for (std::uint64_t i = 0; i < count; ++i) {
+        COMCH_FI(fi_recv(pair.b.ep, &buffer, 1, nullptr, FI_ADDR_UNSPEC, nullptr));
+    }
+    std::atomic<std::uint64_t> seen[4] = {};
+    std::atomic<bool> missed{false};
+    std::vector<std::thread> threads;
+    for (unsigned k = 0; k < 2; ++k) {
+        threads.emplace_back([&, k] {
+            fid* waits[] = {&receives->fid};
+            while ((seen[k] = fi_cntr_read(receives)) < count && !missed) {
+                pollfd entry{fd, POLLIN, 0};
+                if (fi_trywait(pair.b.fabric, waits, 1) == 0 && ::poll(&entry, 1, 20'000) == 0) {
+                    missed = true;
+                }
+            }
+        });
+    }
+    for (unsigned k = 2; k < 4; ++k) {
+        threads.emplace_back([&, k] {
+            const std::uint64_t step = k == 2 ? 1 : 7;
+            for (std::uint64_t i = step; i <= count && !missed; i += step) {
+                if (fi_cntr_wait(receives, i, 20'000) != 0) {
+                    missed = true;
+                }
+                seen[k] = i;
+            }
+        });
+    }
+    for (std::uint64_t i = 1; i <= count && !missed; ++i) { // each waits for what is there
+        post([&] { return fi_inject(pair.a.ep, "x", 1, pair.to_b); }, {pair.a.tx});
+        while ((seen[0] < i || seen[1] < i || seen[2] < i) && !missed) {
+            std::this_thread::yield();
+        }
+    }
+    EXPECT_FALSE(missed);
+    COMCH_FI(fi_cntr_set(receives, count)); // whoever sleeps still need not
+    for (std::thread& thread : threads) {
+        thread.join();
     }
 }
 

@@ -155,6 +155,39 @@ TEST_P(Rma, WhatIsNotExposedIsRefusedAndHarmsNothing) {
     EXPECT_EQ(done().error, 0);
 }
 
+TEST_P(Rma, NoPartsAreNoBytes) {
+    fi_rma_iov remote{at(0), 0, key()};
+    fi_msg_rma message{};
+    message.addr = pair_.to_b;
+    message.rma_iov = &remote;
+    message.rma_iov_count = 1;
+    message.context = &remote;
+    post([&] { return fi_writemsg(pair_.a.ep, &message, FI_COMPLETION); }, pair_.cqs);
+    Event event = done();
+    EXPECT_EQ(event.error, 0);
+    EXPECT_EQ(event.entry.op_context, &remote);
+    post([&] { return fi_readmsg(pair_.a.ep, &message, FI_COMPLETION); }, pair_.cqs);
+    EXPECT_EQ(done().error, 0);
+    remote.key = key() + 1000;
+    post([&] { return fi_readmsg(pair_.a.ep, &message, FI_COMPLETION); }, pair_.cqs);
+    EXPECT_EQ(done().error, FI_EACCES);
+}
+
+TEST(Inject, LimitsWhatGoesOutAndNotWhatComes) {
+    NodeOptions options;
+    options.tx_flags = FI_INJECT;
+    Pair pair(options);
+    auto memory = pattern(100'000, 4);
+    pair.b.expose(memory.data(), memory.size(), 1);
+    std::vector<char> back(memory.size());
+    post([&] { return fi_read(pair.a.ep, back.data(), back.size(), nullptr, pair.to_b, 0, 1, {}); },
+         pair.cqs);
+    EXPECT_EQ(await(pair.a.tx, pair.cqs).error, 0);
+    EXPECT_EQ(back, memory);
+    EXPECT_EQ(fi_write(pair.a.ep, back.data(), back.size(), nullptr, pair.to_b, 0, 1, nullptr),
+              -FI_EMSGSIZE);
+}
+
 TEST(Refused, AnInjectedAtomicIsReportedAsOne) {
     Pair pair; // without counters, for which it would have an operation
     std::uint64_t word = 0;

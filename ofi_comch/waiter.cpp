@@ -9,6 +9,23 @@
 #include <unistd.h>
 
 namespace comch::ofi::inline COMCH_OFI_LINK {
+namespace {
+
+/// How long a thread that armed, was woken and does not come back is waited for: it may never have
+/// gone to sleep, and never call again.
+constexpr std::chrono::seconds patience{1};
+
+} // namespace
+
+void Waiter::Bell::ring() const {
+    const std::uint64_t one = 1;
+    (void)!::write(event.get(), &one, sizeof(one));
+}
+
+void Waiter::Bell::quiet() const {
+    std::uint64_t value = 0;
+    (void)!::read(event.get(), &value, sizeof(value));
+}
 
 Waiter::~Waiter() {
     for (const Source& source : sources_) {
@@ -24,10 +41,12 @@ void Waiter::add(const std::shared_ptr<Station>& station) {
         }
     }
     sources_.push_back({station, 1});
-    if (epoll_) {
-        epoll_event event{};
-        event.events = EPOLLIN;
-        (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, station->port().event_fd(), &event);
+    for (const Bell* const bell : {&own_, &program_}) {
+        if (bell->epoll) {
+            epoll_event event{};
+            event.events = EPOLLIN;
+            (void)::epoll_ctl(bell->epoll.get(), EPOLL_CTL_ADD, station->port().event_fd(), &event);
+        }
     }
     wake();
 }
@@ -39,60 +58,62 @@ bool Waiter::remove(const Station& station) {
     if (found == sources_.end() || --found->uses != 0) {
         return false;
     }
-    if (epoll_) {
-        (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, found->station->port().event_fd(), nullptr);
+    for (const Bell* const bell : {&own_, &program_}) {
+        if (bell->epoll) {
+            (void)::epoll_ctl(bell->epoll.get(), EPOLL_CTL_DEL, found->station->port().event_fd(),
+                              nullptr);
+        }
     }
     found->station->remove_sleeper(*this);
     sources_.erase(found);
     return true;
 }
 
-int Waiter::fd() {
-    if (epoll_) {
-        return epoll_.get();
+bool Waiter::make(Bell& bell) const {
+    if (bell.epoll) {
+        return true;
     }
     UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
     UniqueFd event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     epoll_event interest{};
     interest.events = EPOLLIN;
     if (!epoll || !event || ::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, event.get(), &interest) != 0) {
-        return -1;
+        return false;
     }
     for (const Source& source : sources_) {
         if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, source.station->port().event_fd(), &interest) !=
             0) {
-            return -1;
+            return false;
         }
     }
-    epoll_ = std::move(epoll);
-    event_ = std::move(event);
-    return epoll_.get();
+    bell = {std::move(epoll), std::move(event)};
+    return true;
+}
+
+int Waiter::fd() {
+    return make(program_) ? program_.epoll.get() : -1;
 }
 
 void Waiter::wake() {
-    if (event_) {
-        const std::uint64_t one = 1;
-        (void)!::write(event_.get(), &one, sizeof(one));
+    if (own_.event) {
+        own_.ring();
     }
     woken_ = sleepers_ != 0;
     if (polled_) {
+        program_.ring();
         polled_ = false;
         told_ = true;
         may_leave_ = true; // not now: the station may be going through its list
+        if (!pollers_.empty()) {
+            rung_at_ = Clock::now();
+            for (Poller& poller : pollers_) {
+                poller.woken = true;
+            }
+        }
     }
 }
 
 bool Waiter::arm_stations() {
-    if (fd() < 0) {
-        return false;
-    }
-    // Nobody needs it any more: callers look before they sleep, and who was woken has come back. A
-    // program's own sleeper may not have: it is woken by what comes next.
-    std::uint64_t value = 0;
-    (void)!::read(event_.get(), &value, sizeof(value));
-    if (std::exchange(told_, false)) {
-        polled_ = true;
-    }
     for (const Source& source : sources_) {
         source.station->add_sleeper(*this);
         if (source.station->arm() != Errc::ok) {
@@ -103,9 +124,10 @@ bool Waiter::arm_stations() {
 }
 
 bool Waiter::arm() {
-    if (woken_) {
+    if (woken_ || !make(own_)) {
         return false;
     }
+    own_.quiet(); // callers look before they sleep, and who was woken has come back
     ++sleepers_;
     const bool armed = arm_stations();
     if (!armed) {
@@ -121,18 +143,39 @@ void Waiter::disarm() {
     leave();
 }
 
-bool Waiter::arm_for_poll() {
-    if (woken_) {
+bool Waiter::arm_for_poll(bool for_all) {
+    come_back();
+    if (!make(program_) || (for_all && awaits_others())) {
         return false;
     }
-    const bool others = polled_ || told_;
+    // Others of the program may still sleep: they are woken by what comes next.
+    const bool others = polled_ || std::exchange(told_, false);
+    program_.quiet();
     polled_ = true;
-    const bool armed = arm_stations();
-    if (!armed && !told_) {
+    if (!arm_stations()) {
         polled_ = others;
         leave();
+        return false;
     }
-    return armed;
+    if (for_all) {
+        pollers_.push_back({std::this_thread::get_id()});
+    }
+    return true;
+}
+
+void Waiter::come_back() {
+    const std::thread::id self = std::this_thread::get_id();
+    std::erase_if(pollers_, [&](const Poller& poller) { return poller.thread == self; });
+    may_leave_ = std::any_of(pollers_.begin(), pollers_.end(),
+                             [](const Poller& poller) { return poller.woken; });
+}
+
+bool Waiter::awaits_others() {
+    if (may_leave_ && Clock::now() - rung_at_ > patience) {
+        std::erase_if(pollers_, [](const Poller& poller) { return poller.woken; });
+        may_leave_ = false;
+    }
+    return may_leave_;
 }
 
 void Waiter::leave() {
@@ -145,7 +188,7 @@ void Waiter::leave() {
 }
 
 void Waiter::sleep(int timeout_ms) {
-    pollfd entry{epoll_.get(), POLLIN, 0};
+    pollfd entry{own_.epoll.get(), POLLIN, 0};
     (void)::poll(&entry, 1, timeout_ms);
 }
 

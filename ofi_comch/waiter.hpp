@@ -30,7 +30,7 @@ public:
 
     unsigned progress() {
         if (may_leave_) [[unlikely]] {
-            may_leave_ = false;
+            come_back();
             leave();
         }
         unsigned count = 0;
@@ -55,23 +55,48 @@ public:
     }
     [[nodiscard]] bool take_signal() noexcept { return std::exchange(signalled_, false); }
 
-    /// A descriptor that is readable when it is worth looking, after arm() or arm_for_poll()
-    /// answered true.
+    /// The program's descriptor: readable when it is worth looking, after arm_for_poll() answered
+    /// true. -1: there can be none.
     [[nodiscard]] int fd();
+    /// What sleep() needs is there.
+    [[nodiscard]] bool can_sleep() { return make(own_); }
     /// False: progress first, there may be something, or others have been woken and must see that
     /// before it is taken back. True: disarm() after the sleep. Several threads may sleep at once.
     [[nodiscard]] bool arm();
     void disarm();
     /// For a program that sleeps by itself. Which of its threads does, and when it comes back, is
-    /// not known here: armed until the descriptor has been made readable.
-    [[nodiscard]] bool arm_for_poll();
-    /// Without the lock. Until the descriptor is readable, or so many ms (-1: for ever).
+    /// not known here: armed until the descriptor has been made readable. `for_all`: what it has
+    /// been made readable for is nobody's alone, so those who armed before must come back first.
+    [[nodiscard]] bool arm_for_poll(bool for_all);
+    /// Without the lock. Until there is something, or so many ms (-1: for ever).
     void sleep(int timeout_ms);
 
 private:
+    using Clock = std::chrono::steady_clock;
+
+    /// The stations' descriptors and one of ours. The program's is not the one that sleep() uses:
+    /// whoever sleeps again at once, for there is not enough for him, takes nobody's waking back.
+    struct Bell {
+        UniqueFd epoll;
+        UniqueFd event;
+
+        void ring() const;
+        void quiet() const;
+    };
+    /// A thread of the program that armed and has not called since.
+    struct Poller {
+        std::thread::id thread;
+        bool woken = false;
+    };
+
+    [[nodiscard]] bool make(Bell& bell) const;
     [[nodiscard]] bool arm_stations();
     /// The stations' list of sleepers is left when nobody sleeps any more.
     void leave();
+    /// The calling thread is not asleep.
+    void come_back();
+    /// Threads that were woken have yet to see it.
+    [[nodiscard]] bool awaits_others();
 
     struct Source {
         std::shared_ptr<Station> station;
@@ -79,13 +104,15 @@ private:
     };
     std::shared_ptr<Lock> lock_;
     std::vector<Source> sources_;
-    UniqueFd epoll_;
-    UniqueFd event_;
+    Bell own_;
+    Bell program_;
+    std::vector<Poller> pollers_;
+    Clock::time_point rung_at_{}; ///< the program's
     unsigned sleepers_ = 0;
     bool woken_ = false;     ///< all that sleep have been, and some have not come back
     bool polled_ = false;    ///< the program sleeps, or will
     bool told_ = false;      ///< it has been woken, and has not armed since
-    bool may_leave_ = false; ///< the stations' list, with the next progress
+    bool may_leave_ = false; ///< the stations' list, with the next progress; pollers come back
     bool signalled_ = false;
 };
 
