@@ -339,8 +339,9 @@ private:
     /// In place of the peer. False: the kernel refuses, or the peer has ended.
     [[nodiscard]] bool write_peer(std::uint64_t to, const std::byte* from,
                                   std::uint64_t length) noexcept;
-    /// Leaves the withdrawn puts from ring position `from` on to the peer after all.
-    void give_back_puts(std::uint64_t from);
+    /// Leaves the withdrawn puts from ring position `from` on to the peer after all. False: the
+    /// peer has changed them.
+    [[nodiscard]] bool give_back_puts(std::uint64_t from);
     /// Before anything is asked of a peer that has been missing, or if it is faster.
     [[nodiscard]] bool put_by_kernel(const std::byte* from, std::size_t length,
                                      std::uint64_t address) noexcept;

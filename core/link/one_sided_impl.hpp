@@ -971,7 +971,8 @@ template <class Pipe> bool OneSidedEngine<Pipe>::withdraw_puts() {
             return false;
         }
         const std::uint64_t executed = pipe_.puts_executed();
-        std::uint64_t failed = pipe_.tx().head();
+        const std::uint64_t end = pipe_.tx().head();
+        std::uint64_t failed = end;
         bool done = pipe_.visit_puts(
             withdrawn_from_, [&](std::uint64_t at, const OneSided& head, const std::byte* data) {
                 if (at < executed || write_peer(head.address, data, head.length)) {
@@ -980,6 +981,7 @@ template <class Pipe> bool OneSidedEngine<Pipe>::withdraw_puts() {
                 failed = at;
                 return false;
             });
+        const bool changed = !done && failed == end; // since may_withdraw(), and not by us
         // There is at most one, whose first parts are those.
         const auto waiting = std::find_if(
             jobs_.begin(), jobs_.end(), [](const Job& job) { return job.kind == Job::Kind::put; });
@@ -989,7 +991,13 @@ template <class Pipe> bool OneSidedEngine<Pipe>::withdraw_puts() {
             if (pipe_.peer_said_goodbye() || !pipe_.peer_memory().lives()) {
                 return false; // the connection ends
             }
-            give_back_puts(failed);
+            if (changed || !give_back_puts(failed)) {
+                pipe_.note_scribble(); // and so it does here
+                withdrawing_ = false;
+                asks_for_puts_ = false;
+                pipe_.end_withdrawal();
+                return false;
+            }
         } else if (waiting != jobs_.end()) {
             deferred_.push_back(waiting->token);
             jobs_.erase(waiting);
@@ -1006,12 +1014,17 @@ template <class Pipe> bool OneSidedEngine<Pipe>::withdraw_puts() {
     return false;
 }
 
-template <class Pipe> void OneSidedEngine<Pipe>::give_back_puts(std::uint64_t from) {
+template <class Pipe> bool OneSidedEngine<Pipe>::give_back_puts(std::uint64_t from) {
     if constexpr (Pipe::kernel_copies) {
         // Copied, for the peer frees the place where they lie. In front of what waits.
         std::deque<Job> again;
-        (void)pipe_.visit_puts(
-            from, [&](std::uint64_t, const OneSided& head, const std::byte* data) {
+        std::uint64_t room = pipe_.rings_size(); // the lengths are what the peer says by now
+        const bool unchanged =
+            pipe_.visit_puts(from, [&](std::uint64_t, const OneSided& head, const std::byte* data) {
+                if (head.length > room) {
+                    return false;
+                }
+                room -= head.length;
                 Job job{.kind = Job::Kind::put};
                 job.data = std::make_unique_for_overwrite<std::byte[]>(head.length);
                 std::memcpy(job.data.get(), data, head.length);
@@ -1022,6 +1035,9 @@ template <class Pipe> void OneSidedEngine<Pipe>::give_back_puts(std::uint64_t fr
                 again.push_back(std::move(job));
                 return true;
             });
+        if (!unchanged) {
+            return false;
+        }
         puts_waiting_ += static_cast<std::uint32_t>(again.size());
         jobs_.insert(jobs_.begin(), std::move_iterator(again.begin()),
                      std::move_iterator(again.end()));
@@ -1034,6 +1050,7 @@ template <class Pipe> void OneSidedEngine<Pipe>::give_back_puts(std::uint64_t fr
             pipe_.hold(Pipe::hold_fence);
         }
     }
+    return true;
 }
 
 template <class Pipe> bool OneSidedEngine<Pipe>::fetch_missing() noexcept {

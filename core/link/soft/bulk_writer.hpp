@@ -22,6 +22,7 @@ public:
         : control_(control), base_(base), size_(size), span_(span) {}
 
     [[nodiscard]] bool attached() const noexcept { return base_ != nullptr; }
+    [[nodiscard]] std::uint32_t size() const noexcept { return size_; }
     [[nodiscard]] bool corrupt() const noexcept { return corrupt_; }
 
     /// Contiguous room for up to `length` bytes, or null. Then commit() with what was written, or

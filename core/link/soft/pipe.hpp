@@ -278,7 +278,9 @@ public:
 
     [[nodiscard]] RingReader& rx() noexcept { return rx_; }
     [[nodiscard]] RingWriter& tx() noexcept { return tx_; }
-    [[nodiscard]] bool corrupt() const noexcept { return tx_.corrupt() || bulk_tx_.corrupt(); }
+    [[nodiscard]] bool corrupt() const noexcept {
+        return tx_.corrupt() || bulk_tx_.corrupt() || scribbled_;
+    }
     [[nodiscard]] counters::Slot* slot() const noexcept { return slot_; }
     /// Both ends know it, and no other pipe of this machine has it; 0: unknown.
     [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
@@ -434,8 +436,13 @@ public:
     [[nodiscard]] std::uint64_t puts_executed() const noexcept { return withdrawal_.executed(); }
     /// Shows the puts in our ring from `position` on: `visit(position, head, data)`. False: there
     /// is something else that must keep its order with them. (Gets must, until they are answered.)
-    template <class Visit>
-    [[nodiscard]] bool visit_puts(std::uint64_t position, Visit&& visit) const;
+    /// Or the peer has changed what is there, which it has no business with: corrupt(), if it
+    /// shows.
+    template <class Visit> [[nodiscard]] bool visit_puts(std::uint64_t position, Visit&& visit);
+    /// As much as all payloads in our rings can be together.
+    [[nodiscard]] std::uint64_t rings_size() const noexcept { return tx_.size() + bulk_tx_.size(); }
+    /// The peer has changed records of ours.
+    void note_scribble() noexcept { scribbled_ = true; }
     /// Takes all puts in our ring back; the peer begins none of them any more. Nothing can be sent
     /// before end_withdrawal().
     void begin_withdrawal() noexcept;
@@ -518,6 +525,7 @@ private:
     bool fenced_ = true;
     bool socket_ready_ = false;
     bool unsaid_refusal_ = false;
+    bool scribbled_ = false; ///< the peer, on our records
     Errc broken_ = Errc::ok;
     unsigned holds_ = 0;
     std::uint64_t sent_ = 0;
@@ -541,7 +549,7 @@ private:
     JointHelp joint_help_; ///< with the peer's
 };
 
-template <class Visit> bool Pipe::visit_puts(std::uint64_t position, Visit&& visit) const {
+template <class Visit> bool Pipe::visit_puts(std::uint64_t position, Visit&& visit) {
     return tx_.visit_from(
         position, [&](std::uint64_t at, const Header& header, const std::byte* payload) {
             OneSided head{};
@@ -549,19 +557,28 @@ template <class Visit> bool Pipe::visit_puts(std::uint64_t position, Visit&& vis
             switch (static_cast<Kind>(header.kind)) {
             case Kind::put:
                 if (header.length < sizeof(head)) {
+                    note_scribble();
                     return false;
                 }
                 std::memcpy(&head, payload, sizeof(head));
-                return head.length == header.length - sizeof(head) &&
-                       visit(at, head, payload + sizeof(head));
+                if (head.length != header.length - sizeof(head)) {
+                    note_scribble();
+                    return false;
+                }
+                return visit(at, head, payload + sizeof(head));
             case Kind::put_bulk: {
                 if (header.length != sizeof(head) + sizeof(ref)) {
+                    note_scribble();
                     return false;
                 }
                 std::memcpy(&head, payload, sizeof(head));
                 std::memcpy(&ref, payload + sizeof(head), sizeof(ref));
                 const std::byte* const data = bulk_tx_.at(ref);
-                return data != nullptr && head.length == ref.length && visit(at, head, data);
+                if (data == nullptr || head.length != ref.length) {
+                    note_scribble();
+                    return false;
+                }
+                return visit(at, head, data);
             }
             case Kind::pad:
             case Kind::bulk_attach:

@@ -23,7 +23,7 @@ public:
     RingWriter() = default;
 
     /// `control` and `lines` lie in the shared segment; nothing that the peer can write is read
-    /// except the credits, which are checked.
+    /// except the credits, and by visit_from() records, which are checked.
     RingWriter(Direction* control, std::byte* lines, std::uint32_t line_count)
         : lines_(lines), control_(control), mask_(line_count - 1),
           shift_(static_cast<unsigned>(std::countr_zero(line_count))),
@@ -107,15 +107,19 @@ public:
     }
 
     /// Shows the records from `position` on, which nothing has been written over: `visit(position,
-    /// header, payload)`. False: it said no, or the peer has scribbled on them.
-    template <class Visit>
-    [[nodiscard]] bool visit_from(std::uint64_t position, Visit&& visit) const {
+    /// header, payload)`. False: it said no, or the peer has scribbled on them (then corrupt(),
+    /// too).
+    template <class Visit> [[nodiscard]] bool visit_from(std::uint64_t position, Visit&& visit) {
         while (position != head_) {
             const std::uint32_t index = static_cast<std::uint32_t>(position) & mask_;
             const Header header = unpack(word(index).load(std::memory_order_relaxed));
             const std::uint32_t count = lines_for(header.length);
             if (header.tag != tag_at(position, shift_) || count > head_ - position ||
-                index + count > mask_ + 1 || !visit(position, header, line(index) + 8)) {
+                index + count > mask_ + 1) {
+                corrupt_ = true;
+                return false;
+            }
+            if (!visit(position, header, line(index) + 8)) {
                 return false;
             }
             position += count;
@@ -131,9 +135,14 @@ public:
     void resume() noexcept { stopped_ = false; }
     [[nodiscard]] bool stopped() const noexcept { return stopped_; }
 
-    /// True once the peer has published a credit that no correct peer can: it must be disconnected.
+    /// True once the peer has published a credit that no correct peer can, or written where only we
+    /// write: it must be disconnected.
     [[nodiscard]] bool corrupt() const noexcept { return corrupt_; }
 
+    /// Bytes, with the headers.
+    [[nodiscard]] std::uint64_t size() const noexcept {
+        return (std::uint64_t{mask_} + 1) * line_size;
+    }
     [[nodiscard]] Direction* control() const noexcept { return control_; }
 
 private:

@@ -5,6 +5,7 @@
 #include <optional>
 #include <thread>
 
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include "core/link/soft/test_random.hpp"
@@ -543,6 +544,78 @@ TEST_F(Hostile, LiesAboutCreditEndTheConnection) {
             victim.port->close(peer.connection);
         }
     }
+}
+
+/// The victim's puts lie in a ring that the peer can write to. It takes none out; the victim takes
+/// them back, and its kernel, which may read the memory they are for, does not write it: so they
+/// are to be kept until the peer takes them out after all.
+class PutsInAScribbledRing : public Hostile {
+protected:
+    static constexpr std::uint32_t length = tuning::max_message;
+    static constexpr unsigned count = 8;
+
+    /// `scribble(head, ref)` changes each record, before anybody has looked at it again.
+    template <class Scribble> void run(Scribble scribble) {
+        RemoteRegion region({.process_id = 0xabcdef,
+                             .region = 1,
+                             .base = reinterpret_cast<std::uint64_t>(memory.data()),
+                             .length = length,
+                             .access = access_remote_all | access_by_kernel});
+        peer.join(victim);
+        const std::vector<std::byte> data(length);
+        for (unsigned i = 0; i < count; ++i) {
+            ASSERT_EQ(peer.connection->put(data.data(), length, region, region.key().base, &token),
+                      Errc::ok);
+        }
+        unsigned seen = 0;
+        std::byte* const ring =
+            peer.segment.data() + ring_offset + std::size_t{peer.lines()} * line_size;
+        for (std::uint32_t line = 0; line < peer.lines();) {
+            std::uint64_t word = 0;
+            std::memcpy(&word, ring + std::size_t{line} * line_size, sizeof(word));
+            const Header header = unpack(word);
+            if (static_cast<Kind>(header.kind) == Kind::put_bulk) {
+                std::byte* const payload = ring + std::size_t{line} * line_size + sizeof(word);
+                OneSided head{};
+                BulkRef ref{};
+                std::memcpy(&head, payload, sizeof(head));
+                std::memcpy(&ref, payload + sizeof(head), sizeof(ref));
+                scribble(head, ref);
+                std::memcpy(payload, &head, sizeof(head));
+                std::memcpy(payload + sizeof(head), &ref, sizeof(ref));
+                ++seen;
+            }
+            line += lines_for(header.length);
+        }
+        ASSERT_EQ(seen, count);
+        ASSERT_EQ(peer.connection->flush(&token), Errc::in_progress);
+    }
+
+    RawPeer peer{domain};
+    Mapping memory{static_cast<std::byte*>(
+                       ::mmap(nullptr, length, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)),
+                   length};
+    int token = 0;
+};
+
+TEST_F(PutsInAScribbledRing, AreKeptAsTheyAre) {
+    run([](OneSided&, BulkRef&) {});
+    const auto& taken_back = peer.control().direction[1].puts.withdrawn;
+    ASSERT_TRUE(until([&] { return taken_back.load() != 0; }, victim));
+    EXPECT_TRUE(alive(peer.connection));
+}
+
+TEST_F(PutsInAScribbledRing, AreNotLongerThanTheRing) {
+    run([](OneSided& head, BulkRef& ref) { // each is all of it
+        ref.offset = 0;
+        head.length = ref.length = 4 << 20;
+    });
+    EXPECT_EQ(end_of(peer.connection), Reason::protocol_error);
+}
+
+TEST_F(PutsInAScribbledRing, AreWhereTheRingIs) {
+    run([](OneSided&, BulkRef& ref) { ref.offset = ~0u; });
+    EXPECT_EQ(end_of(peer.connection), Reason::protocol_error);
 }
 
 TEST_F(Hostile, ALieAboutConfirmationsCountsForNothing) {

@@ -186,6 +186,8 @@ void Pipe::detach() noexcept {
         failed_ = true;
         watch_.reset();
         queues_.detach(number);
+        fetched_ = arrived_; // what had come is dropped
+        goodbye_came_ = peer_said_goodbye_;
     }
 }
 
@@ -416,8 +418,8 @@ void Pipe::look_at_credit() noexcept {
 
 bool Pipe::keeps_order(const Queues::Arrival& arrival) const noexcept {
     const std::uint8_t kind = arrival.header.kind;
-    return !arrival.has_header || wire::is_credited(kind) ||
-           kind == static_cast<std::uint8_t>(wire::Control::goodbye);
+    return !corrupt_ &&
+           (wire::is_credited(kind) || kind == static_cast<std::uint8_t>(wire::Control::goodbye));
 }
 
 void Pipe::ask() noexcept {
@@ -434,8 +436,21 @@ void Pipe::ask() noexcept {
     asked_up_to_ = records_;
 }
 
-void Pipe::accept_header(const wire::Header& head) noexcept {
-    fetched_ += wire::is_credited(head.kind) ? 1 : 0;
+void Pipe::accept(const Queues::Arrival& arrival) noexcept {
+    const wire::Header& head = arrival.header;
+    if (!arrival.has_header) [[unlikely]] {
+        note_lie();
+        return;
+    }
+    if (wire::is_credited(head.kind)) [[likely]] {
+        ++fetched_;
+    }
+    const bool is_goodbye = head.kind == static_cast<std::uint8_t>(wire::Control::goodbye);
+    if (fetched_ > granted_ || (is_goodbye && goodbye_came_)) [[unlikely]] {
+        note_lie();
+        return;
+    }
+    goodbye_came_ = goodbye_came_ || is_goodbye;
     const std::uint64_t records = wire::widen(head.records, wire::records_bits, peer_taken_);
     accept_credit(records, wire::widen(head.messages, wire::messages_bits, peer_taken_messages_),
                   records - (head.at_hand ? 1 : 0) + peer_.limit);
@@ -447,8 +462,7 @@ void Pipe::accept_credit(std::uint64_t records, std::uint64_t messages,
         return; // nothing new, or overtaken by something newer
     }
     if (records > records_ || messages > sent_ || limit > records_ + wire::max_limit) {
-        corrupt_ = true;
-        queues_.note_trouble();
+        note_lie();
         return;
     }
     peer_taken_ = std::max(peer_taken_, records);

@@ -257,7 +257,7 @@ public:
     [[nodiscard]] bool device_gave_up() noexcept;
     /// What it said, for people; empty if nothing.
     [[nodiscard]] std::string device_said() const;
-    /// The peer returned credit that it cannot have.
+    /// The peer returned credit, or used buffers, that it cannot have.
     [[nodiscard]] bool corrupt() const noexcept { return corrupt_; }
 
     // ---- positions, as the one-sided engine wants them ------------------------------------------
@@ -281,11 +281,16 @@ public:
     [[nodiscard]] bool open(const Queues::Arrival& arrival, wire::Header& header,
                             const std::byte*& payload, std::uint32_t& length) noexcept;
     /// One has come, and may have to wait its turn: it tells of credit at once, for the peer does
-    /// not say that again. In the order of arrival.
-    void accept_header(const wire::Header& head) noexcept;
+    /// not say that again. In the order of arrival. Whether there was a buffer for it is seen here
+    /// as well: what waits keeps its buffer, which may be another connection's.
+    void accept(const Queues::Arrival& arrival) noexcept;
     /// It has to wait while others do. (What concerns sleeping does not: it is no part of the row,
-    /// and there is a buffer for one of each only.)
+    /// and there is a buffer for one of each only. Nor does anything once the peer has lied.)
     [[nodiscard]] bool keeps_order(const Queues::Arrival& arrival) const noexcept;
+    /// Something has come that has not been opened yet.
+    [[nodiscard]] bool has_unhandled() const noexcept {
+        return fetched_ > arrived_ || (goodbye_came_ && !peer_said_goodbye_);
+    }
     /// And has been taken out (popped).
     void taken(const wire::Header& header) noexcept {
         if (!wire::is_credited(header.kind)) {
@@ -416,6 +421,10 @@ private:
     }
     [[nodiscard]] bool room_came() const noexcept;
     void look_at_credit() noexcept;
+    void note_lie() noexcept {
+        corrupt_ = true;
+        queues_.note_trouble();
+    }
     void ask() noexcept;
     void accept_credit(std::uint64_t records, std::uint64_t messages, std::uint64_t limit) noexcept;
     void return_credit() noexcept;
@@ -492,6 +501,7 @@ private:
     bool goodbye_due_ = false;
     bool said_goodbye_ = false;
     bool peer_said_goodbye_ = false;
+    bool goodbye_came_ = false; ///< of the peer, and may have to wait its turn
     bool life_sign_ = false;
     bool probing_ = false;
     bool room_ = false; ///< that there is room in the queues for it

@@ -649,6 +649,12 @@ bool Port::take_welcome(Connection& c, const wire::Welcome& welcome) {
         welcome.side > 1) {
         return false;
     }
+    // As for who connects (check_claim): it is whose address it has.
+    const Function* const claimed = function_of(device_.domain()->description(),
+                                                static_cast<Side>(welcome.side), welcome.function);
+    if (claimed == nullptr || claimed->address != c.remote_.text()) {
+        return false;
+    }
     c.peer_.side = static_cast<Side>(welcome.side);
     c.peer_.function = welcome.function;
     c.peer_.process_id = welcome.process_id;
@@ -789,6 +795,15 @@ void Port::free_closed() {
     });
 }
 
+void Port::release_names() {
+    for (const auto& listener : listeners_) {
+        // Once: it may be somebody else's from then on.
+        if (const std::string entry = std::exchange(listener->name_entry, {}); !entry.empty()) {
+            (void)device_.domain()->remove_entry(entry);
+        }
+    }
+}
+
 void Port::abandon_device() {
     if (rdma_ == nullptr) {
         return;
@@ -803,11 +818,7 @@ void Port::abandon_device() {
             c->id_.reset();
         }
     }
-    for (const auto& listener : listeners_) {
-        if (!listener->name_entry.empty()) {
-            (void)device_.domain()->remove_entry(listener->name_entry);
-        }
-    }
+    release_names();
     listeners_.clear();
     (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, rdma_->event_fd(), nullptr);
     tend_channels();
@@ -858,11 +869,7 @@ Port::~Port() {
     }
     if (rdma_ != nullptr && queues_ != nullptr) {
         refuse_latecomers();
-        for (const auto& listener : listeners_) {
-            if (!listener->name_entry.empty()) {
-                (void)device_.domain()->remove_entry(listener->name_entry);
-            }
-        }
+        release_names();
         const bool had_connections = !connections_.empty();
         while (!connections_.empty()) {
             close(connections_.back().get());

@@ -49,10 +49,8 @@ public:
 
     template <class S> unsigned progress(S& sink) {
         unsigned count = 0;
-        bool drained = false;
         for (unsigned budget = tuning::poll_budget; budget != 0; --budget) {
             if (queues_->front() == nullptr && !queues_->fetch()) {
-                drained = true;
                 break;
             }
             if (queues_->front() != nullptr) {
@@ -65,7 +63,7 @@ public:
         if (!working_.empty()) [[unlikely]] {
             count += advance(sink);
         }
-        if (drained && (!gone_.empty() || queues_->take_trouble())) [[unlikely]] {
+        if (!gone_.empty() || queues_->take_trouble()) [[unlikely]] {
             count += look_for_ends(sink);
         }
         if (--calls_to_clock_ == 0) [[unlikely]] {
@@ -236,9 +234,12 @@ private:
         return these_;
     }
 
-    /// Connections whose peer is gone, or whose queue pair failed.
+    /// Connections whose peer is gone, or whose queue pair failed: they end when all is handed out
+    /// that has come from them. (Not when nothing is left of anybody: others may send all the
+    /// time.)
     template <class S> unsigned look_for_ends(S& sink) {
         unsigned count = 0;
+        queues_->fetch_all();
         gone_.clear();
         for (Connection* const each : look_at_these()) {
             Connection& c = *each;
@@ -255,6 +256,10 @@ private:
             }
             if (c.pipe_->corrupt()) {
                 protocol_error(c, sink);
+                continue;
+            }
+            if (c.pipe_->has_unhandled()) {
+                gone_.push_back(&c);
                 continue;
             }
             end(c, reason_of_end(c), {}, sink);
@@ -524,6 +529,7 @@ private:
     /// The queue pair is destroyed, if it is there.
     void let_go(Connection& c) noexcept;
     void free_closed();
+    void release_names();
     void abandon_device();
     void refuse_latecomers();
 

@@ -235,9 +235,7 @@ bool Queues::fetch() {
                                                        .has_header = has_header,
                                                        .header = head,
                                                        .data = slot(index)};
-        if (has_header) {
-            pipe->accept_header(head);
-        }
+        pipe->accept(arrivals_[(tail_ - 1) & (arrivals_.size() - 1)]);
     }
     return true;
 }

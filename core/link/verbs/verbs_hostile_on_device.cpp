@@ -1,6 +1,8 @@
 // Peers that break the protocol: each is disconnected, and nothing else is disturbed.
+#include <algorithm>
 #include <bit>
 #include <chrono>
+#include <span>
 #include <vector>
 
 #include "core/link/verbs/two_ends_on_device.hpp"
@@ -29,6 +31,22 @@ protected:
         request.imm_data = immediate;
         ibv_send_wr* bad = nullptr;
         ASSERT_EQ(::ibv_post_send(Inside::pipe(*connection).queue_pair(), &request, &bad), 0);
+    }
+    /// What the DPU gets of this has to wait its turn, as behind a get that is being answered. It
+    /// is more than there are buffers.
+    void flood(ibv_wr_opcode opcode, std::uint8_t kind) {
+        Connection& theirs = *dpu.seen.requests[0].connection;
+        Inside::pause(theirs);
+        const wire::Header header{.kind = kind};
+        for (unsigned i = 0; i < 3 * tuning::window; ++i) {
+            post(opcode, std::bit_cast<std::uint32_t>(header.pack()));
+        }
+        std::size_t most = 0;
+        EXPECT_TRUE(until([&] {
+            most = std::max(most, Inside::waiting(theirs));
+            return !dpu.seen.ends.empty();
+        }));
+        EXPECT_LE(most, tuning::window + tuning::uncredited) << "buffers of other connections";
     }
     /// The DPU has ended this connection for that, and another one works.
     void expect_disconnected() {
@@ -109,6 +127,53 @@ TEST_F(Hostile, CreditThatCannotBe) {
     const wire::Header header{.kind = static_cast<std::uint8_t>(Kind::data), .messages = 100};
     post(IBV_WR_SEND_WITH_IMM, std::bit_cast<std::uint32_t>(header.pack()));
     expect_disconnected();
+}
+
+TEST_F(Hostile, WhatWaitsItsTurnTakesNoBuffersOfOthers) {
+    flood(IBV_WR_SEND_WITH_IMM, static_cast<std::uint8_t>(Kind::data));
+    expect_disconnected();
+}
+
+TEST_F(Hostile, NeitherDoWaitingMessagesWithoutAHeader) {
+    flood(IBV_WR_SEND, 0);
+    expect_disconnected();
+}
+
+TEST_F(Hostile, NorDoGoodbyes) {
+    flood(IBV_WR_SEND_WITH_IMM, static_cast<std::uint8_t>(wire::Control::goodbye));
+    expect_disconnected();
+}
+
+/// Says in its answer that it is another function.
+struct Impostor : contract::Recorder<Link> {
+    wire::Welcome welcome{};
+
+    ConnectDecision on_connect_request(Connection& connection, const ConnectRequest& request) {
+        EXPECT_EQ(Inside::pipe(connection)
+                      .put_plain(wire::Control::welcome, std::as_bytes(std::span(&welcome, 1))),
+                  Errc::ok);
+        return Recorder::on_connect_request(connection, request);
+    }
+};
+
+TEST_F(Hostile, AnAnswerInTheNameOfAnotherFunction) {
+    const Device other = devices(domain, Side::host).at(1);
+    Impostor impostor;
+    impostor.welcome.process_id = 1;
+    impostor.welcome.port = 1;
+    impostor.welcome.side = static_cast<std::uint8_t>(Side::host);
+    impostor.welcome.function = other.function().id;
+    Connection* const victim = *host.port->connect(dpu.port->address(), {}, nullptr);
+    const std::size_t connected = host.seen.connected.size();
+    const auto deadline = std::chrono::steady_clock::now() + contract::patience;
+    while (host.seen.ends.empty()) {
+        host.progress();
+        (void)dpu.port->progress(impostor);
+        ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+    }
+    EXPECT_EQ(host.seen.ends[0].connection, victim);
+    EXPECT_EQ(host.seen.ends[0].reason, Reason::protocol_error);
+    EXPECT_EQ(host.seen.connected.size(), connected) << "as function " << victim->peer().function;
 }
 
 } // namespace

@@ -1,6 +1,8 @@
 // What the device says of itself and of its objects, told to the link by hand: no emulated device says
 // it, and real ones only when they break.
 #include <array>
+#include <atomic>
+#include <thread>
 #include <vector>
 
 #include <poll.h>
@@ -72,6 +74,42 @@ TEST_F(Trouble, AFatalQueuePairEndsItsConnectionOnly) {
     ASSERT_EQ(other->send(1, bytes_of("still here")), Errc::ok);
     ASSERT_TRUE(until([&] { return !dpu.seen.messages.empty(); }));
     EXPECT_EQ(host.seen.ends.size(), 1u);
+}
+
+TEST_F(Trouble, AnEndIsToldWhileOthersSendAllTheTime) {
+    std::array<Connection*, 2> busy{connect(), connect()};
+    std::size_t sent = 0;
+    // There is always more here than one call hands out.
+    const auto keep_busy = [&] {
+        while (sent - dpu.seen.messages.size() <= tuning::poll_budget) {
+            host.progress();
+            for (Connection* const each : busy) {
+                while (each->send(1, bytes_of("more")) == Errc::ok) {
+                    ++sent;
+                }
+            }
+        }
+        for (Connection* const each : busy) {
+            Pipe& pipe = Inside::pipe(*each);
+            while (!pipe.ask_for_completion() || !pipe.done(pipe.posted())) {
+                host.progress();
+            }
+        }
+    };
+    keep_busy();
+    Connection* const theirs = dpu.seen.requests[0].connection;
+    ibv_async_event event{};
+    event.event_type = IBV_EVENT_QP_FATAL;
+    event.element.qp = Inside::pipe(*theirs).queue_pair();
+    dpu.port->rdma()->take(event);
+    const auto deadline = std::chrono::steady_clock::now() + contract::patience;
+    while (dpu.seen.ends.empty() && std::chrono::steady_clock::now() < deadline) {
+        keep_busy();
+        dpu.progress();
+    }
+    ASSERT_EQ(dpu.seen.ends.size(), 1u);
+    EXPECT_EQ(dpu.seen.ends[0].connection, theirs);
+    EXPECT_EQ(dpu.seen.ends[0].reason, Reason::device_error);
 }
 
 TEST_F(Trouble, AnErrorOfTheQueuesEndsAllConnectionsOfThePort) {
@@ -154,6 +192,31 @@ TEST_F(Trouble, ACanceledTransferIsOverAtOnceAndEndsItsConnection) {
     EXPECT_TRUE(host.seen.completions.empty());
     EXPECT_EQ(connect()->check(), Errc::ok);
     RegionTable::instance().remove(key.region);
+}
+
+TEST_F(Trouble, ANameThatIsTakenWhileItsLastOwnerStillClosesIsKept) {
+    const ServiceName name{host_device.function().id, "handed over"};
+    End owner(dpu_device);
+    ASSERT_TRUE(owner.port->listen(name).has_value());
+    // One that nobody accepts, with something to deliver: closing waits for it.
+    End silent(host_device);
+    Connection* const unmade = *owner.port->connect(silent.port->address(), {}, nullptr);
+    ASSERT_EQ(unmade->send(1, bytes_of("hello")), Errc::ok);
+    End heir(dpu_device);
+    bool taken = false;
+    std::atomic<bool> closed{false};
+    std::thread closing([&] {
+        owner.port.reset();
+        closed = true;
+    });
+    while (!taken && !closed) {
+        taken = heir.port->listen(name).has_value();
+    }
+    closing.join();
+    ASSERT_TRUE(taken) << "nothing has been tried";
+    const auto again = dpu.port->listen(name);
+    ASSERT_FALSE(again.has_value()) << "two have the name";
+    EXPECT_EQ(again.error().code, Errc::in_use);
 }
 
 TEST_F(Trouble, BuffersThatAnEndedConnectionHeldAreThereForOthers) {
