@@ -6,6 +6,7 @@
 #include <string>
 #include <system_error>
 
+#include "core/device/settings.hpp"
 #include "info.hpp"
 #include "status.hpp"
 #include "wire.hpp"
@@ -130,6 +131,8 @@ const Settings& settings() noexcept {
 }
 
 Result<Device> open_device() {
+    const NamedSettings names(
+        {.domain = "FI_COMCH_DOMAIN", .side = "FI_COMCH_SIDE", .device = "FI_COMCH_DEVICE"});
     DomainOptions options;
     options.directory = text_setting("domain");
     auto domain = comch::Domain::open(options);

@@ -64,7 +64,8 @@ class Offer(unittest.TestCase):
             result = self.run_program("ucx_info", "-d", **{setting: given})
             text = result.stdout + result.stderr
             self.assertEqual(result.returncode, 0, text[-2000:])
-            self.assertRegex(text, rf"ERROR +comch: .*{re.escape(value)}", f"{setting}={value}")
+            self.assertRegex(text, rf"ERROR +comch: {setting}\b.*{re.escape(value)}",
+                             f"{setting}={value}")
             self.assertIn("Transport: tcp", text)
 
     def test_another_ucx_is_refused_with_a_warning(self):

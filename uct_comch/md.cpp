@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "allocations.hpp"
+#include "core/device/settings.hpp"
 #include "core/link/verbs/rdma_device.hpp"
 #include "core/memory/kept_registrations.hpp"
 #include "status.hpp"
@@ -49,6 +50,8 @@ namespace {
 Md* md_of(uct_md_h md) { return reinterpret_cast<Md*>(md); }
 
 Result<Device> open_configured_device(const MdConfig& config) {
+    const NamedSettings names(
+        {.domain = "UCX_COMCH_DOMAIN", .side = "UCX_COMCH_SIDE", .device = "UCX_COMCH_DEVICE"});
     DomainOptions options;
     options.directory = config.domain;
     auto domain = Domain::open(options);

@@ -10,6 +10,27 @@ namespace comch {
 using channel::ClientCore;
 using channel::visit;
 
+namespace {
+
+std::string why_broken(const std::string& name, EndReason reason) {
+    switch (reason) {
+    case EndReason::peer_died:
+        return fmt::format("the process of server '{}' died without disconnecting; see why it "
+                           "did, start it again, and connect again",
+                           name);
+    case EndReason::device_error:
+        return fmt::format("the RDMA device that leads to server '{}' failed here; see what "
+                           "'rdma link' and 'dmesg' say of it, and connect again",
+                           name);
+    default:
+        return fmt::format("server '{}' broke the protocol, so it was disconnected; use the same "
+                           "version of comch on both sides",
+                           name);
+    }
+}
+
+} // namespace
+
 Result<std::unique_ptr<Client>> Client::open(ProgressEngine& engine, const Device& device,
                                              std::string_view name, const ClientOptions& options,
                                              const ClientHandlers& handlers) {
@@ -79,7 +100,9 @@ Error Client::error() const {
     case Errc::not_connected:
         return {code, fmt::format("server '{}' has disconnected", name)};
     case Errc::connection_reset:
-        return {code, fmt::format("server '{}' died or broke the protocol", name)};
+        return {code, why_broken(name, visit<ClientCore>(kind_, core_, [](auto& core) {
+                                     return core.connection().end_reason;
+                                 }))};
     case Errc::canceled:
         return {code, fmt::format("the client of '{}' was stopped", name)};
     default:

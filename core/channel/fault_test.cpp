@@ -908,6 +908,8 @@ TEST_F(OddServer, BadAnswersEndTheAttempt) {
         answer(bad);
         ASSERT_TRUE(until([&] { return client.client->state() == State::idle; }, client, peer));
         EXPECT_EQ(client.client->outcome(), Errc::connection_reset);
+        EXPECT_NE(client.client->error().message.find("broke the protocol"), std::string::npos);
+        EXPECT_EQ(client.client->error().message.find("died"), std::string::npos);
         EXPECT_EQ(client.states, std::vector<State>{State::idle});
     }
     client.client.reset();
@@ -929,7 +931,10 @@ TEST_F(OddServer, LinkRefusalsAreTold) {
         answer({});
         ASSERT_TRUE(until([&] { return client.client->state() == State::idle; }, client));
         EXPECT_EQ(client.client->outcome(), outcome);
-        EXPECT_FALSE(client.client->error().message.empty());
+        const std::string said = client.client->error().message;
+        EXPECT_FALSE(said.empty());
+        EXPECT_EQ(said.find("broke the protocol"), std::string::npos) << said;
+        EXPECT_EQ(said.find("died") != std::string::npos, reason == Reason::peer_died) << said;
     }
 }
 

@@ -408,10 +408,7 @@ Result<DomainDescription> load_description(int directory_fd, const std::string& 
         file.reset(open(explicit_file.c_str(), flags));
         if (!file)
             return fail_errno(errno == ENOENT ? Errc::not_found : Errc::io,
-                              fmt::format("cannot open domain description '{}', which "
-                                          "COMCH_DOMAIN_FILE or a setting names",
-                                          path),
-                              errno);
+                              fmt::format("cannot open domain description '{}'", path), errno);
     } else {
         path = fmt::format("{}/{}", directory, file_in_directory);
         file.reset(openat(directory_fd, file_in_directory, flags | O_NOFOLLOW));

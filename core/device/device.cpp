@@ -5,6 +5,7 @@
 
 #include "environment.hpp"
 #include "function.hpp"
+#include "settings.hpp"
 
 namespace comch {
 namespace {
@@ -89,7 +90,8 @@ Result<Device> default_device(const std::shared_ptr<Domain>& domain, const Devic
         const auto parsed = parse_side(side_text);
         if (!parsed)
             return fail(parsed.error().code,
-                        fmt::format("{}: {}", side_from_choice ? "the side setting" : "COMCH_SIDE",
+                        fmt::format("{}: {}",
+                                    side_from_choice ? setting_names().side : "COMCH_SIDE",
                                     parsed.error().message));
         side = *parsed;
     }
@@ -100,7 +102,7 @@ Result<Device> default_device(const std::shared_ptr<Domain>& domain, const Devic
     if (!device)
         return fail(device.error().code,
                     fmt::format("{}: {}",
-                                device_from_choice ? "the device setting" : "COMCH_DEVICE",
+                                device_from_choice ? setting_names().device : "COMCH_DEVICE",
                                 device.error().message));
     return device;
 }

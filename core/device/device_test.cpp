@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "settings.hpp"
 #include "test_support.hpp"
 
 namespace comch {
@@ -241,6 +242,11 @@ TEST_F(DeviceTest, ABadChoiceIsRefusedUnderTheNameOfItsSetting) {
         EXPECT_EQ(device.error().code, Errc::not_found);
         EXPECT_THAT(device.error().message, AllOf(HasSubstr("COMCH_DEVICE"), HasSubstr("'nope'")));
     }
+    const NamedSettings names({.side = "--side", .device = "--device"});
+    EXPECT_THAT(default_device(domain_, {.side = "arm", .device = {}}).error().message,
+                AllOf(testing::StartsWith("--side: "), HasSubstr("'arm'")));
+    EXPECT_THAT(default_device(domain_, {.side = {}, .device = "nope"}).error().message,
+                AllOf(testing::StartsWith("--device: "), HasSubstr("'nope'")));
     const auto contradiction = default_device(domain_, {.side = "dpu", .device = "pf0"});
     ASSERT_FALSE(contradiction);
     EXPECT_EQ(contradiction.error().code, Errc::not_found);

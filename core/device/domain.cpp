@@ -18,6 +18,7 @@
 #include "description.hpp"
 #include "environment.hpp"
 #include "function.hpp"
+#include "settings.hpp"
 
 namespace comch {
 namespace {
@@ -28,70 +29,41 @@ constexpr const char* lock_file = "domain.lock";
 
 constexpr std::size_t max_bare_name = 64;
 
-/// Where the directory is: the last component is opened apart from the rest, without following a
-/// link.
-struct DirectoryName {
-    std::string path;
-    std::string parent;
-    std::string last;
-};
+thread_local SettingNames names_of_settings;
 
-Result<DirectoryName> directory_name(const DomainOptions& options) {
-    const bool from_options = !options.directory.empty();
-    const std::string given = from_options ? options.directory : environment("COMCH_DOMAIN");
-    const std::string_view setting = from_options ? "the domain setting" : "COMCH_DOMAIN";
-
-    std::string path = fmt::format("/dev/shm/comch-{}", geteuid());
-    if (!given.empty() && given.front() == '/') {
-        path = given;
-    } else if (!given.empty()) {
-        if (!is_plain_name(given) || given.size() > max_bare_name)
-            return fail(Errc::invalid_argument,
-                        fmt::format("{} is '{}'; it must be an absolute path, or a bare name of "
-                                    "at most {} letters, digits, '_', '-' and '.', which stands "
-                                    "for {}-<name>",
-                                    setting, given, max_bare_name, path));
-        path += "-" + given;
-    }
-    // "link/" and "link/." would be followed even with O_NOFOLLOW.
-    while (path.size() > 1 && path.back() == '/')
-        path.pop_back();
-    const auto slash = path.rfind('/');
-    DirectoryName name{path, slash == 0 ? "/" : path.substr(0, slash), path.substr(slash + 1)};
-    if (name.last.empty() || name.last == "." || name.last == "..")
-        return fail(Errc::invalid_argument,
-                    fmt::format("{} is '{}', whose last part names no directory of its own; write "
-                                "for example /dev/shm/comch-lab",
-                                setting, given));
-    return name;
+/// `error`, and which setting with which value led there, if one did.
+tl::unexpected<Error> blame(std::string_view setting, std::string_view given, const Error& error) {
+    if (given.empty())
+        return fail(error.code, error.message);
+    return fail(error.code, fmt::format("{} is '{}': {}", setting, given, error.message));
 }
 
 /// Says why the directory cannot be opened, in terms of what stands in its place.
-tl::unexpected<Error> explain_open_failure(const DirectoryName& name, int parent, int error) {
+tl::unexpected<Error> explain_open_failure(const DomainDirectory& name, int parent, int error) {
     struct stat status {};
     if (fstatat(parent, name.last.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0) {
         if (S_ISLNK(status.st_mode))
             return fail(Errc::not_permitted,
                         fmt::format("the domain directory '{}' is a symbolic link, which may lead "
                                     "to another user's directory; name the directory itself in "
-                                    "COMCH_DOMAIN, or remove the link",
-                                    name.path));
+                                    "{}, or remove the link",
+                                    name.path, name.setting));
         if (!S_ISDIR(status.st_mode))
             return fail(Errc::not_permitted,
                         fmt::format("the domain directory '{}' is not a directory; remove it, or "
-                                    "name another in COMCH_DOMAIN",
-                                    name.path));
+                                    "name another in {}",
+                                    name.path, name.setting));
         if (status.st_uid != geteuid())
             return fail(Errc::not_permitted,
                         fmt::format("the domain directory '{}' belongs to user {}, not to user {}, "
-                                    "who runs this process; name another in COMCH_DOMAIN",
-                                    name.path, status.st_uid, geteuid()));
+                                    "who runs this process; name another in {}",
+                                    name.path, status.st_uid, geteuid(), name.setting));
     }
     return fail_errno(Errc::io, fmt::format("cannot open the domain directory '{}'", name.path),
                       error);
 }
 
-Result<UniqueFd> open_directory(const DirectoryName& name) {
+Result<UniqueFd> open_directory(const DomainDirectory& name) {
     const UniqueFd parent(open(name.parent.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
     if (!parent)
         return fail_errno(errno == ENOENT ? Errc::not_found : Errc::io,
@@ -119,23 +91,23 @@ Result<UniqueFd> open_directory(const DirectoryName& name) {
 
 /// Whoever controls a parent of the directory can put another in its place, but only one that
 /// passes this: then it is ours, and nobody else can look or write inside.
-Result<void> check_ownership(int directory, const std::string& path) {
+Result<void> check_ownership(int directory, const DomainDirectory& name) {
     struct stat status {};
     if (fstat(directory, &status) != 0)
-        return fail_errno(Errc::io, fmt::format("cannot examine the domain directory '{}'", path),
-                          errno);
+        return fail_errno(
+            Errc::io, fmt::format("cannot examine the domain directory '{}'", name.path), errno);
     if (status.st_uid != geteuid())
         return fail(Errc::not_permitted,
                     fmt::format("the domain directory '{}' belongs to user {}, not to user {}, who "
-                                "runs this process; name another in COMCH_DOMAIN",
-                                path, status.st_uid, geteuid()));
+                                "runs this process; name another in {}",
+                                name.path, status.st_uid, geteuid(), name.setting));
     if (const auto mode = status.st_mode & 0777; mode != 0700)
         return fail(Errc::not_permitted,
                     fmt::format("the domain directory '{}' has mode {:04o}, but must have 0700 so "
                                 "that no other user can reach into it; if it is comch's own and "
                                 "nobody else has put anything there, run 'chmod 0700 {}', "
-                                "otherwise name another in COMCH_DOMAIN",
-                                path, mode, path));
+                                "otherwise name another in {}",
+                                name.path, mode, name.path, name.setting));
     return {};
 }
 
@@ -195,6 +167,49 @@ DomainId id_of_name(std::string_view name) {
 
 } // namespace
 
+NamedSettings::NamedSettings(const SettingNames& names) noexcept : before_(names_of_settings) {
+    names_of_settings = names;
+}
+
+NamedSettings::~NamedSettings() {
+    names_of_settings = before_;
+}
+
+const SettingNames& setting_names() noexcept {
+    return names_of_settings;
+}
+
+Result<DomainDirectory> domain_directory(const DomainOptions& options) {
+    const bool from_options = !options.directory.empty();
+    const std::string given = from_options ? options.directory : environment("COMCH_DOMAIN");
+    const std::string setting(from_options ? names_of_settings.domain : "COMCH_DOMAIN");
+
+    std::string path = fmt::format("/dev/shm/comch-{}", geteuid());
+    if (!given.empty() && given.front() == '/') {
+        path = given;
+    } else if (!given.empty()) {
+        if (!is_plain_name(given) || given.size() > max_bare_name)
+            return fail(Errc::invalid_argument,
+                        fmt::format("{} is '{}'; it must be an absolute path, or a bare name of "
+                                    "at most {} letters, digits, '_', '-' and '.', not beginning "
+                                    "with '-' or '.', which stands for {}-<name>",
+                                    setting, given, max_bare_name, path));
+        path += "-" + given;
+    }
+    // "link/" and "link/." would be followed even with O_NOFOLLOW.
+    while (path.size() > 1 && path.back() == '/')
+        path.pop_back();
+    const auto slash = path.rfind('/');
+    DomainDirectory directory{path, slash == 0 ? "/" : path.substr(0, slash),
+                              path.substr(slash + 1), setting, given};
+    if (directory.last.empty() || directory.last == "." || directory.last == "..")
+        return fail(Errc::invalid_argument,
+                    fmt::format("{} is '{}', whose last part names no directory of its own; write "
+                                "for example /dev/shm/comch-lab",
+                                setting, given));
+    return directory;
+}
+
 std::string DomainId::to_string() const {
     std::string text;
     for (const auto byte : bytes)
@@ -203,27 +218,28 @@ std::string DomainId::to_string() const {
 }
 
 Result<std::shared_ptr<Domain>> Domain::open(const DomainOptions& options) {
-    const auto name = directory_name(options);
+    const auto name = domain_directory(options);
     if (!name)
         return tl::unexpected<Error>(name.error());
     auto directory = open_directory(*name);
     if (!directory)
-        return tl::unexpected<Error>(directory.error());
-    if (const auto checked = check_ownership(directory->get(), name->path); !checked)
-        return tl::unexpected<Error>(checked.error());
+        return blame(name->setting, name->given, directory.error());
+    if (const auto checked = check_ownership(directory->get(), *name); !checked)
+        return blame(name->setting, name->given, checked.error());
 
     std::shared_ptr<Domain> domain(new Domain(directory->release(), name->path));
     if (faccessat(AT_FDCWD, domain->socket_path("").c_str(), F_OK, 0) != 0)
         return fail(Errc::unsupported, "comch reaches the sockets of a domain through "
                                        "/proc/self/fd, which is not there; mount /proc");
     if (const auto loaded = domain->load_id(); !loaded)
-        return tl::unexpected<Error>(loaded.error());
-    auto description =
-        load_description(domain->fd_, domain->path_,
-                         options.description_file.empty() ? environment("COMCH_DOMAIN_FILE")
-                                                          : options.description_file);
+        return blame(name->setting, name->given, loaded.error());
+    const bool file_from_options = !options.description_file.empty();
+    const std::string file =
+        file_from_options ? options.description_file : environment("COMCH_DOMAIN_FILE");
+    auto description = load_description(domain->fd_, domain->path_, file);
     if (!description)
-        return tl::unexpected<Error>(std::move(description.error()));
+        return blame(file_from_options ? names_of_settings.domain_file : "COMCH_DOMAIN_FILE", file,
+                     description.error());
     domain->description_ = std::move(*description);
     if (const std::string& shared = domain->description_.name; !shared.empty())
         domain->id_ = id_of_name(shared);

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "core/base/unique_fd.hpp"
+#include "settings.hpp"
 #include "test_support.hpp"
 
 namespace comch {
@@ -83,6 +84,43 @@ TEST_F(DomainTest, RefusesNamesThatAreNeitherPathNorName) {
     EXPECT_EQ(refused(temp_ / "absent/dom").code, Errc::not_found);
 }
 
+TEST_F(DomainTest, ErrorsNameTheSettingAndItsValue) {
+    test::write_file(temp_ / "file", "");
+    const NamedSettings names({.domain = "--domain", .domain_file = "--domain-file"});
+    for (const std::string& value : {std::string("a/b"), temp_ / "absent/dom", temp_ / "file"}) {
+        EXPECT_THAT(refused(value).message, testing::StartsWith("--domain is '" + value + "'"));
+        test::ScopedEnvironment set({{"COMCH_DOMAIN", value}});
+        EXPECT_THAT(refused({}).message, testing::StartsWith("COMCH_DOMAIN is '" + value + "'"));
+    }
+    const std::string absent = temp_ / "absent.toml";
+    const auto domain = Domain::open({temp_ / "dom", absent});
+    ASSERT_FALSE(domain);
+    EXPECT_THAT(domain.error().message, testing::StartsWith("--domain-file is '" + absent + "'"));
+    test::ScopedEnvironment set({{"COMCH_DOMAIN_FILE", absent}});
+    EXPECT_THAT(refused(temp_ / "dom").message,
+                testing::StartsWith("COMCH_DOMAIN_FILE is '" + absent + "'"));
+}
+
+TEST_F(DomainTest, SettingsHaveTheirOldNamesAgainAfterwards) {
+    {
+        const NamedSettings names({.domain = "--domain"});
+        const NamedSettings inner({.domain = "UCX_COMCH_DOMAIN"});
+        EXPECT_THAT(refused("a/b").message, testing::StartsWith("UCX_COMCH_DOMAIN"));
+    }
+    EXPECT_THAT(refused("a/b").message, testing::StartsWith("the domain setting"));
+}
+
+TEST_F(DomainTest, DirectoriesAreFoundWithoutBeingMade) {
+    const auto directory = domain_directory({.directory = temp_ / "dom/", .description_file = {}});
+    ASSERT_TRUE(directory) << directory.error().message;
+    EXPECT_EQ(directory->path, temp_ / "dom");
+    EXPECT_FALSE(std::filesystem::exists(temp_ / "dom"));
+    const auto named = domain_directory({.directory = "lab", .description_file = {}});
+    ASSERT_TRUE(named);
+    EXPECT_EQ(named->path, fmt::format("/dev/shm/comch-{}-lab", geteuid()));
+    EXPECT_FALSE(domain_directory({.directory = "a/b", .description_file = {}}));
+}
+
 TEST_F(DomainTest, DoesNotFollowASymbolicLinkInItsPlace) {
     const auto target = open_or_throw("target");
     ASSERT_EQ(symlink((temp_ / "target").c_str(), (temp_ / "lure").c_str()), 0);
@@ -131,7 +169,8 @@ TEST_F(DomainTest, RefusesAnotherUsersDirectory) {
     }
     const auto error = refused(directory);
     EXPECT_EQ(error.code, Errc::not_permitted);
-    EXPECT_THAT(error.message, AllOf(HasSubstr("belongs to user"), HasSubstr("COMCH_DOMAIN")));
+    EXPECT_THAT(error.message, AllOf(HasSubstr("belongs to user"),
+                                     HasSubstr("name another in the domain setting")));
     if (geteuid() == 0) {
         EXPECT_TRUE(std::filesystem::is_empty(directory));
     }

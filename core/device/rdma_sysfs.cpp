@@ -104,6 +104,14 @@ void find_side(const fs::path& root, const fs::path& device, RdmaDeviceInfo& inf
     info.side = stands_for_a_host ? Side::dpu : Side::host;
 }
 
+bool has_address_of(const RdmaDeviceInfo& device, const Function& function) {
+    return !function.address.empty() &&
+           std::any_of(device.ports.begin(), device.ports.end(), [&](const auto& port) {
+               return std::find(port.addresses.begin(), port.addresses.end(), function.address) !=
+                      port.addresses.end();
+           });
+}
+
 } // namespace
 
 std::vector<RdmaDeviceInfo> read_rdma_devices(const std::string& root) {
@@ -126,17 +134,17 @@ std::vector<RdmaDeviceInfo> read_rdma_devices(const std::string& root) {
 }
 
 const Function* function_of(const RdmaDeviceInfo& device, const DomainDescription& description) {
-    const auto has = [&](const Function& function) {
-        return !function.address.empty() &&
-               std::any_of(device.ports.begin(), device.ports.end(), [&](const auto& port) {
-                   return std::find(port.addresses.begin(), port.addresses.end(),
-                                    function.address) != port.addresses.end();
-               });
-    };
-    if (has(description.dpu))
+    const auto is_it = [&](const Function& function) { return has_address_of(device, function); };
+    if (is_it(description.dpu))
         return &description.dpu;
-    const auto found = std::find_if(description.host.begin(), description.host.end(), has);
+    const auto found = std::find_if(description.host.begin(), description.host.end(), is_it);
     return found == description.host.end() ? nullptr : &*found;
+}
+
+bool is_here(const Function& function, const std::vector<RdmaDeviceInfo>& devices) {
+    return std::any_of(devices.begin(), devices.end(), [&](const RdmaDeviceInfo& device) {
+        return has_address_of(device, function);
+    });
 }
 
 } // namespace comch

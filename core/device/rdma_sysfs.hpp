@@ -36,4 +36,7 @@ struct RdmaDeviceInfo {
 [[nodiscard]] const Function* function_of(const RdmaDeviceInfo& device,
                                           const DomainDescription& description);
 
+/// Whether a port of one of the devices has the function's address, so that it can be opened here.
+[[nodiscard]] bool is_here(const Function& function, const std::vector<RdmaDeviceInfo>& devices);
+
 } // namespace comch

@@ -119,6 +119,9 @@ address = "10.78.0.1"
     const Function* const function = function_of(sysfs.read().at(0), *description);
     ASSERT_NE(function, nullptr);
     EXPECT_EQ(function->name, "pf0");
+    EXPECT_TRUE(is_here(description->host.at(0), sysfs.read()));
+    EXPECT_FALSE(is_here(description->dpu, sysfs.read()));
+    EXPECT_FALSE(is_here(description->host.at(0), {}));
 }
 
 } // namespace

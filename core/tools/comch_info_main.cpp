@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -11,6 +12,7 @@
 #include <comch/device.hpp>
 
 #include "core/device/rdma_sysfs.hpp"
+#include "core/device/settings.hpp"
 #include "core/link/verbs/device_limits.hpp"
 
 namespace {
@@ -42,8 +44,9 @@ Examples:
   comch_info --domain-file my.toml  try a description before using it
   comch_info --json | jq .id        for scripts
 
-Exit status: 0; 1 when the domain or a setting is not usable, with the reason on
-standard error; above 100 when the command line is wrong.)";
+Exit status: 0; 1 when the domain or a setting is not usable, or when the device that
+a program would open is not on this machine, with the reason on standard error; above
+100 when the command line is wrong.)";
 
 std::string mac_text(const comch::MacAddress& mac) {
     return fmt::format("{:02x}", fmt::join(mac, ":"));
@@ -126,7 +129,23 @@ Json to_json(const comch::RdmaDeviceInfo& device, const comch::DomainDescription
     return json;
 }
 
-Json to_json(const std::shared_ptr<comch::Domain>& domain, const comch::Device& chosen) {
+using RdmaDevices = std::vector<comch::RdmaDeviceInfo>;
+
+/// The description's devices that this machine does not have. Those of the other side may be on
+/// another machine.
+std::vector<comch::Function> absent(const comch::Domain& domain, const RdmaDevices& rdma) {
+    std::vector<comch::Function> functions;
+    if (!domain.over_rdma())
+        return functions;
+    for (const auto side : {comch::Side::host, comch::Side::dpu})
+        for (const auto& function : domain.functions(side))
+            if (!comch::is_here(function, rdma))
+                functions.push_back(function);
+    return functions;
+}
+
+Json to_json(const std::shared_ptr<comch::Domain>& domain, const comch::Device& chosen,
+             const RdmaDevices& rdma) {
     Json json = {
         {"directory", domain->path()},
         {"id", domain->id().to_string()},
@@ -142,8 +161,11 @@ Json to_json(const std::shared_ptr<comch::Domain>& domain, const comch::Device& 
     }
     json["transport"] = domain->over_rdma() ? "rdma" : "memory";
     json["rdma_devices"] = Json::array();
-    for (const auto& device : comch::read_rdma_devices())
+    for (const auto& device : rdma)
         json["rdma_devices"].push_back(to_json(device, domain->description()));
+    json["absent_devices"] = Json::array(); // over RDMA: described, and not on this machine
+    for (const auto& function : absent(*domain, rdma))
+        json["absent_devices"].push_back(function.name);
     return json;
 }
 
@@ -200,8 +222,7 @@ void print_capabilities() {
 #undef COMCH_ROW
 }
 
-void print_rdma(const comch::DomainDescription& description) {
-    const auto devices = comch::read_rdma_devices();
+void print_rdma(const comch::DomainDescription& description, const RdmaDevices& devices) {
     if (devices.empty())
         return;
     fmt::print("\nRDMA devices of this machine\n");
@@ -227,7 +248,17 @@ void print_rdma(const comch::DomainDescription& description) {
     }
 }
 
-void print_text(const std::shared_ptr<comch::Domain>& domain, const comch::Device& chosen) {
+void print_absent(const std::vector<comch::Function>& functions) {
+    if (functions.empty())
+        return;
+    fmt::print("\nDescribed, but not on this machine\n");
+    for (const auto& function : functions)
+        fmt::print("    {:<20} {:<4} address {}\n", function.name, comch::to_string(function.side),
+                   function.address);
+}
+
+void print_text(const std::shared_ptr<comch::Domain>& domain, const comch::Device& chosen,
+                const RdmaDevices& rdma) {
     fmt::print("Domain\n");
     fmt::print("    directory    {}\n", domain->path());
     fmt::print("    id           {}\n", domain->id().to_string());
@@ -238,7 +269,21 @@ void print_text(const std::shared_ptr<comch::Domain>& domain, const comch::Devic
     fmt::print("\n  * is the device of a program that is started here and names none; see "
                "COMCH_SIDE and\n    COMCH_DEVICE in comch_info --help\n");
     print_capabilities();
-    print_rdma(domain->description());
+    print_rdma(domain->description(), rdma);
+    print_absent(absent(*domain, rdma));
+}
+
+/// Why a program that opens this device would fail.
+std::string why_absent(const comch::Device& device, const RdmaDevices& rdma) {
+    const auto& function = device.function();
+    return fmt::format(
+        "device '{}' of domain description '{}' is not on this machine: {} its address {}; {}, "
+        "correct the address, or choose a device that is here with COMCH_SIDE or COMCH_DEVICE",
+        function.name, device.domain()->description().source,
+        rdma.empty() ? "there is no RDMA device, so none has" : "no RDMA device's port has",
+        function.address,
+        rdma.empty() ? "load the device's driver ('rdma link' must list it)"
+                     : "give its interface that address ('ip addr' shows those there are)");
 }
 
 int report(const comch::Error& error) {
@@ -261,20 +306,24 @@ int main(int argc, char** argv) {
         ->type_name("FILE");
     CLI11_PARSE(app, argc, argv);
 
+    const comch::NamedSettings names({.domain = "--domain", .domain_file = "--domain-file"});
     const auto domain = comch::Domain::open(options);
     if (!domain)
         return report(domain.error());
     const auto chosen = comch::default_device(*domain);
     if (!chosen)
         return report(chosen.error());
+    const RdmaDevices rdma = comch::read_rdma_devices();
     if (json)
-        fmt::print("{}\n", to_json(*domain, *chosen).dump(2));
+        fmt::print("{}\n", to_json(*domain, *chosen, rdma).dump(2));
     else
-        print_text(*domain, *chosen);
+        print_text(*domain, *chosen, rdma);
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
         fmt::print(stderr, "comch_info: cannot write to standard output: {}\n",
                    std::strerror(errno));
         return 1;
     }
+    if ((*domain)->over_rdma() && !comch::is_here(chosen->function(), rdma))
+        return report({comch::Errc::not_found, why_absent(*chosen, rdma)});
     return 0;
 }

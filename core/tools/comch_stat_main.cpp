@@ -21,8 +21,7 @@
 #include <comch/device.hpp>
 
 #include "core/counters/counter_files.hpp"
-#include "core/device/environment.hpp"
-#include "core/device/function.hpp"
+#include "core/device/settings.hpp"
 #include "core/tools/stat/json.hpp"
 #include "core/tools/stat/screen.hpp"
 #include "core/tools/stat/table.hpp"
@@ -91,19 +90,13 @@ int cannot_write() {
 }
 
 /// The directory that Domain::open() would create, if it is not there; else nothing.
-std::optional<std::string> missing_directory(const std::string& option) {
-    std::string path = option.empty() ? comch::environment("COMCH_DOMAIN") : option;
-    if (!path.starts_with('/')) {
-        if (!path.empty() && !comch::is_plain_name(path)) {
-            return std::nullopt; // refused anyway
-        }
-        path = fmt::format("/dev/shm/comch-{}{}{}", ::geteuid(), path.empty() ? "" : "-", path);
-    }
+std::optional<std::string> missing_directory(const comch::DomainOptions& options) {
+    const auto directory = comch::domain_directory(options);
     struct stat status {};
-    if (::lstat(path.c_str(), &status) == 0 || errno != ENOENT) {
-        return std::nullopt;
+    if (!directory || ::lstat(directory->path.c_str(), &status) == 0 || errno != ENOENT) {
+        return std::nullopt; // Domain::open() says what is wrong, if anything is
     }
-    return path;
+    return directory->path;
 }
 
 std::optional<Reading> read(const Domain& domain, const Options& options) {
@@ -225,7 +218,8 @@ int main(int argc, char** argv) {
         ->check(CLI::IsMember({"uct", "ofi", "channel"}));
     CLI11_PARSE(app, argc, argv);
 
-    if (const auto missing = missing_directory(options.domain.directory)) {
+    const comch::NamedSettings names({.domain = "--domain"});
+    if (const auto missing = missing_directory(options.domain)) {
         fmt::print(
             stderr,
             "comch_stat: there is no such domain: no directory '{}'; a program that uses comch "
