@@ -58,7 +58,8 @@ function(comch_add_gtests target)
 endfunction()
 
 # comch_add_gtests_by_folder(PREFIX LIBRARIES...): one test program for each folder with *_test.cpp
-# files below the current one, named PREFIX_<folder>_test, slashes turned to underscores.
+# files below the current one, named PREFIX_<folder>_test, slashes turned to underscores; and the target
+# PREFIX_tests, which builds them.
 function(comch_add_gtests_by_folder prefix)
     comch_glob(files "*_test.cpp")
     set(folders "")
@@ -70,6 +71,7 @@ function(comch_add_gtests_by_folder prefix)
         list(APPEND files_${key} "${file}")
     endforeach()
     list(REMOVE_DUPLICATES folders)
+    set(targets "")
     foreach(key IN LISTS folders)
         if(key STREQUAL ".")
             set(target ${prefix}_test)
@@ -77,5 +79,7 @@ function(comch_add_gtests_by_folder prefix)
             set(target ${prefix}_${key}_test)
         endif()
         comch_add_gtests(${target} LABEL unit SOURCES ${files_${key}} LIBRARIES ${ARGN})
+        list(APPEND targets ${target})
     endforeach()
+    add_custom_target(${prefix}_tests DEPENDS ${targets})
 endfunction()

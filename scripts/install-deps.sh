@@ -36,6 +36,8 @@ packages=(
     # the virtual machine with RDMA devices, and what is measured beside comch in it
     qemu-system-x86 busybox-static kmod cpio rdma-core ibverbs-utils ibverbs-providers rdmacm-utils
     perftest libfabric-bin strace
+    # a build for the DPU's CPU, and running it here
+    g++-aarch64-linux-gnu qemu-user-static
     # plots of perftest/compare
     python3-matplotlib
 )

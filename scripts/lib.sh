@@ -74,3 +74,10 @@ retry() {
         attempt=$((attempt + 1))
     done
 }
+
+# tell_failures LOG: what the failed tests said; where only the terminal's text survives, nothing
+# else is left to find the cause with.
+tell_failures() {
+    awk '/^ *[0-9]+\/[0-9]+ Test/ { failing = !/ Passed / } failing' "$1" | cut -c 1-300 | head -n 400
+    sed -n '/^The following tests FAILED/,/^Errors while/p' "$1"
+}

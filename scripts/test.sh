@@ -1,24 +1,24 @@
 #!/usr/bin/env bash
 # Installs what is needed, builds, and passes all the tests: everything optimised with warnings as
 # errors; what runs over RDMA devices, in a virtual machine that has some; and the unit tests again
-# under the address, undefined-behaviour and thread sanitizers.
+# for the DPU's CPU, and under the address, undefined-behaviour and thread sanitizers.
 set -u
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 usage() {
     cat <<'END'
 usage: scripts/test.sh [--quick] [--vm | --no-vm] [--build-dir DIR] [--no-install]
-  --quick          leave out the sanitizers and the virtual machine
+  --quick          leave out the sanitizers, the virtual machine and the DPU's CPU
   --vm             all that there is in the virtual machine (scripts/vm-test.sh), also what takes
                    minutes there: the measuring programs, UCX's own tests, the DOCA face
   --no-vm          leave out the virtual machine
   --build-dir DIR  build there (default: build in the repository); the sanitizers' builds go to
-                   DIR-asan and DIR-tsan
+                   DIR-asan and DIR-tsan, that for aarch64 to DIR-arm
   --no-install     install no packages
 The last line is "N passed, N failed", summed over everything; the exit code is 0 if all passed.
 COMCH_JOBS sets how many jobs run at once (default: one per CPU), COMCH_UCX_CACHE where UCX's
 internal headers are kept, COMCH_VM_CACHE where the virtual machine's kernel is (default: in the
-build folder).
+build folder), COMCH_ARM_CACHE where the arm64 packages are (default: in that build's folder).
 END
 }
 
@@ -80,13 +80,6 @@ configure() { # FOLDER BUILD_TYPE OPTIONS...
         -DCOMCH_WERROR=ON -DCOMCH_UCX_CACHE="$COMCH_UCX_CACHE" "$@"
 }
 
-# tell_failures LOG: what the failed tests said; where only the terminal's text survives, nothing
-# else is left to find the cause with.
-tell_failures() {
-    awk '/^ *[0-9]+\/[0-9]+ Test/ { failing = !/ Passed / } failing' "$1" | cut -c 1-300 | head -n 400
-    sed -n '/^The following tests FAILED/,/^Errors while/p' "$1"
-}
-
 # run_tests NAME FOLDER CTEST_OPTIONS...
 run_tests() {
     local name=$1 folder=$2 from=$SECONDS rc=0 log counts failed total prefix=()
@@ -115,12 +108,12 @@ run_tests() {
     [ "$failed" -eq 0 ] || tell_failures "$log"
 }
 
-# Tests over RDMA devices, in a virtual machine that has some. It counts by itself; that it has ended
-# well too must come on top of the counts.
-run_in_the_vm() {
-    local name="RDMA, in a virtual machine" from=$SECONDS rc=0 log=$build/log/vm.log passed=0 failed=0
-    run_logged "$name" "$log" bash "$COMCH_ROOT/scripts/vm-test.sh" $vm --no-install \
-        --build-dir "$build" --timeout 2700 || rc=$?
+# run_script NAME LOG COMMAND...: a script that counts its tests by itself, in its last line. That it
+# has ended well too must come on top of the counts.
+run_script() {
+    local name=$1 log=$2 from=$SECONDS rc=0 passed=0 failed=0
+    shift 2
+    run_logged "$name" "$log" bash "$@" || rc=$?
     read -r passed failed < <(sed -n 's/^\([0-9]*\) passed, \([0-9]*\) failed$/\1 \2/p' "$log" | tail -n 1)
     passed=${passed:-0} failed=${failed:-0}
     [ "$rc" -eq 0 ] || { [ "$failed" -gt 0 ] && [ "$rc" -eq 1 ]; } || failed=$((failed + 1))
@@ -144,7 +137,10 @@ if stage "configure" configure "$build" RelWithDebInfo && stage "build" cmake --
     run_tests "unit tests" "$build" -L '^unit$'
     # All that there is in the virtual machine: then what tests the machine itself as well.
     run_tests "system and MPI tests" "$build" -LE "$([ -z "$vm" ] && echo '^unit$' || echo '^unit$|^long$')"
-    [ "$vm" = no ] || run_in_the_vm
+    [ "$vm" = no ] || run_script "RDMA, in a virtual machine" "$build/log/vm.log" \
+        "$COMCH_ROOT/scripts/vm-test.sh" $vm --no-install --build-dir "$build" --timeout 2700
+    [ "$quick" = yes ] || run_script "aarch64, emulated" "$build/log/arm.log" \
+        "$COMCH_ROOT/scripts/arm-test.sh" --short --no-install --build-dir "$build"
 fi
 if [ "$quick" = no ]; then
     sanitized "address, undefined" asan address,undefined
