@@ -1,4 +1,5 @@
 // Reads and writes of a peer's memory, and serving the peers'.
+#include <atomic>
 #include <cstring>
 
 #include "endpoint.hpp"
@@ -211,6 +212,8 @@ bool Endpoint::take_write(Conn& from, std::uint8_t id, Parser& parser, bool is_l
         (void)start(transfer);
         return true;
     }
+    // Release: another thread of the program that sees these bytes sees those of writes before.
+    std::atomic_thread_fence(std::memory_order_release);
     if (length != 0) {
         std::memcpy(to, parser.rest(), length);
     }

@@ -83,11 +83,11 @@ fi
 run_logged "build, for aarch64" "$build/log/arm-build.log" \
     cmake --build "$arm" -j "$jobs" --target "${targets[@]}" comch_mixed_programs || exit 1
 
-# What QEMU does not have: reading another process's memory, giving pages back, hooks in mmap; and a
+# What QEMU does not have: reading another process's memory, giving pages back, seccomp, hooks in mmap; and a
 # program that is built for aarch64 starting another.
 not_here=(JointGet JointHelper AbsentPeer PeerMemory EndOfARawPeer.TellsOf
     BulkMemory.GivesItsPagesBackWhenItIdles UnmapWatch.FindsOutThatNobodyTells
-    Settings.WrongOnesAreSaid ofi_comch_test.in_parts)
+    SoftSandbox Settings.WrongOnesAreSaid ofi_comch_test.in_parts)
 log=$build/log/arm-tests.log
 rc=0
 [ $# -gt 0 ] || set -- "${chosen[@]}" -E "$(IFS='|' && echo "${not_here[*]}")"

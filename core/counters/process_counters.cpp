@@ -238,7 +238,8 @@ ProcessCounters::open(const std::shared_ptr<Domain>& domain) {
             header->program[n - 1] = '\0';
         }
     }
-    header->magic = counters::magic;
+    // Release: readers, who look at this first, find the rest there.
+    std::atomic_ref(header->magic).store(counters::magic, std::memory_order_release);
     std::shared_ptr<ProcessCounters> result(
         new ProcessCounters(domain, owner,
                             Mapping(static_cast<std::byte*>(at), sizeof(counters::File)),

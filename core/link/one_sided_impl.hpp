@@ -948,6 +948,8 @@ bool OneSidedEngine<Pipe>::write_peer(std::uint64_t to, const std::byte* from,
             return false;
         }
         pipe_.slot()->tx.process_vm_bytes.add(length);
+        // The kernel's stores are seen before the goodbye is looked for once more.
+        std::atomic_thread_fence(std::memory_order_seq_cst);
         return !pipe_.peer_said_goodbye();
     }
     return false;
@@ -959,7 +961,7 @@ template <class Pipe> bool OneSidedEngine<Pipe>::withdraw_puts() {
             if (!may_withdraw()) {
                 return false;
             }
-            if (!kernel_permits_puts()) {
+            if (!kernel_permits_puts() || !pipe_.can_withdraw()) {
                 refused_until_ = direct_after_;
                 return false;
             }

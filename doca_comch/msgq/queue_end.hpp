@@ -145,7 +145,9 @@ private:
                 // Acquire: pairs with post(), after which the slot is free.
             } while (!credits.compare_exchange_weak(some, some - 1, std::memory_order_acquire,
                                                     std::memory_order_relaxed));
-            const std::uint64_t position = tail.fetch_add(1, std::memory_order_relaxed);
+            // And with the others that have put: one with an older credit may get a slot that was
+            // freed after.
+            const std::uint64_t position = tail.fetch_add(1, std::memory_order_acq_rel);
             Slot& slot = slots[position & mask];
             slot.message.length = static_cast<std::uint32_t>(immediate.size());
             slot.message.producer = producer;

@@ -117,8 +117,8 @@ Errc Channel::arm() {
         return Errc::again;
     }
     pipe_->arm(false);
-    membarrier_all();
-    return pipe_->must_stay_awake(false) ? Errc::again : Errc::ok;
+    const bool seen_by_all = membarrier_all();
+    return !seen_by_all || pipe_->must_stay_awake(false) ? Errc::again : Errc::ok;
 }
 
 Errc Channel::check() {

@@ -1,5 +1,6 @@
 #include "core/link/soft/connection.hpp"
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 
@@ -92,6 +93,10 @@ Errc Connection::put(const void* local, std::size_t length, RemoteRegion& region
         return direct_access.refused;
     }
     if (std::byte* to = direct_access.at) {
+        // Release: who sees these bytes sees what was put before, and what we have read has been
+        // read. (A fence, for the bytes are no atomic; nothing but a barrier for the compiler on
+        // x86.)
+        std::atomic_thread_fence(std::memory_order_release);
         if (length != 0) {
             copy_part(to, static_cast<const std::byte*>(local), length, length);
         }
@@ -124,6 +129,8 @@ Errc Connection::get(void* local, std::size_t length, RemoteRegion& region, std:
         if (length != 0) {
             copy_part(static_cast<std::byte*>(local), from, length, length);
         }
+        // Acquire: done already, so what is read or written next must not overtake it.
+        std::atomic_thread_fence(std::memory_order_acquire);
         pipe_.slot()->tx.mapped_bytes.add(length);
         pipe_.slot()->tx.one_sided.add(1);
         return Errc::ok;

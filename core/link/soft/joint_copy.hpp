@@ -29,6 +29,9 @@ inline constexpr unsigned unit_bits = 12;
 inline constexpr std::uint64_t unit = std::uint64_t{1} << unit_bits;
 inline constexpr std::uint64_t max_units = (std::uint64_t{1} << 24) - 1;
 inline constexpr std::uint64_t max_length = max_units << unit_bits;
+/// To claim a part: the other end's claims spoil few, and an exclusive store fails by itself at
+/// times.
+inline constexpr unsigned most_attempts = 100;
 
 /// The word of claims.
 struct Claims {
@@ -150,11 +153,12 @@ private:
     [[nodiscard]] joint::Part claim(bool all) noexcept {
         // Acquire, here and below: who sees a claim of the peer's sees what `done` said before it.
         std::uint64_t word = words_->claims.load(std::memory_order_acquire);
-        for (;;) {
+        for (unsigned attempts = 0;; ++attempts) {
             const auto seen = joint::Claims::unpack(word);
             if (seen.generation != generation_ || seen.front != front_ || seen.back < back_ ||
-                seen.back > units_ - front_) {
-                // No correct peer writes this. So nothing was done by it, nor will be.
+                seen.back > units_ - front_ || attempts == joint::most_attempts) {
+                // No correct peer writes this, or that often. So nothing was done by it, nor will
+                // be.
                 distrusted_ = true;
                 back_ = 0;
                 const joint::Part left = joint::part(front_, units_, length_);
@@ -209,7 +213,7 @@ public:
     [[nodiscard]] joint::Part take() noexcept {
         std::uint64_t word = words_->claims.load(std::memory_order_relaxed);
         // A correct peer spoils few attempts, for its parts are long.
-        for (unsigned attempts = 0; active_ && attempts < 100; ++attempts) {
+        for (unsigned attempts = 0; active_ && attempts < joint::most_attempts; ++attempts) {
             const auto seen = joint::Claims::unpack(word);
             if (seen.generation != generation_ || seen.back != claimed_ ||
                 seen.front >= units_ - claimed_) {

@@ -28,10 +28,12 @@ bool membarrier_register() noexcept {
     return registered;
 }
 
-void membarrier_all() noexcept {
+bool membarrier_all() noexcept {
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    (void)membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+    // Without it every connection has fences, so that it does not matter here.
+    const bool done = membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED) == 0 || !membarrier_register();
     std::atomic_thread_fence(std::memory_order_seq_cst);
+    return done;
 }
 
 } // namespace comch::link::soft

@@ -12,7 +12,8 @@ namespace comch::link::soft {
 /// then connections use real fences.
 [[nodiscard]] bool membarrier_register() noexcept;
 
-/// A full fence on every CPU that runs a registered process, and here.
-void membarrier_all() noexcept;
+/// A full fence on every CPU that runs a registered process, and here. False: here only. A sandbox
+/// may forbid it after the connections were made that rely on it; nobody may sleep then.
+[[nodiscard]] bool membarrier_all() noexcept;
 
 } // namespace comch::link::soft

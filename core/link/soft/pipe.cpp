@@ -1,5 +1,7 @@
 #include "core/link/soft/pipe.hpp"
 
+#include <algorithm>
+#include <atomic>
 #include <new>
 
 #include <fmt/format.h>
@@ -24,6 +26,22 @@ std::byte* ring(std::byte* segment, std::uint32_t lines, unsigned direction) noe
 std::uint64_t number_of(int memfd) noexcept {
     struct stat status{};
     return ::fstat(memfd, &status) == 0 ? status.st_ino : 0;
+}
+
+/// The time, for Port::poll_in_order(): later than any that this process has taken, for a CPU's
+/// counter may stand still for 40 ns.
+std::uint64_t take_stamp() noexcept {
+    // What this thread has sent before, on whatever connection, is to be seen by all who read a
+    // later clock: without the fence it might wait in the store buffer while the clock is read.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    static std::atomic<std::uint64_t> last = 0;
+    std::uint64_t before = last.load(std::memory_order_relaxed);
+    for (;;) {
+        const std::uint64_t stamp = std::max(monotonic_ns(), before + 1);
+        if (last.compare_exchange_weak(before, stamp, std::memory_order_relaxed)) {
+            return stamp;
+        }
+    }
 }
 
 } // namespace
@@ -93,7 +111,7 @@ Errc Pipe::send_ordered(std::uint8_t id, std::span<const std::byte> message) noe
     }
     if (message.size() + sizeof(std::uint64_t) <= tuning::max_inline) {
         result = put_record(stamped(Kind::data), id, length + 8, [&](std::byte* to) {
-            const std::uint64_t now = monotonic_ns();
+            const std::uint64_t now = take_stamp();
             std::memcpy(to, &now, sizeof(now));
             if (length != 0) {
                 std::memcpy(to + sizeof(now), message.data(), length);
@@ -104,7 +122,7 @@ Errc Pipe::send_ordered(std::uint8_t id, std::span<const std::byte> message) noe
         result = reserve_bulk(length, sizeof(std::uint64_t) + sizeof(BulkRef), bulk);
         if (result == Errc::ok) {
             std::memcpy(bulk, message.data(), length);
-            const std::uint64_t now = monotonic_ns();
+            const std::uint64_t now = take_stamp();
             put_bulk_record(stamped(Kind::data_bulk), id, std::as_bytes(std::span(&now, 1)), length);
         }
     }
@@ -134,10 +152,15 @@ bool Pipe::accept_bulk(int memfd, std::uint64_t size) noexcept {
     return true;
 }
 
+bool Pipe::can_withdraw() noexcept {
+    return membarrier_all();
+}
+
 void Pipe::begin_withdrawal() noexcept {
     hold(hold_withdrawal);
     withdrawal_.withdraw(tx_.head());
-    membarrier_all(); // where the peer does not take part in it, it has a fence of its own
+    // Where the peer does not take part in it, it has a fence of its own. It was tried just now.
+    (void)membarrier_all();
 }
 
 Errc Pipe::no_room(Short what) noexcept {

@@ -443,6 +443,8 @@ public:
     [[nodiscard]] std::uint64_t rings_size() const noexcept { return tx_.size() + bulk_tx_.size(); }
     /// The peer has changed records of ours.
     void note_scribble() noexcept { scribbled_ = true; }
+    /// Whether the kernel lets us, still (membarrier.hpp).
+    [[nodiscard]] static bool can_withdraw() noexcept;
     /// Takes all puts in our ring back; the peer begins none of them any more. Nothing can be sent
     /// before end_withdrawal().
     void begin_withdrawal() noexcept;

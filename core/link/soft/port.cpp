@@ -419,9 +419,9 @@ void Port::rest_quiet_rings() {
         return;
     }
     // From here on every writer sees that it is asked; what was published before is there now.
-    membarrier_all();
+    const bool seen_by_all = membarrier_all();
     std::erase_if(hot_, [&](Connection* const c) {
-        if (c->resting_ && c->pipe_.rx().ready()) {
+        if (c->resting_ && (!seen_by_all || c->pipe_.rx().ready())) {
             c->pipe_.take_back_doorbell();
             c->resting_ = false;
             c->quiet_looks_ = 0;
@@ -568,7 +568,9 @@ Errc Port::arm(bool for_credit) {
             c->pipe_.arm(for_credit);
         }
     }
-    membarrier_all();
+    if (!membarrier_all()) {
+        return Errc::again;
+    }
     for (const auto& c : connections_) {
         if (c->state_ == Connection::State::established && c->pipe_.must_stay_awake(for_credit)) {
             return Errc::again;

@@ -85,7 +85,7 @@ TEST(PutClaims, EachIsExecutedOnceByOneOfTwoThreads) {
             }
         }
         w.withdrawal.withdraw(begin + run);
-        membarrier_all();
+        ASSERT_TRUE(membarrier_all());
         while (!w.withdrawal.decided()) {
         }
         for (std::uint64_t at = std::max(begin, w.withdrawal.executed()); at < begin + run; ++at) {
