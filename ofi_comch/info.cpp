@@ -397,10 +397,7 @@ int get_info(std::uint32_t version, const char* node, const char* service, std::
     }
     const auto device = open_device();
     if (!device) {
-        FI_WARN(&provider, FI_LOG_CORE,
-                "nothing is offered: %s (FI_COMCH_DOMAIN, FI_COMCH_SIDE and FI_COMCH_DEVICE say "
-                "which device it is)\n",
-                device.error().message.c_str());
+        FI_WARN(&provider, FI_LOG_CORE, "nothing is offered: %s\n", device.error().message.c_str());
         return -FI_ENODATA;
     }
     std::optional<Address> source;

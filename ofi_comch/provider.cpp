@@ -74,8 +74,8 @@ void define_settings() {
                     "Device to open, by name or PCI address; comch_info lists them (default: "
                     "COMCH_DEVICE, else the first device of the side)");
     fi_param_define(&provider, "host_dpu_only", FI_PARAM_BOOL,
-                    "Reach only peers of the other side. By default processes of the same side "
-                    "reach each other through their device as well (default: no)");
+                    "Refuse connections from peers of the same side. By default processes of one "
+                    "side reach each other through their device as well (default: no)");
     fi_param_define(
         &provider, "layering", FI_PARAM_BOOL,
         "Let libfabric put its utility providers on top of the connected endpoints, for "

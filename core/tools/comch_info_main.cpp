@@ -34,7 +34,7 @@ Environment:
   COMCH_DOMAIN_FILE  a description of the devices (default: domain.toml in that
                      directory if it is there, else one DPU with a PF and two VFs)
   COMCH_SIDE         the side whose first device a program opens: host or dpu
-                     (default: host)
+                     (default: that of COMCH_DEVICE, else host)
   COMCH_DEVICE       the device that a program opens, by name or PCI address
 
 Examples:

@@ -187,7 +187,7 @@ doca_error_t doca_devinfo_create_list(doca_devinfo*** dev_list, std::uint32_t* n
     if (!wanted.empty()) {
         const auto side = comch::parse_side(wanted);
         if (!side) {
-            return refuse(side.error());
+            return refuse({side.error().code, "COMCH_SIDE: " + side.error().message});
         }
         found = comch::devices(*domain, *side);
     } else {

@@ -121,7 +121,7 @@ inline constexpr std::uint64_t keepalive_ns = 1'000'000'000;
 inline constexpr std::uint64_t port_grace_ns = 2'000'000'000;
 
 /// Channels under one connection: one for each producer and consumer that the layer above allows.
-/// Each costs about a megabyte of pinned memory, and the peer decides when one is made.
+/// Each costs 0.8 MB of pinned memory, and the peer decides when one is made.
 inline constexpr std::size_t max_channels = 2048;
 
 /// Ports that a server's name may lie at: its own by hash, or the next ones.
