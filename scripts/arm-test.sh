@@ -93,7 +93,7 @@ rc=0
 [ $# -gt 0 ] || set -- "${chosen[@]}" -E "$(IFS='|' && echo "${not_here[*]}")"
 run_logged "tests for aarch64" "$log" ctest --test-dir "$arm" -j "$jobs" --no-tests=error \
     --output-on-failure --timeout 900 "$@" || rc=$?
-counts=$(sed -n 's/^[0-9]*% tests passed, \([0-9]*\) tests* failed out of \([0-9]*\)$/\1 \2/p' "$log" | tail -n 1)
+counts=$(ctest_counts "$log")
 read -r failed total <<<"${counts:-1 1}"
 [ "$rc" -eq 0 ] || [ "$failed" -gt 0 ] || failed=1
 [ "$failed" -eq 0 ] || tell_failures "$log"

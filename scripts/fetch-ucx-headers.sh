@@ -84,31 +84,7 @@ else
 fi
 want="recipe 2; $origin; $(uname -m); ${configure_flags[*]}"
 
-mkdir -p "$cache" || die "cannot create the cache folder '$cache': choose another with --cache"
-cache=$(cd "$cache" && pwd -P)
-result=$cache/$name
-stamp=$result/comch-stamp
-
-is_ready() { [ "$(cat "$stamp" 2>/dev/null)" = "$want" ]; }
-deliver() {
-    printf '%s\n' "$result" >&3
-    exit 0
-}
-is_ready && deliver
-
-# Several builds may share the cache: one makes the result, the others wait for it.
-exec {lock}>"$cache/$name.lock" || die "cannot write to the cache folder '$cache'"
-flock -n "$lock" || {
-    say "another build is fetching UCX's headers; waiting for it"
-    flock "$lock"
-}
-is_ready && deliver
-
-work=$cache/$name.work
-log=$cache/$name.log
-rm -rf "$work" "$result"
-mkdir -p "$work"
-trap 'stop_ticker; rm -rf "$work"' EXIT
+begin_kept "$cache" "$name" "$want" "UCX's headers"
 
 fetch_source() {
     local sources=$work/apt/machine.sources wanted=()
@@ -141,9 +117,8 @@ configure_source() (
 )
 keep_headers() {
     # Nothing else is needed, and 3 MB instead of 30 can stay.
-    mkdir -p "$work/kept" &&
-        (cd "$work/tree" && find src config.h LICENSE -type f \( -name '*.h' -o -name '*.inl' -o -name LICENSE \) -print0 |
-            tar --null --no-recursion -T - -cf -) | tar -xf - -C "$work/kept" || return 1
+    (cd "$work/tree" && find src config.h LICENSE -type f \( -name '*.h' -o -name '*.inl' -o -name LICENSE \) -print0 |
+        tar --null --no-recursion -T - -cf -) | tar -xf - -C "$work/kept" || return 1
     for file in config.h src/uct/api/version.h src/uct/base/uct_iface.h src/ucs/type/class.h; do
         [ -f "$work/kept/$file" ] || {
             echo "$file is missing after configure"
@@ -165,7 +140,4 @@ $hint"
 fi
 run_logged "configuring it as the installed library was" "$log" configure_source || die "$hint"
 run_logged "keeping its headers" "$log" keep_headers || die "$hint"
-mv "$work/kept" "$result" || die "cannot write to '$cache'"
-printf '%s\n' "$want" >"$stamp.new" && mv "$stamp.new" "$stamp" || die "cannot write to '$cache'"
-rm -f "$log"
-deliver
+end_kept

@@ -81,3 +81,45 @@ tell_failures() {
     awk '/^ *[0-9]+\/[0-9]+ Test/ { failing = !/ Passed / } failing' "$1" | cut -c 1-300 | head -n 400
     sed -n '/^The following tests FAILED/,/^Errors while/p' "$1"
 }
+
+# What was made once is kept in a cache, for any number of builds and runs. A script that makes such a
+# folder says on descriptor 3 where it is, and the rest on standard error:
+#
+#   begin_kept CACHE NAME RECIPE WHAT   where CACHE/NAME was made from this RECIPE, the script ends here.
+#                                       Else it is made now: in $work/kept, with $log for what is said
+#   end_kept                            all that was to be made is there
+begin_kept() {
+    local cache name=$2 what=$4
+    mkdir -p "$1" || die "cannot create the folder '$1' for $what: choose another cache"
+    cache=$(cd "$1" && pwd -P)
+    kept=$cache/$name recipe=$3
+    deliver_kept
+    # Several may share the cache: one makes the result, the others wait for it.
+    exec {kept_lock}>"$kept.lock" || die "cannot write to the cache '$cache'"
+    flock -n "$kept_lock" || {
+        say "another run is fetching $what; waiting for it"
+        flock "$kept_lock"
+    }
+    deliver_kept
+    work=$kept.work log=$kept.log
+    rm -rf "$work" "$kept"
+    mkdir -p "$work/kept" || die "cannot write to the cache '$cache'"
+    trap 'stop_ticker; rm -rf "$work"' EXIT
+}
+end_kept() {
+    # The stamp comes last within the folder, and the folder is moved as a whole.
+    printf '%s\n' "$recipe" >"$work/kept/comch-stamp" && mv "$work/kept" "$kept" ||
+        die "cannot write to '$kept'"
+    rm -f "$log"
+    deliver_kept
+}
+deliver_kept() {
+    [ "$(cat "$kept/comch-stamp" 2>/dev/null)" = "$recipe" ] || return 0
+    printf '%s\n' "$kept" >&3
+    exit 0
+}
+
+# How many tests of a run of ctest failed, and how many there were, by its log; nothing: none was run.
+ctest_counts() {
+    sed -n 's/^[0-9]*% tests passed, \([0-9]*\) tests* failed out of \([0-9]*\)$/\1 \2/p' "$1" | tail -n 1
+}

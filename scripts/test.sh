@@ -95,8 +95,7 @@ run_tests() {
     esac
     run_logged "$name" "$log" "${prefix[@]}" ctest --test-dir "$folder" -j "$jobs" \
         --no-tests=error --output-on-failure --timeout 900 "$@" || rc=$?
-    counts=$(sed -n 's/^[0-9]*% tests passed, \([0-9]*\) tests* failed out of \([0-9]*\)$/\1 \2/p' "$log" |
-        tail -n 1)
+    counts=$(ctest_counts "$log")
     if [ -z "$counts" ]; then
         summarize "$name" 0 1 "$((SECONDS - from))" "no test was run; see $log"
         return

@@ -45,30 +45,9 @@ packages=(
 # A changed recipe makes a new result.
 want="recipe 1: ${packages[*]}"
 
-mkdir -p "$cache" || die "cannot create the folder '$cache' for the packages of the DPU's side"
-cache=$(cd "$cache" && pwd -P)
-result=$cache/sysroot
-is_ready() { [ "$(cat "$result/comch-stamp" 2>/dev/null)" = "$want" ]; }
-deliver() {
-    printf '%s\n' "$result" >&3
-    exit 0
-}
-is_ready && deliver
-
-# Several builds may share the cache: one makes the result, the others wait for it.
-exec {lock}>"$cache/sysroot.lock" || die "cannot write to '$cache'"
-flock -n "$lock" || {
-    say "another build is fetching the packages; waiting for it"
-    flock "$lock"
-}
-is_ready && deliver
-
-work=$cache/sysroot.work
-log=$cache/sysroot.log
-rm -rf "$work" "$result"
-mkdir -p "$work/lists/partial" "$work/archives/archives/partial" "$work/root" && : >"$work/status" ||
+begin_kept "$cache" sysroot "$want" "the packages of the DPU's side"
+mkdir -p "$work/lists/partial" "$work/archives/archives/partial" && : >"$work/status" ||
     die "cannot write to '$cache'"
-trap 'stop_ticker; rm -rf "$work"' EXIT
 
 # For apt this is an arm64 machine on which nothing is installed yet.
 options=(-o APT::Architecture=arm64 -o APT::Architectures=arm64 -o Dir::State::status="$work/status"
@@ -84,18 +63,15 @@ download() {
 unpack() {
     local file link
     for file in "$work"/archives/archives/*.deb; do
-        dpkg -x "$file" "$work/root" || return 1
+        dpkg -x "$file" "$work/kept" || return 1
     done
     # Absolute links would lead out of the folder.
     while IFS= read -r -d '' link; do
-        ln -sfnr "$work/root$(readlink "$link")" "$link" || return 1
-    done < <(find "$work/root" -type l -lname '/*' -print0)
-    printf '%s\n' "$want" >"$work/root/comch-stamp"
+        ln -sfnr "$work/kept$(readlink "$link")" "$link" || return 1
+    done < <(find "$work/kept" -type l -lname '/*' -print0)
 }
 
 run_logged "downloading the packages of the DPU's side" "$log" retry 3 download ||
     die "the arm64 packages could not be downloaded. The whole log is $log"
 run_logged "unpacking them" "$log" unpack || die "the whole log is $log"
-mv "$work/root" "$result" || die "cannot write to '$cache'"
-rm -f "$log"
-deliver
+end_kept

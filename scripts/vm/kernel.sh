@@ -39,35 +39,13 @@ done
 # interface and the virtual Ethernet pair are what comch and its lab need.
 modules=(virtio_pci 9pnet_virtio 9p crc32_generic rdma_rxe ib_uverbs rdma_ucm veth)
 # A changed recipe makes a new result.
-want="recipe 1: ${modules[*]}"
-
-mkdir -p "$cache" || die "cannot create the folder '$cache' for the virtual machine's kernel"
-cache=$(cd "$cache" && pwd -P)
-result=$cache/kernel
-is_ready() { [ "$(cat "$result/stamp" 2>/dev/null)" = "$want" ]; }
-deliver() {
-    printf '%s\n' "$result" >&3
-    exit 0
-}
-is_ready && deliver
+want="recipe 2: ${modules[*]}"
 
 [ "$(dpkg --print-architecture 2>/dev/null)" = amd64 ] ||
     die "the virtual machine runs this machine's own programs under qemu-system-x86_64:" \
         "it takes a Debian system of architecture amd64"
-# Several runs may share the cache: one makes the result, the others wait for it.
-exec {lock}>"$cache/kernel.lock" || die "cannot write to '$cache'"
-flock -n "$lock" || {
-    say "another run is fetching the kernel; waiting for it"
-    flock "$lock"
-}
-is_ready && deliver
-
-work=$cache/kernel.work
-log=$cache/kernel.log
-rm -rf "$work" "$result"
-mkdir -p "$work/lists/partial" "$work/archives/partial" "$work/deb" "$work/kept" ||
-    die "cannot write to '$cache'"
-trap 'stop_ticker; rm -rf "$work"' EXIT
+begin_kept "$cache" kernel "$want" "the virtual machine's kernel"
+mkdir -p "$work/lists/partial" "$work/archives/partial" "$work/deb" || die "cannot write to '$cache'"
 
 download() { # APT_OPTIONS...
     local package options=("$@")
@@ -107,12 +85,9 @@ keep() {
         cp "$file" "$work/kept/modules/" && basename "$file" >>"$work/kept/load" || return 1
     done <"$work/order"
     printf '%s\n' "$version" >"$work/kept/version"
-    printf '%s\n' "$want" >"$work/kept/stamp"
 }
 
 run_logged "downloading a kernel for the virtual machine" "$log" fetch ||
     die "the kernel package could not be downloaded. The whole log is $log"
 run_logged "unpacking it" "$log" keep || die "the whole log is $log"
-mv "$work/kept" "$result" || die "cannot write to '$cache'"
-rm -f "$log"
-deliver
+end_kept
