@@ -9,20 +9,17 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
+
+from program import Program, ProgramError
 
 BUILD = pathlib.Path(os.environ["COMCH_BUILD_DIR"])
 SOURCE = pathlib.Path(os.environ["COMCH_SOURCE_DIR"])
 PATIENCE = 120  # seconds; far more than anything takes
 
 
-class CheckError(Exception):
-    pass
-
-
 def expect(condition, *what):
     if not condition:
-        raise CheckError(" ".join(str(word) for word in what))
+        raise ProgramError(" ".join(str(word) for word in what))
 
 
 def run(*command, **options):
@@ -41,56 +38,16 @@ def meson(project, prefix, directory):
     return pathlib.Path(directory)
 
 
-class Program:
-    """A program that runs; what it says is collected."""
-
-    def __init__(self, *command):
-        self.name = pathlib.Path(command[0]).name
-        self.process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE,
-                                        stderr=subprocess.STDOUT, text=True)
-        self.lines = []
-        self.said = threading.Condition()
-        self.reader = threading.Thread(target=self._read, daemon=True)
-        self.reader.start()
-
-    def _read(self):
-        for line in self.process.stdout:
-            with self.said:
-                self.lines.append(line)
-                self.said.notify_all()
-
-    def text(self):
-        return "".join(self.lines)
-
-    def wait_for(self, text):
-        with self.said:
-            expect(self.said.wait_for(lambda: text in self.text(), PATIENCE), self.name,
-                   "never said", repr(text), "but:\n", self.text())
-
-    def finish(self):
-        code = self.process.wait(PATIENCE)
-        self.reader.join(PATIENCE)
-        return code, self.text()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.kill()
-        self.process.wait()
-        self.reader.join(PATIENCE)
-
-
 def check_pair(server, ready, client, of_server, of_client):
     """Both end well, and say what they should."""
-    with Program(*server) as one:
+    with Program(server) as one:
         one.wait_for(ready)
-        with Program(*client) as other:
+        with Program(client) as other:
             for program, words in ((other, of_client), (one, of_server)):
-                code, text = program.finish()
-                expect(code == 0, program.name, "failed:\n", text)
+                text = program.finish()
                 for word in words:
-                    expect(word in text, program.name, "did not say", repr(word), "but:\n", text)
+                    expect(word in text, *program.command, "did not say", repr(word), "but:\n",
+                           text)
 
 
 DPU = ["-p", "03:00.0", "-r", "3b:00.0"]
@@ -187,13 +144,13 @@ def check_flags(programs, directory):
 
 def check_kill(programs):
     """A killed service fails the client that waits for it, and the name is free again."""
-    with Program(programs / "doca_cc_server", *DPU) as server:
+    with Program([programs / "doca_cc_server", *DPU]) as server:
         server.wait_for("Listening as")
         server.process.send_signal(signal.SIGSTOP)  # so that it answers nothing
-        client = Program(programs / "doca_cc_client", *HOST)
+        client = Program([programs / "doca_cc_client", *HOST])
         client.wait_for("Waiting to be accepted")
         server.process.kill()
-        code, text = client.finish()
+        code, text = client.end()
         expect(code != 0 and "connection failed" in text, "the client of a killed service:", text)
     check_pair([programs / "doca_cc_server", *DPU], "Listening as",
                [programs / "doca_cc_client", *HOST], [], ["Received: "])
@@ -204,12 +161,12 @@ def check_numbers_of_throughput(programs):
     server, client = (programs / f"doca_comch_throughput_{name}" for name in ("server", "client"))
     for of_server, of_client, why in ((["-n", "1"], ["-n", "3"], "has -n 3, the server -n 1"),
                                       (["-s", "100"], ["-s", "200"], "has -s 200")):
-        with Program(server, *DPU, *of_server) as one:
+        with Program([server, *DPU, *of_server]) as one:
             one.wait_for("Waiting for a client")
-            with Program(client, *HOST, *of_client) as other:
+            with Program([client, *HOST, *of_client]) as other:
                 for program in (other, one):
-                    code, text = program.finish()
-                    expect(code == 1 and why in text, program.name, "ended with", code, text)
+                    code, text = program.end()
+                    expect(code == 1 and why in text, *program.command, "ended with", code, text)
     for flags, why in ((["-s", "2000000000", "-m", "1000000"], "bytes of memory, more than"),
                        (["-d", "100000"], "-d 100000: the device takes at most"),
                        (["-s", "2000000", "-m", "1"], "-m 1 is not one message")):
@@ -220,7 +177,7 @@ def check_numbers_of_throughput(programs):
 def check_kill_on_the_fast_path(programs):
     """Of a server and a client in the middle of a transfer one is killed; the other one learns it."""
     def start(name, *flags):
-        return Program(programs / f"doca_comch_throughput_{name}", "-n", "2", *flags)
+        return Program([programs / f"doca_comch_throughput_{name}", "-n", "2", *flags])
 
     for victim in ("server", "client"):
         with start("server") as server:
@@ -228,7 +185,7 @@ def check_kill_on_the_fast_path(programs):
             with start("client", "-m", "1000000") as client:
                 server.wait_for("Receiving")
                 {"server": server, "client": client}[victim].process.kill()
-                code, text = (client if victim == "server" else server).finish()
+                code, text = (client if victim == "server" else server).end()
                 if victim == "server":
                     # It may have been starting a producer, sending, or waiting.
                     expect(code != 0 and any(said in text for said in
@@ -278,5 +235,5 @@ def main():
 if __name__ == "__main__":
     try:
         main()
-    except CheckError as error:
+    except ProgramError as error:
         sys.exit(str(error))

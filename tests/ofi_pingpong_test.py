@@ -86,4 +86,5 @@ def main():
 
 
 if __name__ == "__main__":
+    perftest_pair.enter_private_network()  # fi_pingpong's server listens on every address
     main()

@@ -12,15 +12,15 @@ import json
 import os
 import pathlib
 import re
-import subprocess
 import sys
 import tempfile
-import threading
+import time
 
-sys.path.insert(0, os.path.join(os.environ["COMCH_SOURCE_DIR"], "scripts"))
+for folder in "scripts", "tests":
+    sys.path.insert(0, os.path.join(os.environ["COMCH_SOURCE_DIR"], folder))
 import perftest_pair  # noqa: E402
+from program import Program, ProgramError  # noqa: E402
 
-PATIENCE = 240  # seconds; far more than anything takes
 SYSROOT = pathlib.Path(os.environ["COMCH_ARM_SYSROOT"])
 
 
@@ -55,65 +55,25 @@ def check(condition, *what):
         raise SystemExit(" ".join(str(word) for word in what))
 
 
-class Program:
-    """A program that runs; what it says is collected."""
+def start(command, **settings):
+    return Program(command, os.environ | settings)
 
-    def __init__(self, command, **environment):
-        self.command = command
-        self.process = subprocess.Popen(command, env=os.environ | environment, text=True,
-                                        errors="replace", stdin=subprocess.DEVNULL,
-                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        self.text = ""
-        self.said = threading.Condition()
-        self.reader = threading.Thread(target=self._read, daemon=True)
-        self.reader.start()
 
-    def _read(self):
-        for line in self.process.stdout:
-            with self.said:
-                self.text += line
-                self.said.notify_all()
-        with self.said:
-            self.said.notify_all()
-
-    def wait_for(self, words):
-        with self.said:
-            self.said.wait_for(lambda: words in self.text or not self.reader.is_alive(), PATIENCE)
-        check(words in self.text, *self.command, "never said", repr(words), "but:\n", self.text)
-
-    def wait_for_listener(self, port):
-        until = threading.Event()
-        for _ in range(PATIENCE * 100):
-            if perftest_pair.is_listening(port) or self.process.poll() is not None:
-                break
-            until.wait(0.01)
-        check(perftest_pair.is_listening(port), *self.command, "does not listen:\n", self.text)
-
-    def finish(self, code=0):
-        try:
-            ended = self.process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            raise SystemExit(f"{self.command} did not end: {self.text}") from None
-        self.reader.join(PATIENCE)
-        check(ended == code, *self.command, "ended with", ended, "and said:\n", self.text)
-        return self.text
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
+def wait_for_listener(program, port):
+    until = time.monotonic() + Program.PATIENCE
+    while not perftest_pair.is_listening(port):
+        check(program.process.poll() is None and time.monotonic() < until, *program.command,
+              "does not listen:\n", program.text)
+        time.sleep(0.01)
 
 
 SERVING = "serving the clients"
 
 
 def perftest(host, dpu, *options):
-    with Program([*dpu.own("comch_perftest"), "--server"]) as server:
+    with start([*dpu.own("comch_perftest"), "--server"]) as server:
         server.wait_for(SERVING)
-        with Program([*host.own("comch_perftest"), "--verify", "--no-progress", "--format", "json",
+        with start([*host.own("comch_perftest"), "--verify", "--no-progress", "--format", "json",
                       *options]) as client:
             results = json.loads(client.finish())["results"]
         server.finish()
@@ -137,10 +97,10 @@ def doca(host, dpu):
             ("cc", "Listening as", "Received: "),
             ("comch_ctrl_path", "Waiting for a client", "Received: "),
             ("comch_data_path_high_speed", "Waiting for a client", "Received on the fast path: ")):
-        with Program([*dpu.own(f"doca_{sample}_server"), "-p", "03:00.0", "-r", "3b:00.0",
+        with start([*dpu.own(f"doca_{sample}_server"), "-p", "03:00.0", "-r", "3b:00.0",
                       "-t", "from below"]) as server:
             server.wait_for(ready)
-            with Program([*host.own(f"doca_{sample}_client"), "-p", "3b:00.0",
+            with start([*host.own(f"doca_{sample}_client"), "-p", "3b:00.0",
                           "-t", "from above"]) as client:
                 check(of_both + "from below" in client.finish(), sample, "client:", client.text)
             check(of_both + "from above" in server.finish(), sample, "server:", server.text)
@@ -156,10 +116,10 @@ def libfabric(host, dpu):
         for size, rounds in (("64", 200), ("4096", 100), ("65536", 20), ("1048576", 5)):
             port = perftest_pair.free_port()
             options = ["-p", "comch", "-e", endpoint, "-c", "-S", size, "-I", str(rounds)]
-            with Program([*dpu.stock("fi_pingpong"), "-B", str(port), *options],
+            with start([*dpu.stock("fi_pingpong"), "-B", str(port), *options],
                          **environment(dpu, "dpu")) as server:
-                server.wait_for_listener(port)
-                with Program([*host.stock("fi_pingpong"), "-P", str(port), *options, "127.0.0.1"],
+                wait_for_listener(server, port)
+                with start([*host.stock("fi_pingpong"), "-P", str(port), *options, "127.0.0.1"],
                              **environment(host, "host")) as client:
                     said = client.finish()
                 said += server.finish()
@@ -179,10 +139,10 @@ def ucx(host, dpu):
                         ("ucp_get", (8, 40000)), ("ucp_fadd", (8,))):
         for size in sizes:
             port = perftest_pair.free_port()
-            with Program([*dpu.stock("ucx_perftest"), "-p", str(port)],
+            with start([*dpu.stock("ucx_perftest"), "-p", str(port)],
                          **environment(dpu, "dpu")) as server:
-                server.wait_for_listener(port)
-                with Program([*host.stock("ucx_perftest"), "-p", str(port), "127.0.0.1", "-t", test,
+                wait_for_listener(server, port)
+                with start([*host.stock("ucx_perftest"), "-p", str(port), "127.0.0.1", "-t", test,
                               "-s", str(size), "-n", "100" if size < 10000 else "10", "-w", "5"],
                              **environment(host, "host")) as client:
                     said = client.finish()
@@ -193,9 +153,9 @@ def ucx(host, dpu):
 def kill(host, dpu):
     """Who is left learns of the other's end, whatever runs the other."""
     for victim in "server", "client":
-        with Program([*dpu.own("comch_perftest"), "--server"]) as server:
+        with start([*dpu.own("comch_perftest"), "--server"]) as server:
             server.wait_for(SERVING)
-            with Program([*host.own("comch_perftest"), "--mode", "two-way", "--duration", "600",
+            with start([*host.own("comch_perftest"), "--mode", "two-way", "--duration", "600",
                           "--warm-up", "1", "--progress"]) as client:
                 client.wait_for("8 ")
                 {"server": server, "client": client}[victim].process.kill()
@@ -221,4 +181,8 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    perftest_pair.enter_private_network()  # some servers listen on every address
+    try:
+        main()
+    except ProgramError as error:
+        sys.exit(str(error))

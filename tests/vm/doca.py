@@ -11,7 +11,7 @@ from machine import BUILD
 import doca_programs_test
 
 # Emulated, on a machine that may be crowded.
-doca_programs_test.PATIENCE = 300
+doca_programs_test.PATIENCE = doca_programs_test.Program.PATIENCE = 300
 
 
 def tests(name, chosen, forking="", without=""):
