@@ -145,7 +145,7 @@ void Waiter::disarm() {
 
 bool Waiter::arm_for_poll(bool for_all) {
     come_back();
-    if (!make(program_) || (for_all && awaits_others())) {
+    if (!make(program_) || (for_all && may_leave_)) { // others have yet to see it
         return false;
     }
     // Others of the program may still sleep: they are woken by what comes next.
@@ -164,18 +164,17 @@ bool Waiter::arm_for_poll(bool for_all) {
 }
 
 void Waiter::come_back() {
+    may_leave_ = false;
+    if (pollers_.empty()) {
+        return;
+    }
     const std::thread::id self = std::this_thread::get_id();
-    std::erase_if(pollers_, [&](const Poller& poller) { return poller.thread == self; });
+    const bool late = Clock::now() - rung_at_ > patience;
+    std::erase_if(pollers_, [&](const Poller& poller) {
+        return poller.thread == self || (poller.woken && late);
+    });
     may_leave_ = std::any_of(pollers_.begin(), pollers_.end(),
                              [](const Poller& poller) { return poller.woken; });
-}
-
-bool Waiter::awaits_others() {
-    if (may_leave_ && Clock::now() - rung_at_ > patience) {
-        std::erase_if(pollers_, [](const Poller& poller) { return poller.woken; });
-        may_leave_ = false;
-    }
-    return may_leave_;
 }
 
 void Waiter::leave() {

@@ -93,10 +93,8 @@ private:
     [[nodiscard]] bool arm_stations();
     /// The stations' list of sleepers is left when nobody sleeps any more.
     void leave();
-    /// The calling thread is not asleep.
+    /// The calling thread is not asleep; nor, for all we know, is one that has had long enough.
     void come_back();
-    /// Threads that were woken have yet to see it.
-    [[nodiscard]] bool awaits_others();
 
     struct Source {
         std::shared_ptr<Station> station;
@@ -112,7 +110,7 @@ private:
     bool woken_ = false;     ///< all that sleep have been, and some have not come back
     bool polled_ = false;    ///< the program sleeps, or will
     bool told_ = false;      ///< it has been woken, and has not armed since
-    bool may_leave_ = false; ///< the stations' list, with the next progress; pollers come back
+    bool may_leave_ = false; ///< the stations' list, with the next progress: pollers were woken
     bool signalled_ = false;
 };
 
