@@ -41,6 +41,7 @@ function(comch_add_gtests target)
     # A test's own code need not be fast, and optimising it takes most of a build; the libraries that
     # it tests are optimised as ever.
     target_compile_options(${target} PRIVATE -O0)
+    comch_precompile(${target} GTEST)
     # COMCH_TEST_DATA_DIR-like paths are derived from these two by the tests themselves.
     set(properties LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT})
     if(arg_SERIAL)

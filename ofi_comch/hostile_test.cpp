@@ -127,8 +127,9 @@ struct HostilePeer : testing::TestWithParam<Speech> {
     }
     void say(const Speech& speech) {
         ASSERT_TRUE(until([&] { return attacker.connected(); }));
-        for (const auto& [id, bytes] : speech.records) {
-            ASSERT_TRUE(until([&] { return attacker.send(id, bytes) != Errc::again; }));
+        for (const auto& record : speech.records) {
+            ASSERT_TRUE(
+                until([&] { return attacker.send(record.first, record.second) != Errc::again; }));
         }
     }
 };

@@ -95,8 +95,13 @@ TEST_F(Message, TagsMatchWithIgnoredBitsInOrder) {
     COMCH_FI(
         fi_trecv(b_.ep, &any, sizeof(any), nullptr, FI_ADDR_UNSPEC, 0, ~std::uint64_t{0}, &any));
     const std::pair<int, std::uint64_t> messages[] = {{1, 0x105}, {2, 0x2ab}, {3, 0x105}};
-    for (const auto& [value, tag] : messages) {
-        post([&] { return fi_tinject(a_.ep, &value, sizeof(value), pair_.to_b, tag); }, pair_.cqs);
+    for (const auto& message : messages) {
+        post(
+            [&] {
+                return fi_tinject(a_.ep, &message.first, sizeof(message.first), pair_.to_b,
+                                  message.second);
+            },
+            pair_.cqs);
     }
     EXPECT_EQ(received().entry.op_context, &low);
     const Event second = received();

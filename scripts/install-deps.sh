@@ -19,8 +19,8 @@ packages=(
     libspdlog-dev meson
     # libraries of the core: command lines, text, JSON, TOML, expected<>, hashes
     libcli11-dev libfmt-dev nlohmann-json3-dev libtoml11-dev libexpected-dev libxxhash-dev
-    # unit tests
-    libgtest-dev libgmock-dev
+    # unit tests; clang for those with sanitizers
+    libgtest-dev libgmock-dev clang libclang-rt-dev
     # the UCX transport; ucx_info and ucx_perftest
     libucx-dev ucx-utils
     # the verbs link

@@ -345,8 +345,10 @@ uct_pending_req_priv_queue_t* priv_of(uct_pending_req_t* request) {
 }
 
 template <class Link> uct_pending_req_t* head_of(const Ep<Link>& ep) {
-    auto* priv = ucs_queue_head_elem_non_empty(&ep.queue, uct_pending_req_priv_queue_t, queue_elem);
-    return ucs_container_of(priv, uct_pending_req_t, priv);
+    auto* const elem = reinterpret_cast<std::byte*>(ep.queue.head);
+    return reinterpret_cast<uct_pending_req_t*>(elem -
+                                                offsetof(uct_pending_req_priv_queue_t, queue_elem) -
+                                                offsetof(uct_pending_req_t, priv));
 }
 
 template <class Link> ucs_status_t pending_add(uct_ep_h tl_ep, uct_pending_req_t* request, unsigned) {

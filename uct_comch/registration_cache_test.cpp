@@ -28,7 +28,7 @@ std::unique_ptr<RegistrationCache> open(std::size_t max_size = SIZE_MAX,
     return RegistrationCache::create(config, make_known);
 }
 
-#if defined(__SANITIZE_THREAD__)
+#if defined(COMCH_SANITIZE_THREAD)
 
 // The thread sanitizer and UCX's memory hooks do not go together: such tests run without hooks.
 TEST(Registrations, AreNotKeptWhereNothingTellsThatMemoryIsUnmapped) {

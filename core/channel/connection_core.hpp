@@ -40,8 +40,8 @@ template <class Link> struct Attachment {
         [[nodiscard]] bool is_over() {
             bool said_goodbye = false;
             (void)channel.poll(
-                [&](std::uint8_t id, const std::byte*, std::uint32_t) {
-                    said_goodbye = id == static_cast<std::uint8_t>(wire::FastPath::goodbye);
+                [&](std::uint8_t kind, const std::byte*, std::uint32_t) {
+                    said_goodbye = kind == static_cast<std::uint8_t>(wire::FastPath::goodbye);
                     return false;
                 },
                 1);

@@ -303,6 +303,11 @@ protected:
     }
     std::array<unsigned, 256> records{}; ///< on the channel, by what they are (fake link)
 
+    void TearDown() override {
+        if (lab.network) {
+            lab.network->on_transit(nullptr); // what the programs say when they go is not counted
+        }
+    }
     void count_records() {
         if (lab.network) {
             lab.network->on_transit([&](link::fake::Transit& transit) {

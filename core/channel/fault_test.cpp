@@ -318,6 +318,7 @@ TEST(ChannelFaults, AServerWhoseDeviceIsGoneStops) {
 }
 
 TEST(ChannelFaults, TheRestOfARefusedMessageIsNotSent) {
+    unsigned parts = 0;
     Lab lab(true, tight);
     ServerProgram server;
     ClientProgram client;
@@ -335,7 +336,6 @@ TEST(ChannelFaults, TheRestOfARefusedMessageIsNotSent) {
     ASSERT_EQ(consumer.post(big), Errc::ok);
     ASSERT_EQ(consumer.post(small), Errc::ok);
     settle(server, client);
-    unsigned parts = 0;
     lab.network->on_transit([&](Transit& transit) {
         parts += transit.channel && transit.id == static_cast<std::uint8_t>(wire::FastPath::part);
     });

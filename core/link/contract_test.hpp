@@ -1511,8 +1511,9 @@ TYPED_TEST_P(LinkContract, ChannelsRunOnThreadsOfTheirOwn) {
     }
     EXPECT_TRUE(this->until([&] { return dpu.seen.channels.size() == count; }, dpu, host));
     std::vector<std::thread> receivers;
-    for (auto& [tag, channel] : dpu.seen.channels) {
-        receivers.emplace_back([&, n = static_cast<std::uint32_t>(tag)] {
+    for (auto& opened : dpu.seen.channels) {
+        receivers.emplace_back([&, n = static_cast<std::uint32_t>(opened.first)] {
+            auto& channel = opened.second;
             std::uint32_t i = 0;
             const auto deadline = std::chrono::steady_clock::now() + patience;
             while (i < messages) {

@@ -702,7 +702,7 @@ Errc OneSidedEngine<Pipe>::get_jointly(std::byte* to, std::size_t length, std::u
 template <class Pipe> bool OneSidedEngine<Pipe>::joint_arrived() noexcept {
     if constexpr (Pipe::kernel_copies) {
         auto& joint = pipe_.joint_copy();
-        using Rest = std::remove_cvref_t<decltype(joint)>::Rest;
+        using Rest = typename std::remove_cvref_t<decltype(joint)>::Rest;
         Operation& operation = *find(joint_);
         if (joint.active()) {
             auto part = joint.take(); // nothing, unless the peer has spoilt the words
@@ -801,7 +801,7 @@ template <class Pipe> void OneSidedEngine<Pipe>::help() noexcept {
 template <class Pipe> bool OneSidedEngine<Pipe>::end_joint(std::uint64_t patience_ns) noexcept {
     if constexpr (Pipe::kernel_copies) {
         auto& joint = pipe_.joint_copy();
-        using Rest = std::remove_cvref_t<decltype(joint)>::Rest;
+        using Rest = typename std::remove_cvref_t<decltype(joint)>::Rest;
         if (joint_ != 0 && joint.active()) {
             joint.give_up();
             auto part = joint.take();

@@ -1,7 +1,7 @@
 #include "core/memory/unmap_events.hpp"
 
 // Sanitizers replace the same functions as the hooks do.
-#if __has_include(<ucm/api/ucm.h>) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if __has_include(<ucm/api/ucm.h>) && !defined(COMCH_SANITIZE_ADDRESS) && !defined(COMCH_SANITIZE_THREAD)
 #define COMCH_HAS_UCM 1
 #else
 #define COMCH_HAS_UCM 0

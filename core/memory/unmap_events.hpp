@@ -40,7 +40,7 @@ public:
 private:
     OnUnmapped on_unmapped_;
     void* self_;
-    bool hooked_ = false;
+    [[maybe_unused]] bool hooked_ = false;
     std::atomic<std::uintptr_t> tested_{0}; ///< a page that works() unmaps
     std::atomic<unsigned> told_{0};         ///< how often that page was told of
 };

@@ -11,7 +11,7 @@
 namespace comch {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(COMCH_SANITIZE_ADDRESS) || defined(COMCH_SANITIZE_THREAD)
 
 TEST(UnmapWatch, SaysThatNobodyCanTell) {
     UnmapWatch watch([](void*, std::uintptr_t, std::uintptr_t) {}, nullptr);

@@ -34,8 +34,8 @@ void connect_again(TwoSides& sides) {
 // ---------------------------------------------------------------------------
 
 TEST(DocaRestart, AServerStartsInsideItsStateCallback) {
-    TwoSides sides;
     int starts = 0;
+    TwoSides sides;
     sides.server.on_state = [&](doca_ctx_states state) {
         if (state == stopping) {
             EXPECT_EQ(doca_ctx_start(sides.server.ctx), DOCA_ERROR_BAD_STATE);
@@ -60,8 +60,8 @@ TEST(DocaRestart, AServerStartsInsideItsStateCallback) {
 }
 
 TEST(DocaRestart, AServerStopsAndStartsInsideItsConnectionCallbacks) {
-    TwoSides sides;
     bool stop = false;
+    TwoSides sides;
     const auto stop_and_start = [&](doca_comch_connection*) {
         if (std::exchange(stop, false)) {
             EXPECT_EQ(doca_ctx_stop(sides.server.ctx), DOCA_ERROR_IN_PROGRESS);

@@ -383,7 +383,7 @@ TEST_F(DocaMemory, APoolWithoutItsMapGivesNoBuffers) {
 }
 
 // (A sanitizer's allocator ends the process instead.)
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !defined(COMCH_SANITIZE_ADDRESS) && !defined(COMCH_SANITIZE_THREAD)
 bool too_many_are_refused(doca_mmap* mmap) {
     const rlimit little{.rlim_cur = 1UL << 32, .rlim_max = 1UL << 32};
     doca_buf_inventory* inventory = nullptr;

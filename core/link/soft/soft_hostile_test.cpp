@@ -1140,7 +1140,7 @@ TEST_F(Hostile, AChannelsPeerThatDoesAnythingDoesNoHarm) {
     EXPECT_GT(failed, 0u);
 }
 
-#ifndef __SANITIZE_THREAD__ // what is not copied at once races, by intent, with who scribbles
+#ifndef COMCH_SANITIZE_THREAD // what is not copied at once races, by intent, with who scribbles
 TEST_F(Hostile, ScribblingWhileTheVictimReadsDoesNoHarm) {
     const Reachable reachable;
     for (std::uint32_t seed = 1; seed <= 8; ++seed) {

@@ -33,9 +33,6 @@ struct AddressLayout {
 };
 static_assert(sizeof(AddressLayout) == sizeof(PortAddress));
 
-/// "service invalid" of the InfiniBand connection manager: nobody listens at the port.
-constexpr int no_listener = 8;
-
 /// A connection that was never made has nobody to wait for this long.
 constexpr std::uint64_t unmade_close_timeout_ns = 500'000'000;
 
