@@ -95,6 +95,9 @@ int open_cntr(fid_domain* fid, fi_cntr_attr* attr, fid_cntr** out, void* context
     if (given.events != FI_CNTR_EVENTS_COMP) {
         return -FI_ENOSYS;
     }
+    if (given.flags != 0) {
+        return -FI_EINVAL; // none is defined
+    }
     if (const int error = check_wait_object(given.wait_obj); error != 0) {
         return error;
     }

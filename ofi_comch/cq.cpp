@@ -213,6 +213,9 @@ int open_cq(fid_domain* fid, fi_cq_attr* attr, fid_cq** out, void* context) {
     if (given.format > FI_CQ_FORMAT_TAGGED) {
         return -FI_ENOSYS;
     }
+    if ((given.flags & ~FI_AFFINITY) != 0) {
+        return -FI_EINVAL;
+    }
     auto cq = std::make_unique<Cq>(domain.lock);
     cq->fid.fid = {FI_CLASS_CQ, context, &fid_ops};
     cq->fid.ops = &cq_ops;

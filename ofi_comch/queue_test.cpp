@@ -213,6 +213,21 @@ TEST(Counter, OfWhatPeersDoIsBoundBeforeTheyDoIt) {
     }
 }
 
+TEST(Queue, OpensWithFlagsThatAreDefinedOnly) {
+    Node node;
+    fi_cntr_attr counts{};
+    fi_cq_attr completes{};
+    counts.flags = completes.flags = 1;
+    fid_cntr* cntr = nullptr;
+    fid_cq* cq = nullptr;
+    EXPECT_EQ(fi_cntr_open(node.domain, &counts, &cntr, nullptr), -FI_EINVAL);
+    EXPECT_EQ(fi_cq_open(node.domain, &completes, &cq, nullptr), -FI_EINVAL);
+    completes.flags = FI_AFFINITY; // a wish
+    completes.signaling_vector = 0;
+    COMCH_FI(fi_cq_open(node.domain, &completes, &cq, nullptr));
+    COMCH_FI(fi_close(&cq->fid));
+}
+
 TEST(Counter, IsSetAndAddedTo) {
     Node node;
     fi_cntr_attr attr{};

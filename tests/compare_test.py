@@ -165,11 +165,11 @@ class Programs(unittest.TestCase):
         for figure in figures:
             self.assertGreater(figure["value"], 0)
         self.assertIn("nothing to copy",
-                      run(BUILD / "bin/comch_limits", "memcpy", "--size", "0", code=2).stderr)
+                      run(BUILD / "bin/comch_limits", "memcpy", "--size", "0", code=105).stderr)
         self.assertIn("CPU 4000", run(BUILD / "bin/comch_limits", "hand-over", "--cpus", "0,4000",
                                       code=1).stderr)
         self.assertIn("two different CPUs", run(BUILD / "bin/comch_limits", "hand-over", "--cpus",
-                                                "0,0", code=2).stderr)
+                                                "0,0", code=105).stderr)
 
     def test_scaling_without_descriptors(self):
         for what in ("quiet", "fan-in", "memory"):

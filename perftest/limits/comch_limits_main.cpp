@@ -32,7 +32,10 @@ Measurements:
 
 Examples:
   comch_limits hand-over --cpus 0,1
-  comch_limits memcpy stream --size 64K --size 1M --json)";
+  comch_limits memcpy stream --size 64K --size 1M --json
+
+Exit status: 0; 1 when it could not be measured, with the reason on standard error; above 100 when
+the command line is wrong.)";
 
 struct Options {
     std::vector<std::string> what;
@@ -79,21 +82,22 @@ int main(int argc, char** argv) {
         ->check(CLI::Range(0.001, 60.0))
         ->capture_default_str();
     app.add_flag("--json", json, "as JSON");
+    app.final_callback([&options] {
+        if (std::find(options.sizes.begin(), options.sizes.end(), 0u) != options.sizes.end()) {
+            throw CLI::ValidationError("--size", "0: there is nothing to copy; give at least 1");
+        }
+        for (const std::string& what : options.what) {
+            const bool two = what != "memcpy" && what != "process-vm";
+            if (two && options.cpus[0] >= 0 && options.cpus[0] == options.cpus[1]) {
+                throw CLI::ValidationError("--cpus",
+                                           fmt::format("{},{}: {} needs two different CPUs",
+                                                       options.cpus[0], options.cpus[1], what));
+            }
+        }
+    });
     CLI11_PARSE(app, argc, argv);
     if (options.sizes.empty()) {
         options.sizes = {64 * 1024, 1024 * 1024};
-    }
-    if (std::find(options.sizes.begin(), options.sizes.end(), 0u) != options.sizes.end()) {
-        fmt::print(stderr, "error: --size 0: there is nothing to copy; give at least 1\n");
-        return 2;
-    }
-    for (const std::string& what : options.what) {
-        const bool two = what != "memcpy" && what != "process-vm";
-        if (two && options.cpus[0] >= 0 && options.cpus[0] == options.cpus[1]) {
-            fmt::print(stderr, "error: --cpus {},{}: {} needs two different CPUs\n",
-                       options.cpus[0], options.cpus[1], what);
-            return 2;
-        }
     }
     try {
         Json results = Json::array();

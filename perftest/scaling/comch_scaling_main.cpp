@@ -42,7 +42,10 @@ Measurements:
   memory   bytes and descriptors that a connection costs a process that has --connections quiet ones
 
 Example:
-  comch_scaling quiet --connections 512 --cpus 0,1)";
+  comch_scaling quiet --connections 512 --cpus 0,1
+
+Exit status: 0; 1 when it could not be measured, with the reason on standard error; above 100 when
+the command line is wrong.)";
 
 /// One end: counts, and echoes where it is told to.
 struct Sink {
