@@ -18,7 +18,7 @@ Result<RdmaDevice::Limits> judge_device(std::string_view name, ibv_transport_typ
                                 "carry no immediate data, and comch needs that",
                                 name));
     }
-    constexpr std::int64_t buffers = tuning::window + tuning::uncredited;
+    constexpr std::int64_t buffers = tuning::receive_buffers;
     const int reads = std::min(device.max_qp_rd_atom, device.max_qp_init_rd_atom);
     struct Need {
         const char* what;

@@ -228,7 +228,6 @@ std::uint32_t packed(const wire::Header& head) noexcept {
 
 wire::Header Pipe::header(std::uint8_t kind, std::uint8_t id) noexcept {
     if (returned_ != taken_) {
-        queues_.flush_buffers();
         returned_ = taken_;
         granted_ = taken_ + tuning::window;
     }
@@ -480,7 +479,6 @@ void Pipe::return_credit() noexcept {
     if (posted_ - done_ >= tuning::send_queue) {
         return; // tried again: owes_credit()
     }
-    queues_.flush_buffers();
     answer_due_ = false;
     returned_ = taken_;
     granted_ = taken_ + tuning::window;

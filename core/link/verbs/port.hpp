@@ -49,8 +49,9 @@ public:
 
     template <class S> unsigned progress(S& sink) {
         unsigned count = 0;
+        bool looked = false; // once: a look in vain is in the way of what answers the last message
         for (unsigned budget = tuning::poll_budget; budget != 0; --budget) {
-            if (queues_->front() == nullptr && !queues_->fetch()) {
+            if (queues_->front() == nullptr && (std::exchange(looked, true) || !queues_->fetch())) {
                 break;
             }
             if (queues_->front() != nullptr) {

@@ -124,7 +124,6 @@ Result<void> Queues::add_room() {
     for (std::uint32_t i = 0; i < chunk_slots; ++i) {
         give_back(first + i);
     }
-    flush_buffers();
     ++pipes_;
     return {};
 }
@@ -270,7 +269,6 @@ Errc Queues::arm() {
     if (cq_ == nullptr) {
         return Errc::ok;
     }
-    flush_buffers();
     ibv_cq* cq = nullptr;
     void* unused = nullptr;
     unsigned events = 0;

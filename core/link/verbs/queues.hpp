@@ -89,13 +89,6 @@ public:
             post_buffers();
         }
     }
-    /// All buffers that were given back are with the device when this returns.
-    void flush_buffers() noexcept {
-        if (returning_ != 0) {
-            post_buffers();
-        }
-    }
-
     /// ok: the completion channel becomes readable with the next completion; again: there is
     /// something already.
     [[nodiscard]] Errc arm();
@@ -118,7 +111,7 @@ public:
     [[nodiscard]] std::string why_broken() const;
 
 private:
-    static constexpr std::uint32_t chunk_slots = tuning::window + tuning::uncredited;
+    static constexpr std::uint32_t chunk_slots = tuning::receive_buffers;
 
     explicit Queues(std::shared_ptr<RdmaDevice> device) : device_(std::move(device)) {}
     [[nodiscard]] Result<void> open(std::uint32_t pipes);

@@ -18,11 +18,16 @@ inline constexpr std::uint32_t slot_size = max_message + 64;
 inline constexpr std::uint32_t port_pipes = 256;
 
 /// Records that a peer may have on its way to one connection. Together with the slots below it is
-/// what a connection costs: 0.8 MB of pinned memory.
+/// what a connection costs: 0.9 MB of pinned memory.
 inline constexpr std::uint32_t window = 64;
 /// Receive buffers beyond the window, for what is sent without credit: a request for credit, the
 /// bell that answers one, a goodbye. At most one of each is on its way.
 inline constexpr std::uint32_t uncredited = 3;
+/// Receive buffers given back to the device with one doorbell.
+inline constexpr std::uint32_t repost_batch = 8;
+/// Receive buffers of one connection. A message that tells the peer that a buffer is free again
+/// need not wait for the device to have it: as many as are not yet given back there are besides.
+inline constexpr std::uint32_t receive_buffers = window + uncredited + repost_batch;
 /// The receiver returns credit at once when it has taken out this part of the window: its peer
 /// still has the other part to go on with.
 inline constexpr std::uint32_t credit_at_once = window / 2;
@@ -65,8 +70,6 @@ inline constexpr double copying = 2 / 7e9;
 inline constexpr unsigned poll_batch = 32;
 /// Records handed out by one progress call.
 inline constexpr unsigned poll_budget = 64;
-/// Receive buffers given back to the device with one doorbell.
-inline constexpr unsigned repost_batch = 8;
 
 /// One-sided operations a requester may have in flight on one connection.
 inline constexpr std::uint32_t max_one_sided = 128;
@@ -121,7 +124,7 @@ inline constexpr std::uint64_t keepalive_ns = 1'000'000'000;
 inline constexpr std::uint64_t port_grace_ns = 2'000'000'000;
 
 /// Channels under one connection: one for each producer and consumer that the layer above allows.
-/// Each costs 0.8 MB of pinned memory, and the peer decides when one is made.
+/// Each costs 0.9 MB of pinned memory, and the peer decides when one is made.
 inline constexpr std::size_t max_channels = 2048;
 
 /// Ports that a server's name may lie at: its own by hash, or the next ones.
