@@ -49,9 +49,9 @@ public:
 
     template <class S> unsigned progress(S& sink) {
         unsigned count = 0;
-        bool looked = false; // once: a look in vain is in the way of what answers the last message
         for (unsigned budget = tuning::poll_budget; budget != 0; --budget) {
-            if (queues_->front() == nullptr && (std::exchange(looked, true) || !queues_->fetch())) {
+            // Not again once something was handed out: a look in vain is in the way of the answer.
+            if (queues_->front() == nullptr && (count != 0 || !queues_->fetch())) {
                 break;
             }
             if (queues_->front() != nullptr) {
