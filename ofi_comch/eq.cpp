@@ -151,6 +151,9 @@ ssize_t Eq::take_failure(fi_eq_err_entry* to, bool peek) {
 int open_eq(fid_fabric* fid, fi_eq_attr* attr, fid_eq** out, void* context) {
     Fabric& fabric = *object_of<Fabric>(fid);
     const fi_eq_attr given = attr != nullptr ? *attr : fi_eq_attr{};
+    if ((given.flags & ~(FI_WRITE | FI_AFFINITY)) != 0) {
+        return -FI_EINVAL;
+    }
     if (const int error = check_wait_object(given.wait_obj); error != 0) {
         return error;
     }

@@ -222,6 +222,10 @@ TEST(Queue, OpensWithFlagsThatAreDefinedOnly) {
     fid_cq* cq = nullptr;
     EXPECT_EQ(fi_cntr_open(node.domain, &counts, &cntr, nullptr), -FI_EINVAL);
     EXPECT_EQ(fi_cq_open(node.domain, &completes, &cq, nullptr), -FI_EINVAL);
+    fi_eq_attr tells{};
+    tells.flags = 1;
+    fid_eq* eq = nullptr;
+    EXPECT_EQ(fi_eq_open(node.fabric, &tells, &eq, nullptr), -FI_EINVAL);
     completes.flags = FI_AFFINITY; // a wish
     completes.signaling_vector = 0;
     COMCH_FI(fi_cq_open(node.domain, &completes, &cq, nullptr));
