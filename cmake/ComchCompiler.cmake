@@ -41,14 +41,14 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
     target_compile_options(comch_options INTERFACE -Wno-restrict -Wno-stringop-overflow
         -Wno-stringop-overread -Wno-array-bounds)
 endif()
-# comch_no_undefined: a module must not lack anything when it is linked. clang's sanitizers are in the
-# program that loads it.
+if(COMCH_WERROR)
+    target_compile_options(comch_options INTERFACE -Werror)
+endif()
+
+# A module must not lack anything when it is linked; but clang's sanitizers are in the program that loads it.
 add_library(comch_no_undefined INTERFACE)
 if(NOT (COMCH_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang"))
     target_link_options(comch_no_undefined INTERFACE -Wl,--no-undefined)
-endif()
-if(COMCH_WERROR)
-    target_compile_options(comch_options INTERFACE -Werror)
 endif()
 
 if(COMCH_SANITIZE)
@@ -72,7 +72,7 @@ if(COMCH_SANITIZE)
     elseif(COMCH_SANITIZE STREQUAL "thread")
         add_compile_definitions(COMCH_SANITIZE_THREAD)
     endif()
-    # Optimised instrumented code takes several times as long to compile and finds nothing more.
+    # Instrumented code takes several times as long to compile at -O3 and finds nothing more.
     foreach(language IN ITEMS C CXX)
         set(CMAKE_${language}_FLAGS_RELWITHDEBINFO "-O1 -g1")
         set(CMAKE_${language}_FLAGS_DEBUG "-g1")
@@ -87,9 +87,12 @@ endif()
 # a third off an unoptimised build; gcc gains little. Not by default: a source that lacks an #include would
 # compile.
 function(comch_precompile target)
+    if(NOT COMCH_PRECOMPILED_HEADERS)
+        return()
+    endif()
     get_target_property(sources ${target} SOURCES)
     list(LENGTH sources count)
-    if(NOT COMCH_PRECOMPILED_HEADERS OR count LESS 4)
+    if(count LESS 4) # parsing them once would take longer
         return()
     endif()
     set(headers algorithm array atomic bit chrono cstdint cstring deque functional map memory mutex

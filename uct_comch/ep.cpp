@@ -344,6 +344,7 @@ uct_pending_req_priv_queue_t* priv_of(uct_pending_req_t* request) {
     return reinterpret_cast<uct_pending_req_priv_queue_t*>(&request->priv);
 }
 
+/// (UCX's macros for this name members of a null pointer, which a sanitizer refuses.)
 template <class Link> uct_pending_req_t* head_of(const Ep<Link>& ep) {
     auto* const elem = reinterpret_cast<std::byte*>(ep.queue.head);
     return reinterpret_cast<uct_pending_req_t*>(elem -
