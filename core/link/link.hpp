@@ -125,7 +125,8 @@ struct PortOptions {
     /// Messages sent by send_ordered() are handed out in order of arrival over all connections.
     bool arrival_order = false;
     /// Connections this port initiates carry messages one way only, away from it (as UCT's do);
-    /// replies to one-sided operations still come back, and gets are answered in order.
+    /// replies to one-sided operations still come back, and gets are answered before one-sided
+    /// operations that come after them.
     bool one_way = false;
 };
 
@@ -241,7 +242,7 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //                                      says so. To be called again and again
 //     -- one-sided: ok = done already; in_progress = on_complete(token) follows; again = no room.
 //        They take effect in the order of the calls, but for gets (and one-way connections answer
-//        those, too, before anything that came after them).
+//        those, too, before one-sided operations that came after them).
 //     Errc put(const void* local, std::size_t, RemoteRegion&, std::uint64_t remote, void* token);
 //     Errc get(void* local, std::size_t, RemoteRegion&, std::uint64_t remote, void* token);
 //     Errc atomic(const AtomicRequest&, RemoteRegion&, std::uint64_t remote, void* token);
@@ -249,7 +250,7 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //                                      has taken effect at the peer. What was refused has not: that
 //                                      is told before, by its completion or the connection's end
 //           A null token is not remembered: in_progress means ask again.
-//     Errc fence();                    later operations take effect after earlier ones
+//     Errc fence();                    later operations and messages take effect after earlier ones
 //     template <class Done> void cancel(Done);        all one-sided operations and flushes in
 //           flight end now: done(token, Errc::canceled). Where a device is at one of them, that
 //           ends the connection: on_disconnected(device_error) follows

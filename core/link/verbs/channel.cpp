@@ -181,8 +181,23 @@ void ChannelCore::connect_on() {
     }
 }
 
+Result<void> ChannelCore::try_to_connect() {
+    id.reset();
+    bool resolved = false;
+    auto made =
+        CmId::create_to(cm, nullptr, way.local, way.peer, tuning::resolve_at_once_ms, resolved);
+    if (!made) {
+        return tl::unexpected(std::move(made.error()));
+    }
+    id = std::move(*made);
+    if (resolved) {
+        start_handshake();
+    }
+    return {};
+}
+
 void ChannelCore::start_handshake() {
-    rdma_conn_param param = conn_param(device->limits(), &request, sizeof(request));
+    rdma_conn_param param = conn_param(device->limits(), &way.request, sizeof(way.request));
     if (!pipe->make_queue_pair(id.get()) || ::rdma_connect(id.get(), &param) != 0) {
         fail();
     }
@@ -209,6 +224,13 @@ void ChannelCore::on_event(const CmEvent& event) {
         }
         break;
     case RDMA_CM_EVENT_REJECTED: {
+        if (is_opener && takes_for_stale(event) && ++stale_attempts < tuning::stale_attempts) {
+            pipe->unmake();
+            if (!try_to_connect()) {
+                fail();
+            }
+            break;
+        }
         wire::Refusal refusal{};
         orderly = wire::read_private(event.private_data, event.private_length, refusal) ==
                       wire::Check::ok &&
@@ -319,22 +341,16 @@ Result<Channel> Channel::open(std::shared_ptr<ConnectionLife> life,
     core->life = std::move(life);
     core->counters = std::move(counters);
     core->is_opener = true;
-    core->request = way->request;
-    core->request.tag = tag;
+    core->way = *way;
+    core->way.device.reset(); // one reference is enough to let go of
+    core->way.request.tag = tag;
     if (auto prepared = core->prepare(parent); !prepared) {
         return tl::unexpected(std::move(prepared.error()));
     }
     const wire::Attach attach{.credit = core->pipe->credential(), .number = 0};
     (void)core->pipe->put_plain(wire::Control::attach, std::as_bytes(std::span(&attach, 1)));
-    bool resolved = false;
-    auto id = CmId::create_to(core->cm, nullptr, way->local, way->peer, tuning::resolve_at_once_ms,
-                              resolved);
-    if (!id) {
-        return tl::unexpected(std::move(id.error()));
-    }
-    core->id = std::move(*id);
-    if (resolved) {
-        core->start_handshake();
+    if (auto tried = core->try_to_connect(); !tried) {
+        return tl::unexpected(std::move(tried.error()));
     }
     Keeper::instance().take_connecting(core);
     return Channel(std::move(core));
@@ -387,10 +403,10 @@ Channel::~Channel() {
             return;
         }
         core_->pipe->say_goodbye();
-        core_->deadline_ns = monotonic_ns() + tuning::close_timeout_ns;
-        if (!Keeper::instance().has_tender()) {
-            core_->deadline_ns = monotonic_ns() + tuning::close_timeout_ns / 20;
-        }
+        core_->deadline_ns =
+            monotonic_ns() + (!Keeper::instance().has_tender() ? tuning::close_timeout_ns / 20
+                              : core_->pipe->started()         ? tuning::close_timeout_ns
+                                                               : tuning::unmade_close_timeout_ns);
     }
     const std::uint64_t deadline = core_->deadline_ns;
     Keeper::instance().take_remains(std::move(core_));
@@ -438,7 +454,7 @@ Errc Channel::write(const std::byte* from, std::uint32_t length, std::uint32_t l
     const auto lock = core_->lock_until_ready();
     Ticket unused = 0;
     const Errc result = attend(core_->pipe->write(
-        from, length, local_key, to, static_cast<std::uint32_t>(remote_key), false, false, unused));
+        from, length, local_key, to, static_cast<std::uint32_t>(remote_key), false, unused));
     if (result == Errc::ok) {
         core_->pipe->slot()->tx.mapped_bytes.add(length);
     }

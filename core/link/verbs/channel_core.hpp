@@ -30,7 +30,8 @@ struct ChannelCore {
     std::unique_ptr<Queues> queues;
     std::unique_ptr<Pipe> pipe;
     CmId id;
-    wire::Request request{}; ///< opener
+    ConnectionLife::Way way{}; ///< opener
+    unsigned stale_attempts = 0;
     std::uint64_t deadline_ns = 0; ///< once it is only there to end
 
     /// The region whose keys were asked for last: usually the next, too, and then the device's lock
@@ -62,6 +63,7 @@ struct ChannelCore {
     [[nodiscard]] Result<void> prepare(const SlotInfo& parent);
     void look_at_cm();
     void on_event(const CmEvent& event);
+    [[nodiscard]] Result<void> try_to_connect();
     void start_handshake();
     /// Finds the next message; handles what comes before it. False: there is none.
     [[nodiscard]] bool peek();

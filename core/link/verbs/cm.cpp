@@ -79,6 +79,9 @@ CmChannel::~CmChannel() {
 }
 
 Result<CmChannel> CmChannel::create() {
+    // Before anything of a device is in memory that a fork would have copied while the device goes
+    // on with the old: where the kernel does not see to that (it does from 5.12 on).
+    [[maybe_unused]] static const int protected_from_forks = ::ibv_fork_init();
     CmChannel channel;
     channel.channel_ = ::rdma_create_event_channel();
     if (channel.channel_ == nullptr) {
@@ -92,6 +95,11 @@ Result<CmChannel> CmChannel::create() {
         return fail_errno(Errc::io, "cannot make an rdma_cm channel non-blocking", errno);
     }
     return channel;
+}
+
+bool takes_for_stale(const CmEvent& event) noexcept {
+    constexpr int stale_connection = 10; // of InfiniBand's reasons to reject
+    return event.type == RDMA_CM_EVENT_REJECTED && event.status == stale_connection;
 }
 
 bool next_event(const CmChannel& channel, CmEvent& event) {

@@ -59,6 +59,9 @@ struct CmEvent {
     std::uint8_t responder_resources = 0;
     std::uint8_t initiator_depth = 0;
 };
+/// A refusal by the peer's kernel alone: it takes the queue pair for one that it had to do with
+/// before, and whose end its program has not noticed. Another queue pair is another matter.
+[[nodiscard]] bool takes_for_stale(const CmEvent& event) noexcept;
 /// False: there is none.
 [[nodiscard]] bool next_event(const CmChannel& channel, CmEvent& event);
 

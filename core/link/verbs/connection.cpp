@@ -106,10 +106,9 @@ Errc Connection::write(const void* local, std::size_t length, RemoteRegion& regi
 
 Errc Connection::write_copied(const std::byte* from, std::size_t length, const RemoteRegion& region,
                               std::uint64_t address, bool signalled) noexcept {
-    const bool fenced = (one_way_ || reads_fenced_) && !pipe_->done(last_read_);
     const Errc result =
         pipe_->write_copied(from, static_cast<std::uint32_t>(length), address,
-                            static_cast<std::uint32_t>(region.key().link_data), fenced, signalled);
+                            static_cast<std::uint32_t>(region.key().link_data), signalled);
     if (result == Errc::ok) {
         last_write_ = pipe_->posted();
         last_write_behind_ = pipe_->tx().head();
@@ -136,7 +135,6 @@ Errc Connection::get(void* local, std::size_t length, RemoteRegion& region, std:
                                     static_cast<std::uint32_t>(region.key().link_data),
                                     transfer.last);
         if (result == Errc::ok) {
-            last_read_ = transfer.last;
             pipe_->slot()->tx.mapped_bytes.add(length); // as every RDMA read: nobody sends it
             transfers_.push_back(std::move(transfer));
             result = Errc::in_progress;
@@ -199,18 +197,17 @@ bool Connection::push_transfers() {
         const auto chunk = static_cast<std::uint32_t>(
             std::min<std::uint64_t>(transfer.remaining, port_->rdma_->limits().rdma_length));
         const bool last = chunk == transfer.remaining;
-        const bool fenced = (one_way_ || reads_fenced_) && !pipe_->done(last_read_);
-        const Errc result =
-            transfer.is_get ? pipe_->read(transfer.local, chunk, transfer.lkey, transfer.remote,
-                                          transfer.rkey, last, transfer.last)
-                            : pipe_->write(transfer.local, chunk, transfer.lkey, transfer.remote,
-                                           transfer.rkey, fenced, last, transfer.last);
+        const Errc result = transfer.is_get
+                                ? pipe_->read(transfer.local, chunk, transfer.lkey, transfer.remote,
+                                              transfer.rkey, last, transfer.last)
+                                : pipe_->write(transfer.local, chunk, transfer.lkey,
+                                               transfer.remote, transfer.rkey, last, transfer.last);
         if (result != Errc::ok) {
             return moved;
         }
         moved = true;
-        if (transfer.is_get) {
-            last_read_ = transfer.last;
+        if (transfer.is_get && transfer.fenced) {
+            pipe_->fence_reads();
         }
         transfer.local += chunk;
         transfer.remote += chunk;
@@ -274,7 +271,10 @@ bool Connection::is_flush(const void* token) const noexcept {
 
 Errc Connection::fence() {
     const Errc result = one_sided_.fence();
-    reads_fenced_ = true; // costs nothing where none is under way
+    pipe_->fence_reads();
+    if (!transfers_.empty()) {
+        transfers_.back().fenced = true; // what of it is still to be posted, too
+    }
     if (one_sided_.busy()) {
         needs_work();
     }
@@ -283,28 +283,29 @@ Errc Connection::fence() {
 
 std::vector<void*> Connection::take_own_operations() {
     std::vector<void*> tokens;
-    bool in_callers_memory = false;
+    Pipe::Ticket in_callers_memory = 0;
     for (Transfer& transfer : transfers_) {
         if (!transfer.reported) {
             tokens.push_back(transfer.token);
         }
-        in_callers_memory = in_callers_memory || transfer.lkey != 0;
+        if (transfer.lkey != 0) {
+            in_callers_memory = transfer.last;
+        }
     }
     for (const auto& flush : flushes_) {
         tokens.push_back(flush->token);
     }
-    if (in_callers_memory) {
-        take_back_memory();
+    if (!pipe_->settled(in_callers_memory)) {
+        take_back_memory(in_callers_memory);
     }
     pipe_->forget_copies();
     transfers_.clear();
     return tokens;
 }
 
-void Connection::take_back_memory() {
+void Connection::take_back_memory(Pipe::Ticket last) {
     // It is the caller's again when he is told: the device must not touch it any more.
     pipe_->stop();
-    const Pipe::Ticket last = transfers_.back().last;
     const std::uint64_t deadline = monotonic_ns() + tuning::stop_timeout_ns;
     while (!pipe_->settled(last) && !port_->rdma_->gone() && monotonic_ns() < deadline) {
         (void)port_->queues_->fetch();
@@ -329,7 +330,7 @@ void Connection::drop_operations() {
     }
     wait_at_end(read);
     if (!pipe_->settled(read)) {
-        take_back_memory();
+        take_back_memory(read);
     }
 }
 

@@ -129,6 +129,7 @@ private:
     struct Transfer {
         bool is_get = false;
         bool reported = false; ///< or given up
+        bool fenced = false;   ///< there was a fence() behind it
         std::byte* local = nullptr;
         std::uint64_t remote = 0;
         std::uint64_t remaining = 0; ///< not posted yet
@@ -172,8 +173,9 @@ private:
     /// For a close: nothing of them is reported any more. What the device is sending it goes on
     /// sending, so that what was sent around it arrives.
     void drop_operations();
-    /// The device lets go of the caller's memory, and the queue pair is of no use any more.
-    void take_back_memory();
+    /// The device lets go of the caller's memory, up to that request, and the queue pair is of no
+    /// use any more.
+    void take_back_memory(Pipe::Ticket last);
     void needs_work();
     [[nodiscard]] bool has_work() const noexcept {
         return one_sided_.busy() || !transfers_.empty() || !flushes_.empty() || paused_ ||
@@ -236,7 +238,6 @@ private:
 
     std::unique_ptr<Pipe> pipe_;
     State state_ = State::connecting;
-    bool one_way_ = false;      ///< the peer sends only replies
     bool peer_one_way_ = false; ///< we send only replies
     bool paused_ = false;       ///< a get of the peer is being answered as records
     bool working_ = false;      ///< in the port's list
@@ -245,13 +246,11 @@ private:
     std::uint64_t returned_at_look_ = 0;
     bool peer_gone_ = false;    ///< to be reported once nothing more of it is here
     bool is_initiator_ = false;
-    bool reads_fenced_ = false; ///< by fence()
     bool canceled_ = false;     ///< transfers that the device was at: that ended the queue pair
     void* user_ = nullptr;
     OneSidedEngine<Pipe> one_sided_;
     std::deque<Transfer> transfers_;
     std::deque<std::unique_ptr<Flush>> flushes_;
-    Pipe::Ticket last_read_ = 0;
     Pipe::Ticket last_write_ = 0; ///< that was copied: nobody else waits for it
     std::uint64_t last_write_behind_ = 0; ///< so many records of ours
     bool lost_device_writes_ = false;
@@ -274,6 +273,7 @@ private:
     std::string service_;
     FunctionId service_function_ = 0;
     unsigned probe_ = 0;
+    unsigned stale_attempts_ = 0;
     /// Requests for channels that came before the answer that lets them be.
     std::vector<std::pair<CmId, CmEvent>> early_channels_;
     // acceptor, until it is established

@@ -30,6 +30,11 @@ public:
         return ::ibv_event_type_str(
             static_cast<ibv_event_type>(said_.error.load(std::memory_order_acquire)));
     }
+    /// Because of what the peer sent or asked for; once it has failed.
+    [[nodiscard]] bool refused_peer() const noexcept {
+        const int error = said_.error.load(std::memory_order_acquire);
+        return error == IBV_EVENT_QP_REQ_ERR || error == IBV_EVENT_QP_ACCESS_ERR;
+    }
     /// A queue pair that does not work any more has taken its last receive buffer.
     [[nodiscard]] bool last_receive() const noexcept {
         return said_.last_receive.load(std::memory_order_acquire);

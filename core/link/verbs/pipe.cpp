@@ -258,8 +258,9 @@ void Pipe::commit(std::uint8_t kind, std::uint8_t id, std::byte* payload,
     request.num_sge = length == 0 ? 0 : 1;
     request.opcode = IBV_WR_SEND_WITH_IMM;
     request.imm_data = head;
+    request.send_flags = behind_reads(kind == static_cast<std::uint8_t>(Kind::data));
     if (length <= inline_limit_) {
-        request.send_flags = IBV_SEND_INLINE; // a slot, if it was reserved, is free again at once
+        request.send_flags |= IBV_SEND_INLINE; // a slot, if it was reserved, is free again at once
     } else if (in_slot) {
         ++slots_taken_;
     }
@@ -503,13 +504,13 @@ void Pipe::write_to_page(const void* from, std::uint32_t length, std::size_t off
 // ---- RDMA --------------------------------------------------------------------------------------
 
 Errc Pipe::write_copied(const std::byte* from, std::uint32_t length, std::uint64_t address,
-                        std::uint32_t key, bool fenced, bool signalled) noexcept {
+                        std::uint32_t key, bool signalled) noexcept {
     if (allowed_ == 0 || !started_ || posted_ - done_ >= tuning::send_queue - reserve_requests) {
         if (!started_ || !make_room(false)) {
             return refuse();
         }
     }
-    unsigned flags = fenced ? static_cast<unsigned>(IBV_SEND_FENCE) : 0u;
+    unsigned flags = behind_reads(false);
     if (length <= inline_limit_) {
         flags |= static_cast<unsigned>(IBV_SEND_INLINE);
     } else {
@@ -527,14 +528,14 @@ Errc Pipe::write_copied(const std::byte* from, std::uint32_t length, std::uint64
 }
 
 Errc Pipe::write(const std::byte* from, std::uint32_t length, std::uint32_t lkey,
-                 std::uint64_t address, std::uint32_t key, bool fenced, bool signalled,
+                 std::uint64_t address, std::uint32_t key, bool signalled,
                  Ticket& ticket) noexcept {
     if (!started_ ||
         (posted_ - done_ >= tuning::send_queue - reserve_requests && !make_room(false))) {
         return refuse();
     }
     Rdma rdma(IBV_WR_RDMA_WRITE, from, length, lkey, address, key);
-    rdma.request.send_flags = fenced ? static_cast<unsigned>(IBV_SEND_FENCE) : 0u;
+    rdma.request.send_flags = behind_reads(false);
     if (!post(rdma.request, signalled)) {
         return refuse();
     }
@@ -573,6 +574,7 @@ Errc Pipe::read(std::byte* to, std::uint32_t length, std::uint32_t lkey, std::ui
     }
     queues_.tally().rdma_bytes += length;
     ticket = posted_;
+    last_read_ = posted_;
     return Errc::ok;
 }
 
@@ -708,11 +710,16 @@ void Pipe::on_failure(ibv_wc_status status) noexcept {
     }
 }
 
+void Pipe::on_failed_receive(ibv_wc_status status) noexcept {
+    // The buffers are all as long as they must be: what does not fit no correct peer sends.
+    on_failure(status == IBV_WC_LOC_LEN_ERR ? IBV_WC_REM_INV_REQ_ERR : status);
+}
+
 bool Pipe::device_gave_up() noexcept {
     if (watch_ == nullptr || !watch_->failed()) {
         return false;
     }
-    on_failure(IBV_WC_FATAL_ERR);
+    on_failure(watch_->refused_peer() ? IBV_WC_REM_INV_REQ_ERR : IBV_WC_FATAL_ERR);
     return true;
 }
 

@@ -167,15 +167,20 @@ public:
     /// Where a work request stands among all of this queue pair.
     using Ticket = std::uint64_t;
 
+    /// What is sent or written from now on takes effect behind the reads posted so far. By itself
+    /// the peer's device may hand out a message while it still fetches what a read before it wants.
+    void fence_reads() noexcept { fenced_read_ = last_read_; }
+    /// One-sided operations always take effect behind the reads before them.
+    void order_reads() noexcept { orders_reads_ = true; }
     /// A put of up to bounce_up_to bytes: copied now, so that the caller's memory is free at once.
     /// With a completion if `signalled`.
     [[nodiscard]] Errc write_copied(const std::byte* from, std::uint32_t length,
-                                    std::uint64_t address, std::uint32_t key, bool fenced,
+                                    std::uint64_t address, std::uint32_t key,
                                     bool signalled) noexcept;
     /// A write from, or a read into, memory that the device knows. With a completion if
     /// `signalled`.
     [[nodiscard]] Errc write(const std::byte* from, std::uint32_t length, std::uint32_t lkey,
-                             std::uint64_t address, std::uint32_t key, bool fenced, bool signalled,
+                             std::uint64_t address, std::uint32_t key, bool signalled,
                              Ticket& ticket) noexcept;
     /// A write, with a completion, and an empty message behind it: one packet less than by itself.
     [[nodiscard]] Errc write_and_send(const std::byte* from, std::uint32_t length,
@@ -368,6 +373,7 @@ public:
 
     void on_sent(Ticket ticket, ibv_wc_status status) noexcept;
     void on_failure(ibv_wc_status status) noexcept;
+    void on_failed_receive(ibv_wc_status status) noexcept;
 
     /// Something has come from the peer, or its device has acknowledged something, since the last
     /// time this was asked.
@@ -406,6 +412,15 @@ private:
     }
     void commit(std::uint8_t kind, std::uint8_t id, std::byte* payload,
                 std::uint32_t length) noexcept;
+    /// The flag by which a work request waits for the reads that it must be behind.
+    [[nodiscard]] unsigned behind_reads(bool is_message) noexcept {
+        const Ticket read = orders_reads_ && !is_message ? last_read_ : fenced_read_;
+        if (read <= done_) [[likely]] {
+            return 0;
+        }
+        ++queues_.tally().fenced;
+        return IBV_SEND_FENCE;
+    }
     void count_sent(std::uint32_t length) noexcept {
         ++sent_;
         slot_->tx.messages.add(1);
@@ -463,6 +478,8 @@ private:
     std::uint32_t granted_inline_ = 0; ///< by the device
     Ticket posted_ = 0;
     Ticket done_ = 0;
+    Ticket last_read_ = 0;
+    Ticket fenced_read_ = 0; ///< what follows takes effect behind it
     Ticket dropped_ = 0; ///< the last that the device gave back undone
     std::uint64_t slots_taken_ = 0;
     std::uint64_t slots_freed_ = 0;
@@ -490,6 +507,7 @@ private:
 
     bool started_ = false;
     bool expects_writes_ = false;
+    bool orders_reads_ = false;
     bool failed_ = false;
     bool corrupt_ = false;
     bool refused_ = false;

@@ -33,8 +33,7 @@ struct AddressLayout {
 };
 static_assert(sizeof(AddressLayout) == sizeof(PortAddress));
 
-/// A connection that was never made has nobody to wait for this long.
-constexpr std::uint64_t unmade_close_timeout_ns = 500'000'000;
+constexpr std::uint64_t no_deadline = ~std::uint64_t{0};
 
 std::uint64_t random_number() {
     std::uint64_t number = 0;
@@ -81,7 +80,8 @@ Result<void> Port::start() {
     if (!listener) {
         return tl::unexpected(std::move(listener.error()));
     }
-    auto rdma = RdmaDevice::of((*listener)->id->verbs, device_.function().address);
+    device_port_ = (*listener)->id->port_num;
+    auto rdma = RdmaDevice::of((*listener)->id->verbs, device_port_, device_.function().address);
     if (!rdma) {
         return tl::unexpected(std::move(rdma.error()));
     }
@@ -283,7 +283,9 @@ Result<Connection*> Port::start_connect(Address remote, const wire::Request& req
     }
     Connection& c = **made;
     c.is_initiator_ = true;
-    c.one_way_ = options_.one_way;
+    if (options_.one_way) {
+        c.pipe_->order_reads();
+    }
     c.user_ = user;
     c.remote_ = remote;
     c.request_ = request;
@@ -373,6 +375,8 @@ Reason Port::take_event(Connection& c, const CmEvent& event) {
         return start_handshake(c);
     case RDMA_CM_EVENT_ESTABLISHED: {
         if (!c.is_initiator_) {
+            // From the initiator's progress, which sends Hello at once.
+            c.deadline_ns_ = std::min(c.deadline_ns_, monotonic_ns() + tuning::hello_timeout_ns);
             return Reason::closed;
         }
         wire::Accept accept{};
@@ -384,6 +388,8 @@ Reason Port::take_event(Connection& c, const CmEvent& event) {
         }
         if (c.state_ == Connection::State::connecting) {
             c.state_ = Connection::State::waiting;
+        } else { // closed meanwhile: what was sent before goes out now
+            c.deadline_ns_ = monotonic_ns() + tuning::close_timeout_ns;
         }
         return Reason::closed;
     }
@@ -415,6 +421,9 @@ Reason Port::take_refusal(Connection& c, const CmEvent& event) {
         return Reason::not_found; // it asked, was accepted, and then did not want to
     }
     c.pipe_->unmake();
+    if (takes_for_stale(event) && ++c.stale_attempts_ < tuning::stale_attempts && try_address(c)) {
+        return Reason::closed;
+    }
     wire::Refusal refusal{};
     const auto check = wire::read_private(event.private_data, event.private_length, refusal);
     if (check == wire::Check::other_version) {
@@ -463,7 +472,10 @@ Reason Port::reason_of_end(Connection& c) const {
     case IBV_WC_REM_ACCESS_ERR:
     case IBV_WC_REM_INV_REQ_ERR:
     case IBV_WC_REM_OP_ERR:
-        c.error_text_ = "the peer's device refused access to its memory";
+        c.error_text_ = c.pipe_->device_said();
+        if (c.error_text_.empty()) {
+            c.error_text_ = "an RDMA device refused what the other end sent, or access to memory";
+        }
         return Reason::protocol_error;
     case IBV_WC_LOC_PROT_ERR:
     case IBV_WC_LOC_LEN_ERR:
@@ -545,7 +557,8 @@ void Port::admit(CmId id, const CmEvent& event, const wire::Request& request) {
     }
     Connection& c = **made;
     c.state_ = Connection::State::meeting;
-    c.deadline_ns_ = monotonic_ns() + tuning::connect_timeout_ns;
+    c.deadline_ns_ =
+        no_deadline; // until it is connected; whether that comes to be, its kernel tells
     c.peer_one_way_ = request.one_way != 0;
     c.peer_.side = static_cast<Side>(request.side);
     c.peer_.function = request.function;
@@ -686,7 +699,7 @@ void Port::close(Connection* connection) {
     if (c.pipe_->started()) {
         c.deadline_ns_ += tuning::close_timeout_ns;
     } else if (c.pipe_->sent() != 0) { // else there is nothing to deliver
-        c.deadline_ns_ += unmade_close_timeout_ns;
+        c.deadline_ns_ += tuning::unmade_close_timeout_ns;
     }
     counters_->release_slot(c.pipe_->slot(), counters::SlotState::closed);
     retire(c, closing_);
@@ -870,6 +883,12 @@ Port::~Port() {
         const bool had_connections = !connections_.empty();
         while (!connections_.empty()) {
             close(connections_.back().get());
+        }
+        const std::uint64_t latest = monotonic_ns() + tuning::unmade_last_words_ns;
+        for (const auto& c : closing_) {
+            if (!c->pipe_->started()) {
+                c->deadline_ns_ = std::min(c->deadline_ns_, latest);
+            }
         }
         for (;;) {
             refuse_latecomers();

@@ -298,7 +298,7 @@ private:
         }
         rdma_->look_at_events();
         const std::uint64_t now = last_slow_poll_ns_;
-        const std::uint64_t down = rdma_->down_since_ns();
+        const std::uint64_t down = rdma_->down_since_ns(device_port_);
         const bool lost = rdma_->gone() || queues_->broken();
         if (lost || (down != 0 && now > down + tuning::port_grace_ns)) {
             return lose_device(lost, sink);
@@ -363,8 +363,13 @@ private:
         }
         Connection& c = *static_cast<Connection*>(static_cast<Watch*>(event.id->context)->object);
         const Reason reason = take_event(c, event);
-        if (reason != Reason::closed && c.state_ < Connection::State::ended) {
+        if (reason == Reason::closed) {
+            return;
+        }
+        if (c.state_ < Connection::State::ended) {
             end(c, reason, {}, sink);
+        } else {
+            c.deadline_ns_ = 0; // its last words reach nobody
         }
     }
 
@@ -552,6 +557,7 @@ private:
     PortAddress address_{};
     std::uint64_t number_ = 0; ///< random: nobody takes another port at this address for this one
     std::uint16_t tcp_port_ = 0;
+    std::uint8_t device_port_ = 1; ///< of the RDMA device, behind the function's address
     UniqueFd epoll_;
     UniqueFd bell_;  ///< an eventfd: something has happened to the device
     UniqueFd timer_; ///< ends sleeps when it is time for look_at_all()

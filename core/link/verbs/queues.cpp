@@ -213,7 +213,7 @@ bool Queues::fetch() {
         const auto index = static_cast<std::uint32_t>(wc.wr_id);
         if (wc.status != IBV_WC_SUCCESS || pipe == nullptr) {
             if (pipe != nullptr) {
-                pipe->on_failure(wc.status);
+                pipe->on_failed_receive(wc.status);
             }
             give_back(index);
             continue;

@@ -27,6 +27,7 @@ struct Tally {
     std::uint64_t work_requests = 0;     ///< posted to send queues
     std::uint64_t signalled = 0;         ///< of these, with a completion
     std::uint64_t doorbells = 0;         ///< posts to send queues; each is at least one doorbell
+    std::uint64_t fenced = 0;            ///< that wait for reads before them
     std::uint64_t receive_doorbells = 0; ///< posts to the shared receive queue
     std::uint64_t copied_bytes = 0;      ///< payload copied by this link, on either way
     std::uint64_t rdma_bytes = 0;        ///< payload that the device fetched from, or put into, the

@@ -41,7 +41,7 @@ int access_flags(std::uint32_t access) {
 
 } // namespace
 
-Result<std::shared_ptr<RdmaDevice>> RdmaDevice::of(ibv_context* context,
+Result<std::shared_ptr<RdmaDevice>> RdmaDevice::of(ibv_context* context, std::uint8_t port,
                                                    const std::string& address) {
     Devices& all = devices();
     // Both are let go of after the lock: their destructor takes it.
@@ -58,7 +58,7 @@ Result<std::shared_ptr<RdmaDevice>> RdmaDevice::of(ibv_context* context,
                     fmt::format("the RDMA device {} is being removed", known->name()));
     }
     device.reset(new RdmaDevice(context));
-    if (auto opened = device->open(); !opened) {
+    if (auto opened = device->open(port); !opened) {
         return tl::unexpected(std::move(opened.error()));
     }
     all.known[context] = device;
@@ -91,7 +91,7 @@ bool make_known(const Device& device, std::uint64_t region) {
     return rdma != nullptr && rdma->keys_of(region).valid;
 }
 
-Result<void> RdmaDevice::open() {
+Result<void> RdmaDevice::open(std::uint8_t port_number) {
     pd_ = ::ibv_alloc_pd(context_);
     if (pd_ == nullptr) {
         return fail_pinning(fmt::format("cannot allocate a protection domain on {}", name()),
@@ -99,7 +99,8 @@ Result<void> RdmaDevice::open() {
     }
     ibv_device_attr attr{};
     ibv_port_attr port{};
-    if (::ibv_query_device(context_, &attr) != 0 || ::ibv_query_port(context_, 1, &port) != 0) {
+    if (::ibv_query_device(context_, &attr) != 0 ||
+        ::ibv_query_port(context_, port_number, &port) != 0) {
         return fail_errno(Errc::io, fmt::format("cannot query the limits of {}", name()), errno);
     }
     auto limits = judge_device(name(), context_->device->transport_type, attr, port);
@@ -213,13 +214,6 @@ void RdmaDevice::look_at_events() {
 }
 
 void RdmaDevice::take(const ibv_async_event& event) {
-    const auto port_is_down_since = [&](std::uint64_t when) {
-        if (event.element.port_num == 1) {
-            down_since_ns_.store(when, std::memory_order_release);
-            const std::lock_guard lock(mutex_);
-            ring_bells();
-        }
-    };
     const auto tell = [&](const void* object, auto&& say) {
         const std::lock_guard lock(mutex_);
         if (const auto found = watched_.find(object); found != watched_.end()) {
@@ -232,11 +226,16 @@ void RdmaDevice::take(const ibv_async_event& event) {
     };
     switch (event.event_type) {
     case IBV_EVENT_PORT_ERR:
-        port_is_down_since(monotonic_ns());
+    case IBV_EVENT_PORT_ACTIVE: {
+        const std::lock_guard lock(mutex_);
+        if (event.event_type == IBV_EVENT_PORT_ERR) {
+            down_since_ns_[event.element.port_num] = monotonic_ns();
+        } else {
+            down_since_ns_.erase(event.element.port_num);
+        }
+        ring_bells();
         break;
-    case IBV_EVENT_PORT_ACTIVE:
-        port_is_down_since(0);
-        break;
+    }
     case IBV_EVENT_DEVICE_FATAL:
         set_gone();
         break;
@@ -258,6 +257,12 @@ void RdmaDevice::take(const ibv_async_event& event) {
     default:
         break; // nothing that this link depends on
     }
+}
+
+std::uint64_t RdmaDevice::down_since_ns(std::uint8_t port) {
+    const std::lock_guard lock(mutex_);
+    const auto found = down_since_ns_.find(port);
+    return found == down_since_ns_.end() ? 0 : found->second;
 }
 
 void RdmaDevice::watch(const void* object, Said& said) {

@@ -65,14 +65,14 @@ public:
         bool shared_resize = false;     ///< and one can be made larger
         std::uint32_t completions = 0;
         std::uint32_t rdma_length = 0; ///< of one RDMA read or write
-        double bandwidth = 0;          ///< bytes per second of the first port
+        double bandwidth = 0;          ///< bytes per second, of the port by which it was opened
         std::uint8_t reads = 0;        ///< RDMA reads under way, as requester and as responder
         bool atomics = false;          ///< the device has some (this link uses the target's CPU)
     };
 
-    /// The one of this process for `context`, which is behind the IP address.
-    [[nodiscard]] static Result<std::shared_ptr<RdmaDevice>> of(ibv_context* context,
-                                                                const std::string& address);
+    /// The one of this process for `context`, whose port is behind the IP address.
+    [[nodiscard]] static Result<std::shared_ptr<RdmaDevice>>
+    of(ibv_context* context, std::uint8_t port, const std::string& address);
     /// The one behind the address, if a port is open on it; else null.
     [[nodiscard]] static std::shared_ptr<RdmaDevice> behind(const std::string& address);
     ~RdmaDevice();
@@ -105,9 +105,7 @@ public:
     [[nodiscard]] bool gone() const noexcept { return gone_.load(std::memory_order_acquire); }
     void set_gone() noexcept;
     /// Since when the port is down; 0: it is up.
-    [[nodiscard]] std::uint64_t down_since_ns() const noexcept {
-        return down_since_ns_.load(std::memory_order_acquire);
-    }
+    [[nodiscard]] std::uint64_t down_since_ns(std::uint8_t port);
     [[nodiscard]] int event_fd() const noexcept { return context_->async_fd; }
     /// Reads what the device has to say; any thread.
     void look_at_events();
@@ -127,7 +125,7 @@ public:
 
 private:
     explicit RdmaDevice(ibv_context* context) : context_(context) {}
-    [[nodiscard]] Result<void> open();
+    [[nodiscard]] Result<void> open(std::uint8_t port);
     void ring_bells();
     /// Under the mutex, with the region pinned.
     [[nodiscard]] RegionKeys add_region(std::uint64_t id, const RegionTable::Region& region);
@@ -137,8 +135,8 @@ private:
     ibv_pd* pd_ = nullptr;
     Limits limits_;
     std::atomic<bool> gone_{false};
-    std::atomic<std::uint64_t> down_since_ns_{0};
     std::mutex mutex_; ///< guards what follows
+    std::unordered_map<int, std::uint64_t> down_since_ns_; ///< of ports that are down
     std::vector<int> bells_;
     std::unordered_map<std::uint64_t, Mr> regions_;
     std::unordered_map<const void*, Said*> watched_;

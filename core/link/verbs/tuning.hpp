@@ -95,10 +95,17 @@ inline constexpr std::uint64_t slow_poll_interval_busy_ns = 10'000;
 inline constexpr int resolve_timeout_ms = 2'000;
 /// A call that connects waits so long for that, before it leaves the rest to progress calls.
 inline constexpr int resolve_at_once_ms = 50;
-/// A peer whose kernel answers nothing at all.
-inline constexpr std::uint64_t connect_timeout_ns = 10'000'000'000;
+/// Queue pairs tried where the peer's kernel takes one for another that it still knows.
+inline constexpr unsigned stale_attempts = 4;
+/// A peer that has connected and then says nothing.
+inline constexpr std::uint64_t hello_timeout_ns = 10'000'000'000;
 /// What was sent before a close is acknowledged within microseconds, or the peer is gone.
 inline constexpr std::uint64_t close_timeout_ns = 2'000'000'000;
+/// Where the peer has yet to accept: it may be computing. Nobody waits for this, but the memory
+/// does.
+inline constexpr std::uint64_t unmade_close_timeout_ns = 30'000'000'000;
+/// Whoever closes a whole port does wait.
+inline constexpr std::uint64_t unmade_last_words_ns = 500'000'000;
 /// A close waits so long for the device to have read what the caller asked for: into memory that is
 /// the caller's again afterwards. What is not there by then costs the connection its orderly end.
 /// And so long an end by the peer waits for the report of what was written before it.

@@ -15,6 +15,26 @@ namespace comch::link::verbs {
 struct Inside {
     static Pipe& pipe(Connection& connection) { return *connection.pipe_; }
     static Queues& queues(Port& port) { return *port.queues_; }
+    static std::uint8_t device_port(const Port& port) { return port.device_port_; }
+    /// Connections that the port has accepted and knows no more of yet.
+    static std::vector<Connection*> met(const Port& port) {
+        std::vector<Connection*> found;
+        for (const auto& c : port.connections_) {
+            if (c->state_ == Connection::State::meeting) {
+                found.push_back(c.get());
+            }
+        }
+        return found;
+    }
+    static std::uint64_t deadline(const Connection& connection) { return connection.deadline_ns_; }
+    static unsigned probe(const Connection& connection) { return connection.probe_; }
+    /// What the peer's kernel may answer to a request to connect.
+    static Reason refuse(Port& port, Connection& connection, int status) {
+        CmEvent event;
+        event.type = RDMA_CM_EVENT_REJECTED;
+        event.status = status;
+        return port.take_event(connection, event);
+    }
     /// What arrives waits, as while a get is answered.
     static void pause(Connection& connection) { connection.paused_ = true; }
     static void resume(Connection& connection) {

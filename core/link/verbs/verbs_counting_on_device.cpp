@@ -20,6 +20,7 @@ protected:
         return {.work_requests = after.work_requests - before.work_requests,
                 .signalled = after.signalled - before.signalled,
                 .doorbells = after.doorbells - before.doorbells,
+                .fenced = after.fenced - before.fenced,
                 .receive_doorbells = after.receive_doorbells - before.receive_doorbells,
                 .copied_bytes = after.copied_bytes - before.copied_bytes,
                 .rdma_bytes = after.rdma_bytes - before.rdma_bytes};
@@ -378,6 +379,85 @@ TEST_F(Counting, ShortPutsAndGetsGoByRdmaToo) {
         EXPECT_EQ(back, source) << size;
     }
     RegionTable::instance().remove(key.region);
+}
+
+/// Gets whose answers are under way: what is behind them must say so to the device, whose order an
+/// emulated one keeps anyhow.
+class BehindReads : public Counting {
+protected:
+    std::vector<std::byte> memory_ = std::vector<std::byte>(1u << 20);
+    std::vector<std::byte> into_ = std::vector<std::byte>(memory_.size());
+    RegionKey key_ = *RegionTable::instance().add(
+        {.base = memory_.data(), .length = memory_.size(), .access = access_remote_all});
+    End sender_{host_device, {.face = "test", .one_way = true}};
+    Connection* one_way_ = nullptr;
+    int token_ = 0;
+
+    void SetUp() override {
+        Counting::SetUp();
+        key_.link_data = link_data_of(dpu_device, key_.region);
+        one_way_ = *sender_.port->connect(dpu.port->address(), {}, nullptr);
+        ASSERT_TRUE(until([&] {
+            sender_.progress();
+            return !sender_.seen.connected.empty();
+        }));
+    }
+    void TearDown() override { RegionTable::instance().remove(key_.region); }
+    /// How many of the work requests of what is done wait for the get before them.
+    template <class Do> std::uint64_t fenced(End& end, Connection& by, Do&& what) {
+        RemoteRegion region(key_);
+        const std::size_t before = end.seen.completions.size();
+        EXPECT_EQ(by.get(into_.data(), into_.size(), region, key_.base, &token_),
+                  Errc::in_progress);
+        const std::uint64_t count = end.port->tally().fenced;
+        what(region);
+        const std::uint64_t result = end.port->tally().fenced - count;
+        EXPECT_TRUE(until([&] {
+            end.progress();
+            return end.seen.completions.size() > before && by.flush(nullptr) == Errc::ok;
+        }));
+        return result;
+    }
+    static Errc add_one(Connection& by, RemoteRegion& region, std::uint64_t address) {
+        return by.atomic({.op = AtomicOp::add, .size = 8, .operand = 1}, region, address, nullptr);
+    }
+};
+
+TEST_F(BehindReads, WhatNeedNotWaitDoesNot) {
+    EXPECT_EQ(fenced(host, *connection,
+                     [&](RemoteRegion& region) {
+                         EXPECT_EQ(connection->send(1, pattern(8, 1)), Errc::ok);
+                         EXPECT_NE(add_one(*connection, region, key_.base), Errc::again);
+                     }),
+              0u);
+    EXPECT_EQ(fenced(sender_, *one_way_,
+                     [&](RemoteRegion&) { EXPECT_EQ(one_way_->send(1, pattern(8, 1)), Errc::ok); }),
+              0u);
+}
+
+TEST_F(BehindReads, AFenceHoldsForWhatIsSentAndWritten) {
+    EXPECT_EQ(fenced(host, *connection,
+                     [&](RemoteRegion& region) {
+                         EXPECT_EQ(connection->fence(), Errc::ok);
+                         EXPECT_EQ(connection->send(1, pattern(8, 1)), Errc::ok);
+                         EXPECT_EQ(connection->put("x", 1, region, key_.base, nullptr), Errc::ok);
+                         EXPECT_NE(add_one(*connection, region, key_.base), Errc::again);
+                     }),
+              3u);
+    EXPECT_EQ(
+        fenced(host, *connection,
+               [&](RemoteRegion&) { EXPECT_EQ(connection->send(1, pattern(8, 1)), Errc::ok); }),
+        0u)
+        << "the fence was before this get";
+}
+
+TEST_F(BehindReads, OneWayItIsSoForAllOneSidedOperations) {
+    EXPECT_EQ(fenced(sender_, *one_way_,
+                     [&](RemoteRegion& region) {
+                         EXPECT_EQ(one_way_->put("x", 1, region, key_.base, nullptr), Errc::ok);
+                         EXPECT_NE(add_one(*one_way_, region, key_.base), Errc::again);
+                     }),
+              2u);
 }
 
 TEST(Queues, TheReceiveQueueOfAPortIsMadeOnce) {

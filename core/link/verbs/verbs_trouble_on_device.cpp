@@ -20,10 +20,16 @@ protected:
         pollfd entry{.fd = fd, .events = POLLIN, .revents = 0};
         return ::poll(&entry, 1, 0) == 1;
     }
+    static ibv_async_event about(ibv_event_type type, Connection& connection) {
+        ibv_async_event event{};
+        event.event_type = type;
+        event.element.qp = Inside::pipe(connection).queue_pair();
+        return event;
+    }
     void port_event(ibv_event_type type) {
         ibv_async_event event{};
         event.event_type = type;
-        event.element.port_num = 1;
+        event.element.port_num = Inside::device_port(*host.port);
         host.port->rdma()->take(event);
     }
 };
@@ -62,10 +68,7 @@ TEST_F(Trouble, AllConnectionsHearThatTheDeviceGoes) {
 
 TEST_F(Trouble, AFatalQueuePairEndsItsConnectionOnly) {
     Connection* const other = connect();
-    ibv_async_event event{};
-    event.event_type = IBV_EVENT_QP_FATAL;
-    event.element.qp = Inside::pipe(*connection).queue_pair();
-    host.port->rdma()->take(event);
+    host.port->rdma()->take(about(IBV_EVENT_QP_FATAL, *connection));
     ASSERT_TRUE(until([&] { return !host.seen.ends.empty(); }));
     EXPECT_EQ(host.seen.ends[0].connection, connection);
     EXPECT_EQ(host.seen.ends[0].reason, Reason::device_error);
@@ -74,6 +77,112 @@ TEST_F(Trouble, AFatalQueuePairEndsItsConnectionOnly) {
     ASSERT_EQ(other->send(1, bytes_of("still here")), Errc::ok);
     ASSERT_TRUE(until([&] { return !dpu.seen.messages.empty(); }));
     EXPECT_EQ(host.seen.ends.size(), 1u);
+}
+
+TEST_F(Trouble, WhatAPeerDoesWrongIsNotADeviceThatFails) {
+    for (const auto said : {IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_REQ_ERR}) {
+        Connection* const broken = connect();
+        host.seen.ends.clear();
+        host.port->rdma()->take(about(said, *broken));
+        ASSERT_TRUE(until([&] { return !host.seen.ends.empty(); }));
+        EXPECT_EQ(host.seen.ends[0].connection, broken);
+        EXPECT_EQ(host.seen.ends[0].reason, Reason::protocol_error);
+        EXPECT_NE(broken->error_text().find("reports"), std::string::npos) << broken->error_text();
+    }
+    // As real devices say of a message that its buffer does not hold; emulated ones have another
+    // word.
+    host.seen.ends.clear();
+    Inside::pipe(*connection).on_failed_receive(IBV_WC_LOC_LEN_ERR);
+    ASSERT_TRUE(until([&] { return !host.seen.ends.empty(); }));
+    EXPECT_EQ(host.seen.ends[0].reason, Reason::protocol_error);
+}
+
+TEST_F(Trouble, OnlyThePortBehindTheAddressCounts) {
+    const std::shared_ptr<RdmaDevice> rdma = host.port->rdma();
+    const std::uint8_t ours = Inside::device_port(*host.port);
+    ibv_async_event event{};
+    event.event_type = IBV_EVENT_PORT_ERR;
+    event.element.port_num = ours + 1;
+    rdma->take(event);
+    EXPECT_EQ(rdma->down_since_ns(ours), 0u);
+    EXPECT_NE(rdma->down_since_ns(ours + 1), 0u);
+    event.event_type = IBV_EVENT_PORT_ACTIVE;
+    rdma->take(event);
+    EXPECT_EQ(rdma->down_since_ns(ours + 1), 0u);
+}
+
+TEST_F(Trouble, WhoComputesAfterConnectingIsWaitedFor) {
+    // Its kernel has agreed; its program has yet to say who it is, and has not been here since.
+    Connection* const made = *host.port->connect(dpu.port->address(), {}, nullptr);
+    ASSERT_EQ(made->send(1, bytes_of("hello")), Errc::ok);
+    const auto deadline = std::chrono::steady_clock::now() + contract::patience;
+    while (Inside::met(*dpu.port).empty()) {
+        dpu.progress();
+        ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+    }
+    EXPECT_EQ(Inside::deadline(*Inside::met(*dpu.port)[0]), ~std::uint64_t{0});
+    ASSERT_TRUE(until([&] { return !dpu.seen.messages.empty(); }));
+}
+
+TEST_F(Trouble, WhatWasSentBeforeACloseWaitsForAnAcceptorThatComputes) {
+    Connection* const made = *host.port->connect(dpu.port->address(), {}, nullptr);
+    ASSERT_EQ(made->send(1, bytes_of("hello")), Errc::ok);
+    host.port->close(made);
+    const auto computed = std::chrono::steady_clock::now() + std::chrono::milliseconds(700);
+    while (std::chrono::steady_clock::now() < computed) {
+        host.progress();
+    }
+    EXPECT_TRUE(until([&] { return !dpu.seen.messages.empty() && !dpu.seen.ends.empty(); }));
+    EXPECT_EQ(dpu.seen.ends.at(0).reason, Reason::closed);
+}
+
+TEST_F(Trouble, AQueuePairThatIsTakenForAnOldOneIsReplaced) {
+    constexpr int stale = 10;
+    const ServiceName name{host_device.function().id, "known from before"};
+    ASSERT_TRUE(dpu.port->listen(name).has_value());
+    Connection* const made = *host.port->connect(name, {}, nullptr);
+    ASSERT_EQ(Inside::refuse(*host.port, *made, stale), Reason::closed);
+    EXPECT_EQ(Inside::probe(*made), 0u) << "it asks the same server again";
+    ASSERT_TRUE(until([&] { return made->established(); }));
+    EXPECT_TRUE(host.seen.ends.empty());
+    // But not for ever.
+    Connection* const another = *host.port->connect(dpu.port->address(), {}, nullptr);
+    unsigned attempts = 1;
+    while (Inside::refuse(*host.port, *another, stale) == Reason::closed) {
+        ASSERT_LT(++attempts, 100u);
+    }
+    EXPECT_EQ(attempts, tuning::stale_attempts);
+    host.port->close(another);
+}
+
+TEST_F(Trouble, ACancelThatTheDeviceIsDoneWithEndsNothing) {
+    std::vector<std::byte> memory(1u << 20);
+    auto key = *RegionTable::instance().add(
+        {.base = memory.data(), .length = memory.size(), .access = access_remote_all});
+    key.link_data = link_data_of(dpu_device, key.region);
+    RemoteRegion region(key);
+    const auto source = contract::pattern(memory.size(), 1);
+    int token = 0;
+    ASSERT_EQ(connection->put(source.data(), source.size(), region, key.base, &token),
+              Errc::in_progress);
+    Pipe& pipe = Inside::pipe(*connection);
+    const auto deadline = std::chrono::steady_clock::now() + contract::patience;
+    while (!pipe.done(pipe.posted())) { // and progress has not looked since
+        Inside::queues(*host.port).fetch_all();
+        ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+    }
+    unsigned canceled = 0;
+    connection->cancel([&](void*, Errc) { ++canceled; });
+    EXPECT_EQ(canceled, 1u);
+    EXPECT_FALSE(pipe.failed());
+    ASSERT_EQ(connection->send(1, bytes_of("still here")), Errc::ok);
+    ASSERT_TRUE(until([&] { return !dpu.seen.messages.empty(); }));
+    EXPECT_EQ(memory, source);
+    RegionTable::instance().remove(key.region);
+}
+
+TEST_F(Trouble, AForkIsSafeForTheDevice) {
+    EXPECT_NE(::ibv_is_fork_initialized(), IBV_FORK_DISABLED);
 }
 
 TEST_F(Trouble, AnEndIsToldWhileOthersSendAllTheTime) {
@@ -98,10 +207,7 @@ TEST_F(Trouble, AnEndIsToldWhileOthersSendAllTheTime) {
     };
     keep_busy();
     Connection* const theirs = dpu.seen.requests[0].connection;
-    ibv_async_event event{};
-    event.event_type = IBV_EVENT_QP_FATAL;
-    event.element.qp = Inside::pipe(*theirs).queue_pair();
-    dpu.port->rdma()->take(event);
+    dpu.port->rdma()->take(about(IBV_EVENT_QP_FATAL, *theirs));
     const auto deadline = std::chrono::steady_clock::now() + contract::patience;
     while (dpu.seen.ends.empty() && std::chrono::steady_clock::now() < deadline) {
         keep_busy();
