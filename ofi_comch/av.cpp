@@ -186,19 +186,15 @@ fi_ops_av av_ops = {sizeof(fi_ops_av),
 
 } // namespace
 
+std::string Av::name_key(FunctionId function, std::string_view name) {
+    return fmt::format("{}/{}", function, name);
+}
+
 fi_addr_t Av::insert(const Address& address) {
     const bool named = address.named != 0;
-    const std::string name = named
-                                 ? fmt::format("{}/{}", address.function,
-                                               std::string_view(address.name, address.name_length))
-                                 : std::string();
-    fi_addr_t known = FI_ADDR_NOTAVAIL;
-    if (named) {
-        const auto found = by_name_.find(name);
-        known = found == by_name_.end() ? FI_ADDR_NOTAVAIL : found->second;
-    } else {
-        known = lookup(port_of(address));
-    }
+    const std::string name =
+        named ? name_key(address.function, {address.name, address.name_length}) : std::string();
+    const fi_addr_t known = named ? lookup(name) : lookup(port_of(address));
     if (known != FI_ADDR_NOTAVAIL) {
         ++entries_[known].uses;
         return known;

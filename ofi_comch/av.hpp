@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -48,6 +49,12 @@ struct Av {
         const auto found = by_port_.find(port);
         return found == by_port_.end() ? FI_ADDR_NOTAVAIL : found->second;
     }
+    /// By the key that name_key() gives.
+    [[nodiscard]] fi_addr_t lookup(const std::string& name) const {
+        const auto found = by_name_.find(name);
+        return found == by_name_.end() ? FI_ADDR_NOTAVAIL : found->second;
+    }
+    [[nodiscard]] static std::string name_key(FunctionId function, std::string_view name);
     [[nodiscard]] fi_addr_t insert(const Address& address);
     [[nodiscard]] bool remove(fi_addr_t at);
     /// Changes with every insertion and removal.

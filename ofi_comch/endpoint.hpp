@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -39,9 +40,10 @@ struct Srx;
 struct Peer {
     fi_addr_t address = FI_ADDR_NOTAVAIL;
     std::uint64_t av_version = 0; ///< the vector had no address for it then
-    link::PortAddress port{};
-    Conn* route = nullptr;      ///< what we send on
-    Conn* connecting = nullptr; ///< ours, not established yet
+    link::PortAddress port{};     ///< zeros: not known yet, for it is found by name
+    std::string name;             ///< what it says that it listens under (Av::name_key), or empty
+    Conn* route = nullptr;        ///< what we send on
+    Conn* connecting = nullptr;   ///< ours, not established yet
     unsigned conns = 0;
     Errc failure = Errc::ok; ///< why there is no route
     bool dead = false;       ///< and never will be
@@ -69,8 +71,8 @@ struct Operation : Awaited {
     Kind kind = Kind::send;
     bool active = false;
     bool report = false;
-    bool direct = false; ///< the device does it: the peer has no word in it
-    Mr* mr = nullptr;    ///< what our memory is part of, if the device knows it by that
+    bool direct = false;  ///< the device does it: the peer has no word in it
+    Mr* mr = nullptr;     ///< what our memory is part of, if the device knows it by that
     Kept* kept = nullptr; ///< or else by this
 };
 
@@ -265,6 +267,9 @@ private:
     [[nodiscard]] Errc connect(Peer& peer, const Address& address);
     [[nodiscard]] Peer& peer_at(fi_addr_t to, const Address& address);
     [[nodiscard]] Peer& peer_of(const link::PortAddress& port);
+    [[nodiscard]] fi_addr_t address_by_name(const Peer& peer) const;
+    /// Tells who is at the other end what we listen under.
+    void tell_name(Conn& to) const;
     /// Fails what was outstanding on a connection.
     void lose(Conn& conn, link::Reason reason);
     /// Fails the receives that only this peer could have served.
@@ -343,9 +348,14 @@ private:
     [[nodiscard]] bool take_reply(Conn& conn, Parser& parser);
     [[nodiscard]] bool take_atomic(Conn& conn, std::uint8_t id, Parser& parser);
     [[nodiscard]] bool take_decision(Conn& conn, Parser& parser, bool accepted);
+    [[nodiscard]] bool take_name(Conn& conn, Parser& parser);
     void report_remote_write(Conn& conn, Mr& mr, bool has_data, std::uint64_t data,
                              std::uint64_t length, std::uint64_t kind);
     void arrive(const Arrival& arrival);
+    /// The first posted receive that takes it, or null.
+    [[nodiscard]] Receive* receive_for(const Arrival& arrival);
+    /// A peer has got its address: posted receives take what came from it before.
+    void arrive_again(const Peer& peer);
     [[nodiscard]] Transfer& take_transfer(Transfer::Kind kind, Conn& conn);
     void free_transfer(Transfer& transfer);
 

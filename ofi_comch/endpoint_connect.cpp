@@ -181,6 +181,7 @@ void Endpoint::on_connected(Conn& with, std::span<const std::byte> reply) {
         }
         if (known->address == FI_ADDR_NOTAVAIL) {
             known->address = peer->address;
+            arrive_again(*known);
         }
         peer->connecting = nullptr;
         --peer->conns;
@@ -191,6 +192,40 @@ void Endpoint::on_connected(Conn& with, std::span<const std::byte> reply) {
     if (peer->route == nullptr) {
         peer->route = &with;
     }
+    tell_name(with);
+}
+
+void Endpoint::tell_name(Conn& to) const {
+    if (local_address->named == 0) {
+        return;
+    }
+    const wire::Name name{local_address->function};
+    static_assert(wire::max_name < sizeof(local_address->name));
+    to.send_own(static_cast<std::uint8_t>(wire::Kind::name), &name, sizeof(name),
+                local_address->name, local_address->name_length);
+}
+
+bool Endpoint::take_name(Conn& from, Parser& parser) {
+    wire::Name name{};
+    if (from.peer == nullptr || !parser.take(name) || parser.left() == 0 ||
+        parser.left() > wire::max_name) {
+        return false;
+    }
+    from.peer->name =
+        Av::name_key(name.function, {reinterpret_cast<const char*>(parser.rest()), parser.left()});
+    from.peer->av_version = 0; // address_of() has yet to look for it
+    return true;
+}
+
+fi_addr_t Endpoint::address_by_name(const Peer& peer) const {
+    const fi_addr_t address = av->lookup(peer.name);
+    // What the peer says decides whose messages these are, not where ours go: the core finds the
+    // one that listens. And an address stays that of the process that it has found.
+    const Peer* const found =
+        address < peers_by_address_.size() ? peers_by_address_[address] : nullptr;
+    const bool is_anothers =
+        found != nullptr && found != &peer && found->port != link::PortAddress{};
+    return is_anothers ? FI_ADDR_NOTAVAIL : address;
 }
 
 void Endpoint::forget_address(fi_addr_t address) {

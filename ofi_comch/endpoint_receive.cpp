@@ -111,6 +111,8 @@ bool Endpoint::handle(Conn& from, std::uint8_t id, Parser& parser) {
         return take_part(from, parser);
     case wire::Kind::region:
         return take_region(from, parser);
+    case wire::Kind::name:
+        return take_name(from, parser);
     }
     return false;
 }
@@ -185,7 +187,7 @@ bool Endpoint::take_part(Conn& from, Parser& parser) {
     return fine;
 }
 
-void Endpoint::arrive(const Arrival& arrival) {
+Receive* Endpoint::receive_for(const Arrival& arrival) {
     const bool tagged = arrival.tagged();
     fi_addr_t from = FI_ADDR_NOTAVAIL;
     bool looked = false;
@@ -203,10 +205,34 @@ void Endpoint::arrive(const Arrival& arrival) {
                 continue;
             }
         }
-        deliver(*receive, arrival);
-        return;
+        return receive;
     }
-    queue->keep(*this, arrival);
+    return nullptr;
+}
+
+void Endpoint::arrive(const Arrival& arrival) {
+    if (Receive* const receive = receive_for(arrival)) {
+        deliver(*receive, arrival);
+    } else {
+        queue->keep(*this, arrival);
+    }
+}
+
+void Endpoint::arrive_again(const Peer& peer) {
+    for (List<Unexpected>& list : queue->unexpected) {
+        for (Unexpected* message = list.first(); message != nullptr;) {
+            Unexpected* const next = message->next;
+            const Arrival& arrival = message->arrival;
+            if (message->endpoint == this && arrival.peer == &peer) {
+                if (Receive* const receive = receive_for(arrival)) {
+                    list.remove(*message);
+                    deliver(*receive, arrival);
+                    queue->free(*message);
+                }
+            }
+            message = next;
+        }
+    }
 }
 
 fi_addr_t Endpoint::address_of(Peer* peer) {
@@ -216,6 +242,9 @@ fi_addr_t Endpoint::address_of(Peer* peer) {
     if (peer->address == FI_ADDR_NOTAVAIL && av != nullptr && peer->av_version != av->version()) {
         peer->av_version = av->version();
         peer->address = av->lookup(peer->port);
+        if (peer->address == FI_ADDR_NOTAVAIL && !peer->name.empty()) {
+            peer->address = address_by_name(*peer);
+        }
     }
     return peer->address;
 }

@@ -44,7 +44,7 @@ std::pair<std::uint8_t, std::vector<std::byte>> go_on(std::size_t size) {
 
 class Attacker {
 public:
-    explicit Attacker(const Node& victim) {
+    explicit Attacker(const Node& victim, std::uint32_t version = wire::version) {
         auto domain = Domain::open({});
         auto device = domain ? default_device(*domain) : tl::unexpected(domain.error());
         auto port = device ? Port::open(*device, {.face = "test"}) : tl::unexpected(device.error());
@@ -59,7 +59,7 @@ public:
         std::memcpy(to.bytes.data(), address.port, sizeof(address.port));
         wire::Hello hello{};
         hello.magic = wire::hello_magic;
-        hello.version = wire::version;
+        hello.version = version;
         hello.endpoint_type = FI_EP_RDM;
         const link::PortAddress own = port_->address();
         std::memcpy(hello.port, own.bytes.data(), sizeof(hello.port));
@@ -83,6 +83,7 @@ public:
     }
     [[nodiscard]] bool connected() const { return connected_; }
     [[nodiscard]] bool ended() const { return ended_; }
+    [[nodiscard]] link::Reason reason() const { return reason_; }
     [[nodiscard]] Errc send(std::uint8_t id, const std::vector<std::byte>& bytes) {
         return ended_ ? Errc::connection_reset : link_->send(id, bytes);
     }
@@ -96,8 +97,10 @@ private:
         void on_connected(Connection&, std::span<const std::byte>) { self.connected_ = true; }
         void on_message(Connection&, std::uint8_t, const std::byte*, std::uint32_t) {}
         void on_complete(Connection&, void*, Errc) {}
-        void on_disconnected(Connection& connection, link::Reason, std::span<const std::byte>) {
+        void on_disconnected(Connection& connection, link::Reason reason,
+                             std::span<const std::byte>) {
             self.ended_ = true;
+            self.reason_ = reason;
             self.port_->close(&connection);
         }
         void on_channel(Connection&, std::uint64_t, link::soft::Link::Channel&&) {}
@@ -107,6 +110,7 @@ private:
     Connection* link_ = nullptr;
     bool connected_ = false;
     bool ended_ = false;
+    link::Reason reason_{};
 };
 
 struct HostilePeer : testing::TestWithParam<Speech> {
@@ -198,6 +202,17 @@ TEST_F(Understood, EachSendCompletesOnceWhateverThePeerSaysOfIt) {
     EXPECT_EQ(completed, sent);
 }
 
+TEST_F(Understood, ThatAPeerIsOfAnotherVersion) {
+    for (const std::uint32_t version : {wire::version - 1, wire::version + 1}) {
+        Attacker other(victim, version);
+        ASSERT_TRUE(until([&] {
+            other.progress();
+            return other.ended();
+        }));
+        EXPECT_EQ(other.reason(), link::Reason::version_mismatch);
+    }
+}
+
 TEST_P(HostilePeer, IsCutOff) {
     COMCH_FI(fi_recv(victim.ep, buffer, sizeof(buffer), nullptr, FI_ADDR_UNSPEC, nullptr));
     COMCH_FI(fi_trecv(victim.ep, buffer, sizeof(buffer), nullptr, FI_ADDR_UNSPEC, 0,
@@ -230,6 +245,13 @@ INSTANTIATE_TEST_SUITE_P(
         Speech{"ATagThatIsCutOff", {begin(7, 1, wire::has_tag), go_on(6)}},
         Speech{"ARegionThatNobodyAskedFor",
                {{id_of(wire::Kind::region), std::vector<std::byte>(sizeof(wire::Region))}}},
+        Speech{"ANameOfNoLength",
+               {{id_of(wire::Kind::name), std::vector<std::byte>(sizeof(wire::Name))}}},
+        Speech{"ANameThatIsCutOff",
+               {{id_of(wire::Kind::name), std::vector<std::byte>(sizeof(wire::Name) - 1)}}},
+        Speech{"ANameThatIsTooLong",
+               {{id_of(wire::Kind::name),
+                 std::vector<std::byte>(sizeof(wire::Name) + wire::max_name + 1)}}},
         Speech{"AnUnknownKind", {{31, {}}}}, Speech{"NoKind", {{0, {}}}}),
     [](const auto& test) { return test.param.name; });
 

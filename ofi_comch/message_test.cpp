@@ -1,4 +1,5 @@
 // Messages between reliable-datagram endpoints: plain and tagged, of every length.
+#include <optional>
 #include <thread>
 
 #include "test_node.hpp"
@@ -502,6 +503,102 @@ TEST(Service, AnEndpointIsFoundByItsName) {
     EXPECT_EQ(event.source, to);
     EXPECT_STREQ(answer, "there");
     EXPECT_THROW(Node second(named), std::runtime_error);
+}
+
+/// A server that is known to its client by name only, and speaks first.
+struct Unasked {
+    static NodeOptions named() {
+        NodeOptions options;
+        options.service = "sorter";
+        return options;
+    }
+    fi_addr_t look_up() {
+        fi_addr_t address = FI_ADDR_NOTAVAIL;
+        EXPECT_EQ(fi_av_insertsvc(client.av, nullptr, "sorter", &address, 0, nullptr), 1);
+        return address;
+    }
+    void send(int value) {
+        post([&] { return fi_tinject(server->ep, &value, sizeof(value), to_client, 1); }, cqs());
+    }
+    void receive(int& value, fi_addr_t from) {
+        COMCH_FI(fi_trecv(client.ep, &value, sizeof(value), nullptr, from, 1, 0, &value));
+    }
+    void start_server() {
+        server.emplace(named());
+        to_client = server->add(client.name());
+    }
+    std::vector<fid_cq*> cqs() { return {server->tx, server->rx, client.tx, client.rx}; }
+    Event received() { return await(client.rx, cqs()); }
+    /// Is there a message from `from`?
+    bool peek(fi_addr_t from) {
+        fi_msg_tagged message{};
+        message.tag = 1;
+        message.addr = from;
+        COMCH_FI(fi_trecvmsg(client.ep, &message, FI_PEEK));
+        return received().error != FI_ENOMSG;
+    }
+    void await_message(fi_addr_t from) {
+        const auto end = Clock::now() + std::chrono::seconds(60);
+        while (!peek(from)) {
+            ASSERT_LT(Clock::now(), end);
+        }
+    }
+
+    Unasked() { start_server(); }
+    Node client;
+    std::optional<Node> server;
+    fi_addr_t to_client = FI_ADDR_NOTAVAIL;
+};
+
+TEST(Service, WhoSpeaksFirstIsKnownByItsName) {
+    Unasked between;
+    const fi_addr_t there = between.look_up();
+    int got = 0;
+    between.receive(got, there);
+    between.send(7);
+    const Event event = between.received();
+    EXPECT_EQ(event.entry.op_context, &got);
+    EXPECT_EQ(event.source, there);
+    EXPECT_EQ(got, 7);
+    between.send(8);
+    ASSERT_NO_FATAL_FAILURE(between.await_message(there));
+    EXPECT_FALSE(between.peek(between.client.add(between.client.name())));
+    between.receive(got, there);
+    EXPECT_EQ(between.received().source, there);
+    EXPECT_EQ(got, 8);
+}
+
+TEST(Service, ANameThatIsLookedUpLaterIsThatOfTheMessagesBefore) {
+    Unasked between;
+    between.send(7);
+    ASSERT_NO_FATAL_FAILURE(between.await_message(FI_ADDR_UNSPEC));
+    const fi_addr_t there = between.look_up();
+    int got = 0;
+    between.receive(got, there);
+    EXPECT_EQ(between.received().source, there);
+    EXPECT_EQ(got, 7);
+}
+
+TEST(Service, OfASuccessorThatIsFoundLateTheFirstMessageComesFirst) {
+    Unasked between;
+    const fi_addr_t there = between.look_up();
+    post([&] { return fi_tinject(between.client.ep, "x", 1, there, 2); }, between.cqs());
+    between.server.reset();
+    between.start_server();
+    between.send(1);
+    ASSERT_NO_FATAL_FAILURE(between.await_message(FI_ADDR_UNSPEC));
+    // The address is still the predecessor's.
+    EXPECT_FALSE(between.peek(there));
+    int first = 0;
+    int second = 0;
+    between.receive(first, there);
+    between.receive(second, there);
+    post([&] { return fi_tinject(between.client.ep, "x", 1, there, 2); }, between.cqs());
+    EXPECT_EQ(between.received().entry.op_context, &first);
+    between.send(2);
+    EXPECT_EQ(between.received().entry.op_context, &second);
+    EXPECT_EQ(first, 1);
+    EXPECT_EQ(second, 2);
 }
 
 } // namespace

@@ -25,7 +25,7 @@ namespace comch::ofi::wire {
 static_assert(std::endian::native == std::endian::little,
               "the layout is little-endian; a big-endian port needs conversions here");
 
-inline constexpr std::uint32_t version = 4;
+inline constexpr std::uint32_t version = 5;
 
 enum class Kind : std::uint8_t {
     message = 1,      ///< payload
@@ -42,6 +42,7 @@ enum class Kind : std::uint8_t {
     parts = 12,  ///< Length of a message, from its tag on, then as much of it as there is room for
     part = 13,   ///< the next bytes of that message
     region = 14, ///< Region: an answer to wants_region
+    name = 15,   ///< Name, its characters: before all else by a datagram endpoint that connected
 };
 
 inline constexpr std::uint8_t kind_mask = 0x1f;
@@ -94,6 +95,13 @@ struct Length {
     std::uint64_t length;
 };
 
+/// What the sender listens under. It is not part of the Hello, for that stays as long as it always
+/// was: endpoints of other versions look at its length first, and then say which version they are.
+struct Name {
+    std::uint32_t function; ///< the host function that the name lies under
+};
+inline constexpr std::uint32_t max_name = 119;
+
 /// The longest message that may come in parts; and with tag, remote CQ data and operation.
 inline constexpr std::uint64_t max_payload_in_parts = 65536;
 inline constexpr std::uint64_t max_in_parts = max_payload_in_parts + 3 * 8;
@@ -112,7 +120,7 @@ struct Atomic {
 
 static_assert(sizeof(LongMessage) == 40 && sizeof(Done) == 16 && sizeof(Remote) == 24 &&
               sizeof(Source) == 32 && sizeof(Length) == 8 && sizeof(Reply) == 8 &&
-              sizeof(Atomic) == 8 && sizeof(Region) == 56);
+              sizeof(Atomic) == 8 && sizeof(Region) == 56 && sizeof(Name) == 4);
 static_assert(std::is_trivially_copyable_v<LongMessage> && std::is_trivially_copyable_v<Remote> &&
               std::is_trivially_copyable_v<Atomic>);
 
