@@ -3,6 +3,7 @@ import itertools
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -90,6 +91,23 @@ class Programs(unittest.TestCase):
                 for pair in figures[peer]["pairs"]:
                     self.assertGreater(pair["comch"], 0)
                     self.assertGreater(pair["peer"], 0)
+
+    def test_interrupted_compare_ends_in_an_orderly_way(self):
+        with subprocess.Popen([sys.executable, str(SOURCE / "perftest/compare"), "--rounds", "1000",
+                               "--rows", "am_lat", "--peers", "posix", "--build-dir", str(BUILD)],
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True) as compare:
+            try:
+                for line in compare.stderr:
+                    if line.startswith("  round"):
+                        break
+                compare.send_signal(signal.SIGINT)
+                text, more = compare.communicate(timeout=120)
+            finally:
+                compare.kill()
+        self.assertEqual(compare.returncode, 130, more)
+        self.assertIn("interrupted", more)
+        self.assertNotIn("Traceback", text + more)
 
     def test_compare_puts_the_doca_face_beside_the_core(self):
         with tempfile.TemporaryDirectory(prefix="comch-compare-") as directory:
