@@ -114,6 +114,38 @@ TEST(Connected, ACloseDropsWhatIsOutstandingWithoutAWord) {
     EXPECT_EQ(next_event(between.server->eq).event, static_cast<std::uint32_t>(FI_SHUTDOWN));
 }
 
+TEST(Connected, AReceiveThatIsPostedAfterTheEndFails) {
+    Connection between("kitchen");
+    Node& node = between.client.node;
+    COMCH_FI(fi_inject(between.server->ep, "before", 7, 0));
+    between.server.reset();
+    EXPECT_EQ(next_event(node.eq).event, static_cast<std::uint32_t>(FI_SHUTDOWN));
+    char room[256] = {};
+    const iovec iov{room, sizeof(room)};
+    fi_msg several{};
+    several.msg_iov = &iov;
+    several.iov_count = 1;
+    several.context = &several;
+    COMCH_FI(fi_recvmsg(node.ep, &several, FI_MULTI_RECV));
+    Event event = await(node.rx);
+    EXPECT_EQ(event.error, 0);
+    EXPECT_EQ(event.entry.flags & FI_MULTI_RECV, 0u);
+    EXPECT_STREQ(room, "before");
+    event = await(node.rx);
+    EXPECT_EQ(event.error, FI_ECANCELED);
+    EXPECT_EQ(event.failure.op_context, &several);
+    EXPECT_NE(event.failure.flags & FI_MULTI_RECV, 0u);
+    for (int i = 0; i < 2; ++i) {
+        COMCH_FI(fi_recv(node.ep, room, sizeof(room), nullptr, 0, room));
+        event = await(node.rx);
+        EXPECT_EQ(event.error, FI_ECANCELED);
+        EXPECT_EQ(event.failure.op_context, room);
+        COMCH_FI(fi_trecv(node.ep, room, sizeof(room), nullptr, 0, 1, 0, room));
+        EXPECT_EQ(await(node.rx).error, FI_ECANCELED);
+    }
+    EXPECT_EQ(fi_cntr_readerr(node.counters[1]), 5u);
+}
+
 /// Fills the ring to an end that does not progress.
 template <class Send> void fill(Send&& send) {
     while (send() == 0) {

@@ -305,10 +305,13 @@ void Endpoint::choose_ways() noexcept {
     sends_plainly =
         open && tx_cq != nullptr && counters[sends] == nullptr && (tx_op_flags & ~harmless) == 0;
     reports_sends = !tx_selective || (tx_op_flags & FI_COMPLETION) != 0;
-    posts_plainly = open && srx == nullptr && (rx_op_flags & ~std::uint64_t{FI_COMPLETION}) == 0;
+    is_directed = type == FI_EP_RDM && (caps & FI_DIRECTED_RECV) != 0;
+    // Where a receive may have nobody left who serves it, that is asked of each.
+    const bool may_be_late = state == State::ended || (is_directed && knows_dead);
+    posts_plainly = open && !may_be_late && srx == nullptr &&
+                    (rx_op_flags & ~std::uint64_t{FI_COMPLETION}) == 0;
     reports_receives = !rx_selective || (rx_op_flags & FI_COMPLETION) != 0;
     arrives_plainly = open && rx_cq != nullptr && counters[receives] == nullptr;
-    is_directed = type == FI_EP_RDM && (caps & FI_DIRECTED_RECV) != 0;
 }
 
 void Endpoint::close() {

@@ -188,6 +188,9 @@ public:
     void complete_receive(Receive& receive, const Arrival& arrival, std::byte* where,
                           std::size_t room, Errc status);
     void fail_receive(const Receive& receive, Errc status);
+    /// How a receive ends that is posted now and finds no message: nothing can come for it any
+    /// more. Ok: something can.
+    [[nodiscard]] Errc end_of(fi_addr_t from) const;
     [[nodiscard]] fi_addr_t address_of(Peer* peer);
     /// Removes what a program does not use any more.
     void forget_address(fi_addr_t address);
@@ -220,6 +223,7 @@ public:
     bool reports_sends = false; ///< of calls that take no flags
     bool reports_receives = false;
     bool is_directed = false; ///< receives may name a source
+    bool knows_dead = false;  ///< of peers: a source that is named may be one
     bool enabled = false;
     bool closed = false;
     Cq* tx_cq = nullptr;
@@ -244,6 +248,7 @@ public:
 
     // Connected endpoints.
     State state = State::idle;
+    Errc ended_with = Errc::canceled; ///< once it has ended: what receives end with
     Conn* conn = nullptr;
     std::optional<Address> remote_address;
     std::optional<Address> local_address;
@@ -272,6 +277,8 @@ private:
     void tell_name(Conn& to) const;
     /// Fails what was outstanding on a connection.
     void lose(Conn& conn, link::Reason reason);
+    /// From now on receives that only this peer could serve fail.
+    void note_dead(Peer& peer);
     /// Fails the receives that only this peer could have served.
     void fail_directed(Peer& peer, Errc status);
     /// Tells a connected endpoint's program that its connection has ended.

@@ -166,12 +166,14 @@ bool Endpoint::take_decision(Conn& from, Parser& parser, bool accepted) {
 void Endpoint::end_connection(Errc status) {
     const State was = state;
     state = State::ended;
+    ended_with = status == Errc::connection_reset ? status : Errc::canceled;
     conn = nullptr;
+    choose_ways();
     if (srx == nullptr) {
         for (List<Receive>& list : queue->posted) {
             while (Receive* const receive = list.first()) {
                 list.remove(*receive);
-                fail_receive(*receive, status == Errc::connection_reset ? status : Errc::canceled);
+                fail_receive(*receive, ended_with);
                 queue->receives.give_back(*receive);
             }
         }

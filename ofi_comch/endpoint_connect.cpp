@@ -311,10 +311,42 @@ void Endpoint::lose(Conn& with, Reason reason) {
     if (peer->route == nullptr && peer->conns == 0) {
         peer->failure = pending;
         peer->dead = reason == Reason::peer_died && with.established;
+        if (peer->dead) {
+            note_dead(*peer);
+        }
     }
     if (with.established && peer->conns == 0) {
         fail_directed(*peer, pending);
     }
+}
+
+void Endpoint::note_dead(Peer& peer) {
+    const fi_addr_t address = address_of(&peer);
+    if (address != FI_ADDR_NOTAVAIL) {
+        if (address >= peers_by_address_.size()) {
+            peers_by_address_.resize(address + 1);
+        }
+        Peer*& known = peers_by_address_[address];
+        known = known == nullptr ? &peer : known; // nothing was ever sent to it
+    }
+    knows_dead = true;
+    choose_ways();
+}
+
+Errc Endpoint::end_of(fi_addr_t from) const {
+    if (type == FI_EP_MSG) {
+        return state == State::ended ? ended_with : Errc::ok;
+    }
+    if (from == FI_ADDR_UNSPEC || !knows_dead) {
+        return Errc::ok;
+    }
+    const Peer* peer = from < peers_by_address_.size() ? peers_by_address_[from] : nullptr;
+    const Address* const address = av->find(from);
+    if (peer == nullptr && address != nullptr && address->named == 0) {
+        const auto found = peers_by_port_.find(port_of(*address)); // it died before it was inserted
+        peer = found == peers_by_port_.end() ? nullptr : found->second;
+    }
+    return peer != nullptr && peer->dead ? peer->failure : Errc::ok;
 }
 
 void Endpoint::fail_directed(Peer& peer, Errc status) {

@@ -93,6 +93,17 @@ void serve(const Receiver& at, Unexpected& message, Receive& receive) {
     at.queue->free(message);
 }
 
+/// Ends a receive, in no list, that came too late to be failed with the others when its peer ended.
+bool end_if_late(const Receiver& to, Receive& receive) {
+    const Errc end = to.endpoint != nullptr ? to.endpoint->end_of(receive.from) : Errc::ok;
+    if (end == Errc::ok) {
+        return false;
+    }
+    to.endpoint->fail_receive(receive, end);
+    to.queue->receives.give_back(receive);
+    return true;
+}
+
 } // namespace
 
 Receiver receiver_of(fid_ep* fid) noexcept {
@@ -148,24 +159,24 @@ ssize_t post_receive(const Receiver& to, const iovec* iov, std::size_t count, fi
     if (!to.queue->unexpected[tagged].empty()) [[unlikely]] {
         if ((flags & FI_MULTI_RECV) != 0) {
             to.queue->posted[tagged].append(receive);
-            while (!receive.retired) {
-                Unexpected* const message = find(to, from, tag, ignore, tagged);
-                if (message == nullptr) {
-                    break;
-                }
+            while (Unexpected* const message = find(to, from, tag, ignore, tagged)) {
                 to.queue->unexpected[tagged].remove(*message);
                 message->endpoint->deliver(receive, message->arrival);
                 to.queue->free(*message);
+                if (receive.retired) {
+                    return 0;
+                }
             }
-            return 0;
-        }
-        if (Unexpected* const message = find(to, from, tag, ignore, tagged)) {
+            to.queue->posted[tagged].remove(receive);
+        } else if (Unexpected* const message = find(to, from, tag, ignore, tagged)) {
             to.queue->unexpected[tagged].remove(*message);
             serve(to, *message, receive);
             return 0;
         }
     }
-    to.queue->posted[tagged].append(receive);
+    if (!end_if_late(to, receive)) {
+        to.queue->posted[tagged].append(receive);
+    }
     return 0;
 }
 

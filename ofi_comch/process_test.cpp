@@ -339,6 +339,55 @@ TEST(Death, EverythingOutstandingFails) {
 }
 
 // Not over RDMA, where the device reads to the end without the requester.
+/// What a dead peer has left is still received; a receive for more fails, whenever it is posted.
+TEST(Death, AReceiveThatIsPostedLaterFails) {
+    (void)environment();
+    for (const bool by_name : {false, true}) {
+        Process victim([&](Line& line) {
+            on_side("dpu");
+            NodeOptions options;
+            options.service = by_name ? "oracle" : nullptr;
+            Node node(options);
+            const fi_addr_t peer = meet(node, line);
+            post([&] { return fi_tinject(node.ep, "last", 5, peer, 9); }, {node.rx, node.tx});
+            (void)line.get<int>(); // never progresses again
+        });
+        on_side("host");
+        Node node;
+        fi_addr_t there = meet(node, victim.line());
+        if (by_name) {
+            COMCH_FI(fi_av_remove(node.av, &there, 1, 0));
+            ASSERT_EQ(fi_av_insertsvc(node.av, nullptr, "oracle", &there, 0, nullptr), 1);
+        }
+        char buffer[8] = {};
+        const auto receive = [&](std::uint64_t tag, fi_addr_t from) {
+            COMCH_FI(fi_trecv(node.ep, buffer, 8, nullptr, from, tag, 0, nullptr));
+        };
+        receive(7, FI_ADDR_UNSPEC);
+        receive(8, there);
+        fi_msg_tagged peek{};
+        peek.tag = 9;
+        peek.addr = there;
+        do {
+            COMCH_FI(fi_trecvmsg(node.ep, &peek, FI_PEEK));
+        } while (await(node.rx).error == FI_ENOMSG);
+        victim.kill();
+        EXPECT_EQ(await(node.rx).error, FI_ECONNRESET);
+        receive(8, there);
+        EXPECT_EQ(await(node.rx).error, FI_ECONNRESET);
+        receive(9, there);
+        EXPECT_EQ(await(node.rx).error, 0);
+        EXPECT_STREQ(buffer, "last");
+        receive(9, there);
+        EXPECT_EQ(await(node.rx).error, FI_ECONNRESET);
+        // Anybody may still serve the one that is for anybody.
+        const fi_addr_t self = node.add(node.name());
+        post([&] { return fi_tinject(node.ep, "self", 5, self, 7); }, {node.rx, node.tx});
+        EXPECT_EQ(await(node.rx, {node.tx}).error, 0);
+        EXPECT_STREQ(buffer, "self");
+    }
+}
+
 TEST(SoftLink, AReadThatWasGivenUpIsNotCountedByTheOwner) {
     (void)environment();
     constexpr std::size_t length = 8'000'000;
