@@ -310,7 +310,7 @@ void Endpoint::choose_ways() noexcept {
     const bool may_be_late = state == State::ended || (is_directed && knows_dead);
     posts_plainly = open && !may_be_late && srx == nullptr &&
                     (rx_op_flags & ~std::uint64_t{FI_COMPLETION}) == 0;
-    reports_receives = !rx_selective || (rx_op_flags & FI_COMPLETION) != 0;
+    must_ask = rx_selective ? FI_COMPLETION : 0;
     arrives_plainly = open && rx_cq != nullptr && counters[receives] == nullptr;
 }
 

@@ -221,11 +221,13 @@ public:
     bool posts_plainly = false;
     bool arrives_plainly = false;
     bool reports_sends = false; ///< of calls that take no flags
-    bool reports_receives = false;
     bool is_directed = false; ///< receives may name a source
     bool knows_dead = false;  ///< of peers: a source that is named may be one
     bool enabled = false;
     bool closed = false;
+    /// FI_COMPLETION or 0: what a receive must have asked for to be reported.
+    std::uint64_t must_ask = 0;
+    std::uint64_t rx_op_flags = 0;
     Cq* tx_cq = nullptr;
     Cq* rx_cq = nullptr;
     RecvQueue* queue = nullptr; ///< own_queue, or the shared context's
@@ -236,7 +238,6 @@ public:
     bool tx_selective = false;
     bool rx_selective = false;
     std::uint64_t tx_op_flags = 0;
-    std::uint64_t rx_op_flags = 0;
     std::size_t min_multi_recv = 64;
     std::size_t eager_size = 0; ///< messages up to this are sent at once, in parts if need be
     /// Reads and writes need not keep the order of the calls, so the device may do them.

@@ -67,8 +67,8 @@ template <std::uint64_t Kind>
 ssize_t receive_vector(fid_ep* fid, const iovec* iov, std::size_t count, fi_addr_t from,
                        std::uint64_t tag, std::uint64_t ignore, std::uint64_t flags,
                        bool use_default_flags, void* context) {
+    const Guard guard(lock_of(fid));
     const Receiver receiver = receiver_of(fid);
-    const Guard guard(*receiver.domain->lock);
     return post_receive(receiver, iov, count, from, tag, ignore,
                         Kind | flags | (use_default_flags ? receiver.op_flags : 0), context);
 }

@@ -74,7 +74,7 @@ bool Endpoint::post_plain(void* buffer, std::size_t length, fi_addr_t from, std:
     receive.ignore = ignore;
     receive.from = is_directed ? from : FI_ADDR_UNSPEC;
     receive.context = context;
-    receive.flags = Kind | (reports_receives ? FI_COMPLETION : 0);
+    receive.flags = Kind | rx_op_flags; // FI_COMPLETION or nothing
     receive.length = length;
     receive.used = 0;
     receive.users = 0;

@@ -68,7 +68,7 @@ inline bool Endpoint::take_plain(Conn& from, std::uint8_t id, const std::byte* d
     }
     const std::uint32_t payload = length - head;
     if (receive == nullptr || receive->count != 1 || payload > receive->length ||
-        (receive->flags & (FI_MULTI_RECV | FI_COMPLETION)) != FI_COMPLETION) [[unlikely]] {
+        (receive->flags & (FI_MULTI_RECV | must_ask)) != must_ask) [[unlikely]] {
         return false;
     }
     posted.remove(*receive);
@@ -318,7 +318,7 @@ void Endpoint::complete_receive(Receive& receive, const Arrival& arrival, std::b
         if (counters[receives] != nullptr) [[unlikely]] {
             counters[receives]->count();
         }
-        if (((receive.flags & FI_COMPLETION) != 0 || (flags & FI_MULTI_RECV) != 0) &&
+        if (((receive.flags & must_ask) == must_ask || (flags & FI_MULTI_RECV) != 0) &&
             rx_cq != nullptr) [[likely]] {
             rx_cq->add({receive.context, flags, arrival.length, buffer, arrival.data, arrival.tag},
                        (caps & FI_SOURCE) != 0 ? address_of(arrival.peer) : FI_ADDR_NOTAVAIL);

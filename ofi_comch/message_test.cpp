@@ -453,6 +453,76 @@ TEST(Completion, DeliveryAndMatchCompleteWaitForTheReceive) {
     EXPECT_EQ(await(pair.a.tx, pair.cqs).error, 0);
 }
 
+/// Endpoints of `owner` on one shared receive context, each with a queue of its own.
+struct Sharer {
+    Sharer(Node& owner, fid_ep* srx, std::uint64_t bind_flags) {
+        fi_cq_attr attr{};
+        attr.format = FI_CQ_FORMAT_TAGGED;
+        COMCH_FI(fi_cq_open(owner.domain, &attr, &cq, nullptr));
+        COMCH_FI(fi_endpoint(owner.domain, owner.info, &ep, nullptr));
+        COMCH_FI(fi_ep_bind(ep, &cq->fid, FI_RECV | bind_flags));
+        COMCH_FI(fi_ep_bind(ep, &owner.tx->fid, FI_TRANSMIT));
+        COMCH_FI(fi_ep_bind(ep, &owner.av->fid, 0));
+        COMCH_FI(fi_ep_bind(ep, &srx->fid, 0));
+        COMCH_FI(fi_enable(ep));
+    }
+    Sharer(const Sharer&) = delete;
+    Sharer& operator=(const Sharer&) = delete;
+    ~Sharer() {
+        EXPECT_EQ(fi_close(&ep->fid), 0);
+        EXPECT_EQ(fi_close(&cq->fid), 0);
+    }
+    [[nodiscard]] std::vector<char> name() const {
+        std::size_t length = FI_NAME_MAX;
+        std::vector<char> bytes(length);
+        COMCH_FI(fi_getname(&ep->fid, bytes.data(), &length));
+        bytes.resize(length);
+        return bytes;
+    }
+    fid_cq* cq = nullptr;
+    fid_ep* ep = nullptr;
+};
+
+TEST(Completion, OfASharedReceiveIsAsTheEndpointWants) {
+    Node sender;
+    Node owner;
+    fi_rx_attr attr{};
+    fid_ep* srx = nullptr;
+    COMCH_FI(fi_srx_context(owner.domain, &attr, &srx, nullptr));
+    std::vector<char> buffers(8);
+    const auto receive = [&](std::size_t i, std::uint64_t flags) {
+        const iovec iov{&buffers[i], 1};
+        fi_msg message{};
+        message.msg_iov = &iov;
+        message.iov_count = 1;
+        message.addr = FI_ADDR_UNSPEC;
+        message.context = &buffers[i];
+        COMCH_FI(fi_recvmsg(srx, &message, flags));
+    };
+    receive(0, 0); // there is no endpoint yet
+    {
+        Sharer silent(owner, srx, FI_SELECTIVE_COMPLETION);
+        Sharer talking(owner, srx, 0);
+        const fi_addr_t to_silent = sender.add(silent.name());
+        const fi_addr_t to_talking = sender.add(talking.name());
+        const std::vector<fid_cq*> cqs = {sender.tx, silent.cq, talking.cq};
+        const auto send = [&](fi_addr_t to) {
+            post([&] { return fi_inject(sender.ep, "x", 1, to); }, cqs);
+        };
+        receive(1, FI_COMPLETION);
+        send(to_silent);
+        send(to_silent);
+        EXPECT_EQ(await(silent.cq, cqs).entry.op_context, &buffers[1]) << "the first is not told";
+        receive(2, 0);
+        send(to_talking);
+        EXPECT_EQ(await(talking.cq, cqs).entry.op_context, &buffers[2]);
+        COMCH_FI(fi_recv(srx, &buffers[3], 1, nullptr, FI_ADDR_UNSPEC, &buffers[3]));
+        send(to_talking);
+        EXPECT_EQ(await(talking.cq, cqs).entry.op_context, &buffers[3]);
+    }
+    EXPECT_EQ(fi_close(&srx->fid), 0);
+}
+
 TEST(MultiReceive, ASharedOneIsReleasedAtItsMinimum) {
     NodeOptions options;
     options.shared_receives = true;

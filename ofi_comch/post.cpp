@@ -61,9 +61,6 @@ Receive& make_receive(const Receiver& to, const iovec* iov, std::size_t count, f
     receive.from = from;
     receive.context = context;
     receive.flags = flags & (FI_TAGGED | FI_MSG | FI_MULTI_RECV | FI_COMPLETION);
-    if (!to.selective) {
-        receive.flags |= FI_COMPLETION;
-    }
     receive.length = count == 1 ? iov->iov_len : total_length(iov, count);
     receive.used = 0;
     receive.least = to.min_multi_recv;
@@ -106,25 +103,26 @@ bool end_if_late(const Receiver& to, Receive& receive) {
 
 } // namespace
 
+Lock& lock_of(fid_ep* fid) noexcept {
+    return fid->fid.fclass == FI_CLASS_SRX_CTX ? *object_of<Srx>(fid)->domain->lock
+                                               : *object_of<Endpoint>(fid)->lock;
+}
+
 Receiver receiver_of(fid_ep* fid) noexcept {
     Receiver receiver;
     if (fid->fid.fclass == FI_CLASS_SRX_CTX) {
         Srx& srx = *object_of<Srx>(fid);
-        receiver.domain = srx.domain;
         receiver.queue = &srx.queue;
         receiver.srx = &srx;
         receiver.op_flags = srx.op_flags;
         receiver.min_multi_recv = srx.min_multi_recv;
-        receiver.selective = !srx.endpoints.empty() && srx.endpoints.front()->rx_selective;
         return receiver;
     }
     Endpoint& endpoint = *object_of<Endpoint>(fid);
-    receiver.domain = endpoint.domain;
     receiver.queue = endpoint.queue;
     receiver.endpoint = &endpoint;
     receiver.op_flags = endpoint.rx_op_flags;
     receiver.min_multi_recv = endpoint.min_multi_recv;
-    receiver.selective = endpoint.rx_selective;
     return receiver;
 }
 

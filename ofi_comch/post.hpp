@@ -9,14 +9,14 @@ namespace comch::ofi::inline COMCH_OFI_LINK {
 
 /// What a receive is posted to: an endpoint, or a shared receive context.
 struct Receiver {
-    Domain* domain = nullptr;
     RecvQueue* queue = nullptr;
     Endpoint* endpoint = nullptr; ///< null: shared
     Srx* srx = nullptr;
     std::uint64_t op_flags = 0;
     std::size_t min_multi_recv = 0;
-    bool selective = false;
 };
+[[nodiscard]] Lock& lock_of(fid_ep* fid) noexcept;
+/// With the lock held.
 [[nodiscard]] Receiver receiver_of(fid_ep* fid) noexcept;
 
 /// Posts a receive, or serves it at once from what has arrived. `flags` are the operation's,

@@ -103,7 +103,7 @@ struct alignas(64) Receive {
     std::uint64_t ignore = 0;
     fi_addr_t from = FI_ADDR_UNSPEC;
     void* context = nullptr;
-    std::uint64_t flags = 0; ///< FI_TAGGED or FI_MSG, FI_MULTI_RECV, FI_COMPLETION: wants to hear
+    std::uint64_t flags = 0; ///< FI_TAGGED or FI_MSG, FI_MULTI_RECV, FI_COMPLETION: asks to hear
     std::size_t length = 0;
     std::size_t used = 0;  ///< multi-receive: up to here
     std::size_t least = 0; ///< multi-receive: with less left than this it takes no more
