@@ -19,7 +19,7 @@ std::uint64_t read_errors(fid_cntr* fid) {
     Cntr& cntr = *object_of<Cntr>(fid);
     const Guard guard(cntr.waiter.lock());
     (void)cntr.waiter.progress();
-    cntr.known_errors.read(cntr.errors);
+    cntr.tell_errors();
     return cntr.errors;
 }
 
@@ -41,24 +41,24 @@ int add_errors(fid_cntr* fid, std::uint64_t value) {
     return change(fid, [&](Cntr& cntr) { cntr.errors += value; });
 }
 int set_errors(fid_cntr* fid, std::uint64_t value) {
-    return change(fid, [&](Cntr& cntr) { cntr.errors = value; });
+    return change(fid, [&](Cntr& cntr) { cntr.errors = cntr.told_errors = value; });
 }
 
 int wait(fid_cntr* fid, std::uint64_t threshold, int timeout) {
     Cntr& cntr = *object_of<Cntr>(fid);
-    std::uint64_t errors = 0;
+    std::uint64_t told = 0; // once: what ends one thread's wait ends all that wait
     {
         const Guard guard(cntr.waiter.lock());
-        errors = cntr.errors;
+        told = cntr.told_errors;
     }
     int result = -FI_ETIMEDOUT;
     while (!wait_until(cntr.waiter, timeout, [&] {
         if (cntr.value >= threshold) {
             result = 0;
             cntr.known_value.read(cntr.value);
-        } else if (cntr.errors != errors) {
+        } else if (cntr.errors != told) {
             result = -FI_EAVAIL;
-            cntr.known_errors.read(cntr.errors);
+            cntr.tell_errors();
         }
         return result != -FI_ETIMEDOUT;
     })) {

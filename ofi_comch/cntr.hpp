@@ -41,6 +41,9 @@ struct Cntr {
     std::uint64_t errors = 0;
     Known known_value;
     Known known_errors;
+    /// What fi_cntr_readerr or a wait has answered for. An operation may fail in the call that
+    /// starts it, so a failure before a wait is as new to the program as one during it.
+    std::uint64_t told_errors = 0;
     unsigned references = 0;
 
     explicit Cntr(std::shared_ptr<Lock> lock) : waiter(std::move(lock)) {}
@@ -52,6 +55,10 @@ struct Cntr {
     void count_error() {
         ++errors;
         waiter.notify();
+    }
+    void tell_errors() {
+        known_errors.read(errors);
+        told_errors = errors;
     }
     /// Has something been counted that the calling thread does not know? Tells once, for a program
     /// that does not read errors is to sleep all the same.

@@ -256,6 +256,36 @@ TEST(Counter, IsSetAndAddedTo) {
     EXPECT_EQ(fi_close(&cntr->fid), 0);
 }
 
+TEST(Counter, AFailureBeforeTheWaitEndsItOnce) {
+    std::vector<char> gone;
+    {
+        Node other;
+        gone = other.name();
+    }
+    NodeOptions options;
+    options.counters = true;
+    options.wait_object = FI_WAIT_FD;
+    Node node(options);
+    const fi_addr_t nobody = node.add(gone);
+    fid_cntr* const sends = node.counters[0];
+    const auto fail = [&] { // in the call that sends: there is nothing to wait for
+        post([&] { return fi_tsend(node.ep, "x", 1, nullptr, nobody, 1, nullptr); }, {});
+    };
+    fail();
+    EXPECT_EQ(fi_cntr_wait(sends, 1, 20'000), -FI_EAVAIL);
+    EXPECT_EQ(fi_cntr_wait(sends, 1, 1), -FI_ETIMEDOUT) << "it has been told";
+    fail();
+    EXPECT_EQ(fi_cntr_readerr(sends), 2u);
+    EXPECT_EQ(fi_cntr_wait(sends, 1, 1), -FI_ETIMEDOUT) << "it has been read";
+    // What fi_trywait says is that it is worth looking, and no answer.
+    fail();
+    fid* waits[] = {&sends->fid};
+    EXPECT_EQ(fi_trywait(node.fabric, waits, 1), -FI_EAGAIN);
+    EXPECT_EQ(fi_cntr_wait(sends, 1, 20'000), -FI_EAVAIL);
+    COMCH_FI(fi_cntr_seterr(sends, 5));
+    EXPECT_EQ(fi_cntr_wait(sends, 1, 1), -FI_ETIMEDOUT);
+}
+
 TEST(Counter, WhatWasCountedIsToldBeforeASleep) {
     NodeOptions options;
     options.counters = true;
