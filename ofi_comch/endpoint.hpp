@@ -357,7 +357,7 @@ private:
     [[nodiscard]] bool take_atomic(Conn& conn, std::uint8_t id, Parser& parser);
     [[nodiscard]] bool take_decision(Conn& conn, Parser& parser, bool accepted);
     [[nodiscard]] bool take_name(Conn& conn, Parser& parser);
-    void report_remote_write(Conn& conn, Mr& mr, bool has_data, std::uint64_t data,
+    void report_remote_write(Conn& from, Mr& mr, bool has_data, std::uint64_t data,
                              std::uint64_t length, std::uint64_t kind);
     void arrive(const Arrival& arrival);
     /// The first posted receive that takes it, or null.

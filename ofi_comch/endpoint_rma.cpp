@@ -166,7 +166,7 @@ bool Endpoint::take_done(Conn& from, Parser& parser) {
     return true;
 }
 
-void Endpoint::report_remote_write(Conn&, Mr& mr, bool has_data, std::uint64_t data,
+void Endpoint::report_remote_write(Conn& from, Mr& mr, bool has_data, std::uint64_t data,
                                    std::uint64_t length, std::uint64_t kind) {
     if (counters[remote_writes] != nullptr) {
         counters[remote_writes]->count();
@@ -176,7 +176,7 @@ void Endpoint::report_remote_write(Conn&, Mr& mr, bool has_data, std::uint64_t d
     }
     if (has_data && rx_cq != nullptr) {
         rx_cq->add({nullptr, kind | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA, length, nullptr, data, 0},
-                   FI_ADDR_NOTAVAIL);
+                   (caps & FI_SOURCE) != 0 ? address_of(from.peer) : FI_ADDR_NOTAVAIL);
     }
 }
 

@@ -85,6 +85,7 @@ TEST_P(Rma, VectorsAndRemoteData) {
         const Event remote = await(pair_.b.rx, pair_.cqs);
         EXPECT_EQ(remote.entry.flags, FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA);
         EXPECT_EQ(remote.entry.data, 99u);
+        EXPECT_EQ(remote.source, pair_.to_a);
         EXPECT_EQ(remote.entry.len, length);
         EXPECT_TRUE(std::equal(data.begin(), data.end(), memory_.begin()));
         std::vector<char> back(length);
