@@ -1,4 +1,5 @@
 // Atomics: performed by the CPU of the memory's owner, when it progresses.
+#include <algorithm>
 #include <cstring>
 
 #include "atomic_ops.hpp"
@@ -9,10 +10,11 @@
 namespace comch::ofi::inline COMCH_OFI_LINK {
 namespace {
 
+/// Of operands; a number that is too large for one operation may come out smaller, but too large.
 std::size_t total_count(const fi_ioc* ioc, std::size_t parts) {
     std::size_t count = 0;
     for (std::size_t i = 0; i < parts; ++i) {
-        count += ioc[i].count;
+        count += std::min<std::size_t>(ioc[i].count, max_atomic_bytes + 1); // a sum could wrap
     }
     return count;
 }
@@ -42,7 +44,10 @@ ssize_t Endpoint::atomic(const AtomicRequest& call) {
     const bool reads_only = call.op == FI_ATOMIC_READ;
     const std::size_t count = reads_only ? total_count(call.results, call.result_count)
                                          : total_count(call.operands, call.operand_count);
-    if (count == 0 || count * size > max_atomic_bytes || call.result_count > max_iov ||
+    if (count > max_atomic_bytes / size) {
+        return -FI_EMSGSIZE;
+    }
+    if (count == 0 || call.result_count > max_iov ||
         (fetches && total_count(call.results, call.result_count) != count) ||
         (compares && total_count(call.compares, call.compare_count) != count)) {
         return -FI_EINVAL;

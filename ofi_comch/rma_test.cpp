@@ -384,6 +384,20 @@ TEST_P(Rma, AtomicsThatCannotBeAreRefused) {
     EXPECT_EQ(fi_atomic(pair_.a.ep, &value, 1, nullptr, pair_.to_b, at(0), key(), FI_LONG_DOUBLE,
                         FI_SUM, nullptr),
               -FI_EOPNOTSUPP);
+    std::size_t most = 0;
+    EXPECT_EQ(fi_atomicvalid(pair_.a.ep, FI_UINT64, FI_SUM, &most), 0);
+    const std::vector<std::uint64_t> values(most + 1);
+    // The last of these are of no bytes, if one does not look.
+    for (const std::size_t count : {most + 1, std::size_t{1} << 61, (std::size_t{1} << 61) + 1}) {
+        EXPECT_EQ(fi_atomic(pair_.a.ep, values.data(), count, nullptr, pair_.to_b, at(0), key(),
+                            FI_UINT64, FI_SUM, nullptr),
+                  -FI_EMSGSIZE)
+            << count;
+    }
+    const fi_ioc halves[] = {{&value, std::size_t{1} << 63}, {&value, (std::size_t{1} << 63) + 1}};
+    EXPECT_EQ(fi_atomicv(pair_.a.ep, halves, nullptr, 2, pair_.to_b, at(0), key(), FI_UINT64,
+                         FI_SUM, nullptr),
+              -FI_EMSGSIZE);
     post(
         [&] {
             return fi_atomic(pair_.a.ep, &value, 1, nullptr, pair_.to_b, at(4), key(), FI_UINT64,
