@@ -269,6 +269,31 @@ TEST_F(Message, AMultiReceiveTakesUntilItIsFull) {
     EXPECT_EQ(total, large.size() + 400);
 }
 
+TEST_F(Message, AMultiReceiveWithoutAMinimumTakesUntilItIsFull) {
+    const std::size_t minimum = 0;
+    COMCH_FI(
+        fi_setopt(&b_.ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &minimum, sizeof(minimum)));
+    std::vector<char> buffers[2] = {std::vector<char>(200), std::vector<char>(200)};
+    for (std::vector<char>& buffer : buffers) {
+        const iovec iov{buffer.data(), buffer.size()};
+        fi_msg message{};
+        message.msg_iov = &iov;
+        message.iov_count = 1;
+        message.addr = FI_ADDR_UNSPEC;
+        message.context = &buffer;
+        COMCH_FI(fi_recvmsg(b_.ep, &message, FI_MULTI_RECV));
+    }
+    const auto data = pattern(200, 1);
+    for (const std::size_t length : {100, 99, 1, 200}) {
+        post([&] { return fi_inject(a_.ep, data.data(), length, pair_.to_b); }, pair_.cqs);
+        const Event event = received();
+        EXPECT_EQ(event.error, 0);
+        EXPECT_EQ(event.entry.len, length);
+        EXPECT_EQ(event.entry.op_context, &buffers[length == 200 ? 1 : 0]);
+        EXPECT_EQ((event.entry.flags & FI_MULTI_RECV) != 0, length == 1 || length == 200);
+    }
+}
+
 TEST_F(Message, ACanceledMultiReceiveIsReleasedOnceAndAfterWhatIsOnItsWay) {
     constexpr std::size_t length = 4 << 20;
     const auto data = pattern(length, 8);

@@ -63,7 +63,7 @@ Receive& make_receive(const Receiver& to, const iovec* iov, std::size_t count, f
     receive.flags = flags & (FI_TAGGED | FI_MSG | FI_MULTI_RECV | FI_COMPLETION);
     receive.length = count == 1 ? iov->iov_len : total_length(iov, count);
     receive.used = 0;
-    receive.least = to.min_multi_recv;
+    receive.least = std::max<std::size_t>(to.min_multi_recv, 1); // a full one takes no more
     receive.users = 0;
     receive.retired = false;
     receive.canceled = false;
