@@ -1,6 +1,7 @@
 // Address vectors. A fi_addr_t is an index, in both kinds of them.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -33,7 +34,7 @@ struct Av {
     Domain* domain = nullptr;
     Eq* eq = nullptr; ///< bound: insertions are reported there
     bool asynchronous = false;
-    unsigned references = 0;
+    std::atomic<unsigned> references{0};
     std::vector<Endpoint*> endpoints; ///< that use it
 
     struct Entry {

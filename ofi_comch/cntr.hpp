@@ -44,7 +44,7 @@ struct Cntr {
     /// What fi_cntr_readerr or a wait has answered for. An operation may fail in the call that
     /// starts it, so a failure before a wait is as new to the program as one during it.
     std::uint64_t told_errors = 0;
-    unsigned references = 0;
+    std::atomic<unsigned> references{0};
 
     explicit Cntr(std::shared_ptr<Lock> lock) : waiter(std::move(lock)) {}
 

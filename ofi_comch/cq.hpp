@@ -1,6 +1,7 @@
 // Completion queues.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -32,7 +33,7 @@ struct Cq {
     fi_cq_format format = FI_CQ_FORMAT_CONTEXT;
     fi_wait_obj wait_object = FI_WAIT_NONE;
     fi_cq_wait_cond wait_condition = FI_CQ_COND_NONE;
-    unsigned references = 0; ///< endpoints that are bound
+    std::atomic<unsigned> references{0}; ///< endpoints that are bound, and poll sets
 
     explicit Cq(std::shared_ptr<Lock> lock);
     ~Cq();

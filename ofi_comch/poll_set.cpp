@@ -1,6 +1,7 @@
 #include "poll_set.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -55,7 +56,7 @@ int poll(fid_poll* fid, void** contexts, int count) {
     return found;
 }
 
-unsigned& references(fid* fid) {
+std::atomic<unsigned>& references(fid* fid) {
     return fid->fclass == FI_CLASS_CQ ? object_of<Cq>(fid)->references
                                       : object_of<Cntr>(fid)->references;
 }

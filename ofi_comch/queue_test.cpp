@@ -548,6 +548,32 @@ TEST(Waiting, WhoSleepsOnABusyQueueLetsOthersIn) {
     EXPECT_FALSE(too_late);
 }
 
+TEST(PollSet, ThreadsMayHaveSetsOfTheSameObject) {
+    Node node;
+    fi_cntr_attr attr{};
+    fid_cntr* cntr = nullptr;
+    COMCH_FI(fi_cntr_open(node.domain, &attr, &cntr, nullptr));
+    fi_poll_attr none{};
+    fid_poll* kept = nullptr;
+    COMCH_FI(fi_poll_open(node.domain, &none, &kept));
+    COMCH_FI(fi_poll_add(kept, &cntr->fid, 0));
+    const auto come_and_go = [&] {
+        fid_poll* set = nullptr;
+        COMCH_FI(fi_poll_open(node.domain, &none, &set));
+        for (int i = 0; i < 300000; ++i) {
+            COMCH_FI(fi_poll_add(set, &cntr->fid, 0));
+            COMCH_FI(fi_poll_del(set, &cntr->fid, 0));
+        }
+        EXPECT_EQ(fi_close(&set->fid), 0);
+    };
+    std::thread other(come_and_go);
+    come_and_go();
+    other.join();
+    EXPECT_EQ(fi_close(&cntr->fid), -FI_EBUSY);
+    EXPECT_EQ(fi_close(&kept->fid), 0);
+    EXPECT_EQ(fi_close(&cntr->fid), 0) << "a reference was lost";
+}
+
 TEST(EventQueue, ASleeperGetsWhatIsWritten) {
     Node node;
     fi_eq_attr attr{};

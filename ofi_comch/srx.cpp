@@ -10,11 +10,15 @@ namespace {
 
 int close(fid* fid) {
     Srx* const srx = object_of<Srx>(fid);
-    if (!srx->endpoints.empty()) {
-        return -FI_EBUSY;
+    Domain& domain = *srx->domain;
+    {
+        const Guard guard(*domain.lock); // an endpoint that has left may not be done with it
+        if (!srx->endpoints.empty()) {
+            return -FI_EBUSY;
+        }
     }
-    --srx->domain->references;
     delete srx;
+    --domain.references;
     return 0;
 }
 

@@ -120,11 +120,16 @@ private:
 /// The close and control calls of what readers wait on; `owner` counts the objects on it.
 template <class Object, auto owner> int close_waiting(fid* fid) {
     Object* const object = object_of<Object>(fid);
-    if (object->references != 0) {
-        return -FI_EBUSY;
+    auto* const on = object->*owner;
+    {
+        // Who has given up the last reference may not be done with the object.
+        const Guard guard(object->waiter.lock());
+        if (object->references != 0) {
+            return -FI_EBUSY;
+        }
     }
-    --(object->*owner)->references;
     delete object;
+    --on->references;
     return 0;
 }
 template <class Object> int control_waiting(fid* fid, int command, void* argument) {
