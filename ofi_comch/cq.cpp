@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstring>
 
 #include "domain.hpp"
@@ -16,6 +17,15 @@ static_assert(offsetof(fi_cq_tagged_entry, len) == offsetof(fi_cq_msg_entry, len
               offsetof(fi_cq_tagged_entry, buf) == offsetof(fi_cq_data_entry, buf) &&
               offsetof(fi_cq_tagged_entry, data) == offsetof(fi_cq_data_entry, data) &&
               offsetof(fi_cq_tagged_entry, flags) == offsetof(fi_cq_msg_entry, flags));
+
+/// How much of an error entry a program has that was written for this version of libfabric.
+std::size_t error_size(std::uint32_t version) {
+    if (FI_VERSION_GE(version, FI_VERSION(1, 20))) {
+        return sizeof(fi_cq_err_entry); // that of the version this is built for: none is newer
+    }
+    constexpr std::size_t first = offsetof(fi_cq_err_entry, err_data_size);
+    return FI_VERSION_GE(version, FI_VERSION(1, 5)) ? first + sizeof(std::size_t) : first;
+}
 
 ssize_t read_from(fid_cq* fid, void* to, std::size_t count, fi_addr_t* sources) {
     Cq& cq = *object_of<Cq>(fid);
@@ -193,10 +203,8 @@ ssize_t Cq::take_failure(fi_cq_err_entry* to) {
         return -FI_EAGAIN;
     }
     fi_cq_err_entry entry = failures_.front().entry;
-    // A program of the time before err_data_size gives no room for error data; there is none.
-    entry.err_data = to->err_data;
-    entry.err_data_size = 0;
-    *to = entry;
+    entry.err_data = to->err_data; // the program's room for error data: there is none
+    std::memcpy(to, &entry, error_size(domain->fabric->fid.api_version));
     failures_.pop_front();
     head_ = (head_ + 1) & mask_;
     --count_;

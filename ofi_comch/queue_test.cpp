@@ -1,5 +1,7 @@
 // Completion queues in every format, counters, event queues; and the ways to wait for them.
+#include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <future>
 #include <thread>
 
@@ -131,6 +133,40 @@ TEST(Queue, AFailureKeepsItsPlaceAmongCompletions) {
             EXPECT_EQ(seen[i], buffers[i]);
         }
         EXPECT_EQ(fi_cq_read(queue.cq, entries, 2), -FI_EAGAIN);
+    }
+}
+
+/// The entry of a failure has grown twice; what an older program has behind its own is not touched.
+TEST(Queue, AnErrorIsAsLongAsTheProgramKnowsIt) {
+    for (const std::uint32_t version : {FI_VERSION(1, 4), FI_VERSION(1, 5), FI_VERSION(1, 17)}) {
+        InfoHints hints;
+        hints->ep_attr->type = FI_EP_RDM;
+        hints->caps = FI_MSG | FI_TAGGED;
+        hints->domain_attr->mr_mode = FI_MR_SCALABLE; // for those before 1.5
+        (void)environment();
+        fi_info* info = nullptr;
+        COMCH_FI(fi_getinfo(version, nullptr, nullptr, 0, hints.value, &info));
+        {
+            Node node({}, info);
+            char room = 0;
+            COMCH_FI(fi_trecv(node.ep, &room, 1, nullptr, FI_ADDR_UNSPEC, 1, 0, &room));
+            COMCH_FI(fi_cancel(&node.ep->fid, &room));
+            fi_cq_err_entry entries[2];
+            std::memset(static_cast<void*>(entries), 0x5a, sizeof(entries));
+            const auto* const bytes = reinterpret_cast<const char*>(entries);
+            ASSERT_EQ(fi_cq_readerr(node.rx, entries, 0), 1);
+            EXPECT_EQ(entries[0].op_context, &room);
+            EXPECT_EQ(entries[0].err, FI_ECANCELED);
+            std::size_t own = offsetof(fi_cq_err_entry, err_data_size);
+            if (FI_VERSION_GE(version, FI_VERSION(1, 5))) {
+                EXPECT_EQ(entries[0].err_data_size, 0u);
+                own += sizeof(entries[0].err_data_size);
+            }
+            EXPECT_EQ(std::count(bytes + own, bytes + sizeof(entries), 0x5a),
+                      static_cast<std::ptrdiff_t>(sizeof(entries) - own))
+                << version;
+        }
+        fi_freeinfo(info);
     }
 }
 
