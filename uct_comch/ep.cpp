@@ -373,6 +373,7 @@ template <class Link> ucs_status_t pending_add(uct_ep_h tl_ep, uct_pending_req_t
 template <class Link> void leave_pending(Ep<Link>& ep) {
     if (ep.queued) {
         ep.queued = false;
+        ep.dispatching = false;
         std::erase(ep.iface()->pending, &ep);
     }
 }
@@ -505,22 +506,42 @@ template <class Link> void fail_ep(Ep<Link>& ep, ucs_status_t status) {
     ep.failure = status;
 }
 
+namespace {
+
+/// A request may have put endpoints out of the list. Where this one is in it now; false, and the
+/// place as it was, if it is not there any more.
+template <class Link>
+bool find_again(const Iface<Link>& iface, const Ep<Link>* ep, std::size_t& place) {
+    const auto& pending = iface.pending;
+    if (place < pending.size() && pending[place] == ep) {
+        return true;
+    }
+    const auto found = std::find(pending.begin(), pending.end(), ep);
+    if (found == pending.end()) {
+        return false;
+    }
+    place = static_cast<std::size_t>(found - pending.begin());
+    return true;
+}
+
+} // namespace
+
 template <class Link> unsigned dispatch_pending(Iface<Link>& iface) {
     unsigned count = 0;
-    // By index, and looked up again after every call: a request may destroy endpoints.
     for (std::size_t i = 0; i < iface.pending.size();) {
         Ep<Link>* const ep = iface.pending[i];
         if (ep->connection != nullptr) {
             ep->connection->hold(false);
         }
+        bool listed = true;
         bool stuck = false;
-        while (!stuck && i < iface.pending.size() && iface.pending[i] == ep &&
-               !ucs_queue_is_empty(&ep->queue)) {
+        while (listed && !stuck && !ucs_queue_is_empty(&ep->queue)) {
             uct_pending_req_t* request = head_of(*ep);
             (void)ucs_queue_pull_non_empty(&ep->queue);
             ep->dispatching = true;
             const ucs_status_t status = request->func(request);
-            if (i < iface.pending.size() && iface.pending[i] == ep) { // else it may be destroyed
+            listed = find_again(iface, ep, i);
+            if (listed) { // else it may be destroyed
                 ep->dispatching = false;
             }
             if (status == UCS_OK) {
@@ -530,7 +551,7 @@ template <class Link> unsigned dispatch_pending(Iface<Link>& iface) {
             ucs_queue_push_head(&ep->queue, &priv_of(request)->queue_elem);
             stuck = status != UCS_INPROGRESS;
         }
-        if (i >= iface.pending.size() || iface.pending[i] != ep) {
+        if (!listed) {
             continue; // purged or destroyed meanwhile; somebody else is at this place now
         }
         if (ucs_queue_is_empty(&ep->queue)) {

@@ -224,6 +224,65 @@ TEST_F(Pending, ARequestMayDestroyItsEndpointAndAddOthers) {
     EXPECT_TRUE(until([&] { return dpu.messages.size() == sent + 1; }, host, dpu));
 }
 
+/// An endpoint with a full ring, and a request that waits there.
+struct Stuck {
+    Stuck(const Interface& from, const Interface& to) : ep(from, to) {
+        while (uct_ep_am_short(ep, 0, 0, nullptr, 0) == UCS_OK) {
+        }
+        check_ok(uct_ep_pending_add(ep, &request.super, 0), "pending_add");
+    }
+    Request request{[] { return UCS_ERR_NO_RESOURCE; }};
+    Endpoint ep;
+};
+
+TEST_F(Pending, AQueueIsNotOvertakenThoughARequestPutsOtherEndpointsOutOfTheList) {
+    Interface other("dpu");
+    const std::function<void(Stuck&)> ways[] = {
+        [](Stuck& stuck) { uct_ep_pending_purge(stuck.ep, nullptr, nullptr); },
+        [](Stuck& stuck) { stuck.ep.destroy(); }};
+    for (const auto& leave : ways) {
+        Stuck first(host, other); // ahead in the interface's list
+        Stuck second(host, other);
+        fill();
+        bool room = false;
+        Request leaving([&] {
+            leave(first);
+            leave(second);
+            return send();
+        });
+        Request behind([&] { return room ? send() : UCS_ERR_NO_RESOURCE; });
+        ASSERT_EQ(uct_ep_pending_add(ep, &leaving.super, 0), UCS_OK);
+        ASSERT_EQ(uct_ep_pending_add(ep, &behind.super, 0), UCS_OK);
+        drain();
+        host.progress();
+        ASSERT_EQ(leaving.calls, 1);
+        EXPECT_EQ(send(), UCS_ERR_NO_RESOURCE);
+        EXPECT_EQ(uct_ep_flush(ep, 0, nullptr), UCS_ERR_NO_RESOURCE);
+        room = true;
+        const std::uint64_t before = sent;
+        ASSERT_TRUE(until([&] { return sent == before + 1; }, host, dpu));
+        expect_all_in_order();
+    }
+}
+
+TEST_F(Pending, ARequestMayPurgeItsOwnEndpointWhoseFlushesWaitForTheNextQueueAllTheSame) {
+    fill();
+    Request purging([&] {
+        uct_ep_pending_purge(ep, nullptr, nullptr);
+        return UCS_OK;
+    });
+    ASSERT_EQ(uct_ep_pending_add(ep, &purging.super, 0), UCS_OK);
+    host.progress();
+    ASSERT_EQ(purging.calls, 1);
+    fill();
+    Request next([&] { return send(); });
+    ASSERT_EQ(uct_ep_pending_add(ep, &next.super, 0), UCS_OK);
+    EXPECT_EQ(uct_ep_flush(ep, 0, nullptr), UCS_ERR_NO_RESOURCE);
+    const std::uint64_t before = sent;
+    ASSERT_TRUE(until([&] { return sent == before + 1; }, host, dpu));
+    expect_all_in_order();
+}
+
 // ---- flush and fence ----------------------------------------------------------------------------
 
 TEST_F(Pending, FlushWaitsForThePeerToTakeOutWhatWasSent) {
