@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "allocations.hpp"
+#include "core/device/process_id.hpp"
 #include "core/device/settings.hpp"
 #include "core/link/verbs/rdma_device.hpp"
 #include "core/memory/kept_registrations.hpp"
@@ -161,7 +162,10 @@ ucs_status_t free_memory(uct_md_h, uct_mem_h memh) {
     Allocations::instance().remove(memory->key);
     RegionTable::instance().remove(memory->key.region);
     // Peers may have it mapped still: give the pages back now, not when the last of them lets go.
-    (void)::madvise(memory->shared.mapping.data(), memory->shared.mapping.size(), MADV_REMOVE);
+    // (In a forked child they are its parent's, who goes on with them.)
+    if (memory->key.process_id == process_id()) {
+        (void)::madvise(memory->shared.mapping.data(), memory->shared.mapping.size(), MADV_REMOVE);
+    }
     delete memory;
     return UCS_OK;
 }

@@ -241,6 +241,22 @@ TEST_F(MemoryDomain, AForkedChildRegistersItsOwn) {
     EXPECT_EQ(status, 0);
 }
 
+TEST_F(MemoryDomain, AForkedChildThatGivesMemoryBackLeavesItsParentsAsItIs) {
+    Memory memory(host.md, Kind::allocated, 2 * 4096);
+    const auto bytes = pattern(memory.length(), 7);
+    std::copy(bytes.begin(), bytes.end(), memory.data());
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+        memory.release();
+        ::_exit(0);
+    }
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), memory.data()));
+}
+
 TEST_F(MemoryDomain, ARevocableKeyOfAPartEndsWithIt) {
     const Memory memory(host.md, Kind::allocated, 2 * 4096);
     Part part(host, memory, 4096, 4096);
