@@ -273,6 +273,9 @@ private:
     [[nodiscard]] Errc connect(Peer& peer, const Address& address);
     [[nodiscard]] Peer& peer_at(fi_addr_t to, const Address& address);
     [[nodiscard]] Peer& peer_of(const link::PortAddress& port);
+    [[nodiscard]] Peer& make_peer();
+    /// Those that have gone and that the program does not know: a server may live for months.
+    void drop_unused_peers();
     [[nodiscard]] fi_addr_t address_by_name(const Peer& peer) const;
     /// Tells who is at the other end what we listen under.
     void tell_name(Conn& to) const;
@@ -371,6 +374,8 @@ private:
     std::vector<Peer*> peers_by_address_;
     std::unordered_map<link::PortAddress, Peer*, PortHash> peers_by_port_;
     std::vector<std::unique_ptr<Peer>> peers_;
+    static constexpr std::size_t most_peers_at_first = 64;
+    std::size_t most_peers_ = most_peers_at_first; ///< then it is worth looking for unused ones
     std::vector<std::unique_ptr<Operation>> operations_;
     std::vector<std::uint32_t> free_operations_;
     Pool<Transfer> transfers_;

@@ -1,6 +1,7 @@
 // Who is where: routes to peers, connections that come and end.
 #include <algorithm>
 #include <cstring>
+#include <unordered_set>
 #include <utility>
 
 #include "core/memory/region_table.hpp"
@@ -65,13 +66,40 @@ Conn* Endpoint::find_route(fi_addr_t to, ssize_t& error) {
 }
 
 Peer& Endpoint::peer_of(const link::PortAddress& port) {
-    Peer*& known = peers_by_port_[port];
-    if (known == nullptr) {
-        peers_.push_back(std::make_unique<Peer>());
-        known = peers_.back().get();
-        known->port = port;
+    const auto known = peers_by_port_.find(port);
+    if (known != peers_by_port_.end()) {
+        return *known->second;
     }
-    return *known;
+    Peer& made = make_peer();
+    made.port = port;
+    peers_by_port_.emplace(port, &made);
+    return made;
+}
+
+Peer& Endpoint::make_peer() {
+    if (peers_.size() >= most_peers_) {
+        drop_unused_peers();
+        most_peers_ = std::max(2 * peers_.size(), most_peers_at_first);
+    }
+    peers_.push_back(std::make_unique<Peer>());
+    return *peers_.back();
+}
+
+void Endpoint::drop_unused_peers() {
+    std::unordered_set<const Peer*> named(peers_by_address_.begin(), peers_by_address_.end());
+    for (const List<Unexpected>* list :
+         {&queue->unexpected[0], &queue->unexpected[1], &queue->claimed}) {
+        for (const Unexpected* message = list->first(); message != nullptr;
+             message = message->next) {
+            named.insert(message->arrival.peer);
+        }
+    }
+    // (Connections have theirs, too, and are counted there; all else has a connection.)
+    const auto is_unused = [&](Peer* peer) {
+        return peer->conns == 0 && !named.contains(peer) && address_of(peer) == FI_ADDR_NOTAVAIL;
+    };
+    std::erase_if(peers_by_port_, [&](const auto& entry) { return is_unused(entry.second); });
+    std::erase_if(peers_, [&](const auto& peer) { return is_unused(peer.get()); });
 }
 
 Peer& Endpoint::peer_at(fi_addr_t to, const Address& address) {
@@ -80,12 +108,7 @@ Peer& Endpoint::peer_at(fi_addr_t to, const Address& address) {
     }
     Peer*& peer = peers_by_address_[to];
     if (peer == nullptr) {
-        if (address.named != 0) {
-            peers_.push_back(std::make_unique<Peer>());
-            peer = peers_.back().get();
-        } else {
-            peer = &peer_of(port_of(address));
-        }
+        peer = address.named != 0 ? &make_peer() : &peer_of(port_of(address));
         peer->address = to;
     }
     return *peer;

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include <malloc.h>
+
 #include "address.hpp"
 #include "core/link/soft/port.hpp"
 #include "test_node.hpp"
@@ -52,22 +54,7 @@ public:
             throw std::runtime_error(port.error().message);
         }
         port_ = std::move(*port);
-        Address address{};
-        const std::vector<char> name = victim.name();
-        std::memcpy(&address, name.data(), std::min(name.size(), sizeof(address)));
-        link::PortAddress to{};
-        std::memcpy(to.bytes.data(), address.port, sizeof(address.port));
-        wire::Hello hello{};
-        hello.magic = wire::hello_magic;
-        hello.version = version;
-        hello.endpoint_type = FI_EP_RDM;
-        const link::PortAddress own = port_->address();
-        std::memcpy(hello.port, own.bytes.data(), sizeof(hello.port));
-        auto connection = port_->connect(to, std::as_bytes(std::span(&hello, 1)), this);
-        if (!connection) {
-            throw std::runtime_error(connection.error().message);
-        }
-        link_ = *connection;
+        connect(victim, version, port_->address());
     }
 
     void progress() {
@@ -80,6 +67,14 @@ public:
         const link::PortAddress own = port_->address();
         std::memcpy(bytes.data() + offsetof(Address, port), own.bytes.data(), own.bytes.size());
         return bytes;
+    }
+    /// Instead of the connection that there is: as if from a port of that number.
+    void connect_again(const Node& victim, std::uint64_t number) {
+        port_->close(link_);
+        connected_ = false;
+        link::PortAddress port{};
+        std::memcpy(port.bytes.data(), &number, sizeof(number));
+        connect(victim, wire::version, port);
     }
     [[nodiscard]] bool connected() const { return connected_; }
     [[nodiscard]] bool ended() const { return ended_; }
@@ -105,6 +100,24 @@ private:
         }
         void on_channel(Connection&, std::uint64_t, link::soft::Link::Channel&&) {}
     };
+
+    void connect(const Node& victim, std::uint32_t version, const link::PortAddress& as) {
+        Address address{};
+        const std::vector<char> name = victim.name();
+        std::memcpy(&address, name.data(), std::min(name.size(), sizeof(address)));
+        link::PortAddress to{};
+        std::memcpy(to.bytes.data(), address.port, sizeof(address.port));
+        wire::Hello hello{};
+        hello.magic = wire::hello_magic;
+        hello.version = version;
+        hello.endpoint_type = FI_EP_RDM;
+        std::memcpy(hello.port, as.bytes.data(), sizeof(hello.port));
+        auto connection = port_->connect(to, std::as_bytes(std::span(&hello, 1)), this);
+        if (!connection) {
+            throw std::runtime_error(connection.error().message);
+        }
+        link_ = *connection;
+    }
 
     std::unique_ptr<Port> port_;
     Connection* link_ = nullptr;
@@ -211,6 +224,20 @@ TEST_F(Understood, ThatAPeerIsOfAnotherVersion) {
         }));
         EXPECT_EQ(other.reason(), link::Reason::version_mismatch);
     }
+}
+
+TEST_F(Understood, ThatPeersHaveGone) {
+    // What one leaves in the victim's memory is little, but may be there for each of them.
+    const auto meet = [&](std::uint64_t first, std::uint64_t count) {
+        for (std::uint64_t i = first; i < first + count; ++i) {
+            attacker.connect_again(victim, i);
+            ASSERT_TRUE(until([&] { return attacker.connected(); }));
+        }
+    };
+    ASSERT_NO_FATAL_FAILURE(meet(1, 1000));
+    const std::size_t before = ::mallinfo2().uordblks;
+    ASSERT_NO_FATAL_FAILURE(meet(1001, 10000));
+    EXPECT_LT(::mallinfo2().uordblks, before + 500'000);
 }
 
 TEST_P(HostilePeer, IsCutOff) {
