@@ -147,6 +147,25 @@ template <class Link> ucs_status_t am_zcopy(uct_ep_h tl_ep, std::uint8_t id, con
 
 // ---- put and get --------------------------------------------------------------------------------
 
+/// What a get_short has been answered, or will be, is not for one that is called from now on.
+template <class Link> void outdate_get_short(Ep<Link>& ep) {
+    ep.get_short_key[1] = nullptr;
+}
+
+/// The answer to a write. Only for the place that it was aimed at is a get_short outdated by it:
+/// who tries for one, and writes elsewhere meanwhile, comes to an end.
+template <class Link>
+ucs_status_t written(Ep<Link>& ep, Errc result, std::uint64_t address, std::size_t length) {
+    if (ep.get_short != nullptr && (result == Errc::ok || result == Errc::in_progress))
+        [[unlikely]] {
+        const auto got = reinterpret_cast<std::uint64_t>(ep.get_short_key[0]);
+        if (address < got + ep.get_short->length && got < address + length) {
+            outdate_get_short(ep);
+        }
+    }
+    return to_ucs(result);
+}
+
 template <class Link> ucs_status_t put_short(uct_ep_h tl_ep, const void* buffer, unsigned length, std::uint64_t address,
                        uct_rkey_t rkey) {
     auto& ep = *Ep<Link>::of(tl_ep);
@@ -157,7 +176,8 @@ template <class Link> ucs_status_t put_short(uct_ep_h tl_ep, const void* buffer,
         return too_long("put_short", length, LinkLimits<Link>::max_message);
     }
     // At most one chunk, so it is through at once or not at all.
-    return to_ucs(ep.connection->put(buffer, length, region_of(rkey), address, nullptr));
+    return written(ep, ep.connection->put(buffer, length, region_of(rkey), address, nullptr),
+                   address, length);
 }
 
 template <class Link> ssize_t put_bcopy(uct_ep_h tl_ep, uct_pack_callback_t pack, void* arg, std::uint64_t address,
@@ -168,10 +188,10 @@ template <class Link> ssize_t put_bcopy(uct_ep_h tl_ep, uct_pack_callback_t pack
     }
     std::byte* const scratch = ep.iface()->scratch.get();
     const std::size_t length = pack(scratch, arg);
-    const Errc result =
-        ep.connection->put(scratch, length, region_of(rkey), address, nullptr);
-    return result == Errc::ok ? static_cast<ssize_t>(length)
-                              : static_cast<ssize_t>(to_ucs(result));
+    const ucs_status_t status =
+        written(ep, ep.connection->put(scratch, length, region_of(rkey), address, nullptr), address,
+                length);
+    return status == UCS_OK ? static_cast<ssize_t>(length) : static_cast<ssize_t>(status);
 }
 
 template <class Link> ucs_status_t put_zcopy(uct_ep_h tl_ep, const uct_iov_t* iov, std::size_t count,
@@ -183,10 +203,12 @@ template <class Link> ucs_status_t put_zcopy(uct_ep_h tl_ep, const uct_iov_t* io
     if (count != 1) [[unlikely]] {
         return count == 0 ? UCS_OK : too_long("put_zcopy", count, 1);
     }
-    return to_ucs(move<Link>(iov[0], [&](auto... region) {
-        return ep.connection->put(iov[0].buffer, uct_iov_get_length(iov), region_of(rkey), address,
-                                  completion, region...);
-    }));
+    const std::size_t length = uct_iov_get_length(iov);
+    const Errc result = move<Link>(iov[0], [&](auto... region) {
+        return ep.connection->put(iov[0].buffer, length, region_of(rkey), address, completion,
+                                  region...);
+    });
+    return written(ep, result, address, length);
 }
 
 /// A get of memory that is mapped here is done at once. For any other the data has to come first:
@@ -312,7 +334,8 @@ template <class Link> ucs_status_t run_atomic(uct_ep_h tl_ep, const AtomicReques
     if (ep.connection == nullptr) [[unlikely]] {
         return ended(ep);
     }
-    return to_ucs(ep.connection->atomic(request, region_of(rkey), address, completion));
+    return written(ep, ep.connection->atomic(request, region_of(rkey), address, completion),
+                   address, request.size);
 }
 
 template <class Link, class Word>
@@ -405,6 +428,7 @@ template <class Link> ucs_status_t flush(uct_ep_h tl_ep, unsigned flags, uct_com
     }
     if ((flags & UCT_FLUSH_FLAG_CANCEL) != 0) {
         pending_purge<Link>(tl_ep, nullptr, nullptr);
+        outdate_get_short(ep);
         ep.connection->cancel([&](void* token, Errc status) { complete(ep, token, to_ucs(status)); });
         return UCS_OK;
     }
@@ -413,12 +437,16 @@ template <class Link> ucs_status_t flush(uct_ep_h tl_ep, unsigned flags, uct_com
     if (!ucs_queue_is_empty(&ep.queue) && !std::exchange(ep.dispatching, false)) {
         return UCS_ERR_NO_RESOURCE;
     }
+    outdate_get_short(ep);
     const Errc result = ep.connection->flush(completion);
     return to_ucs(result);
 }
 
 template <class Link> ucs_status_t fence(uct_ep_h tl_ep, unsigned) {
     auto& ep = *Ep<Link>::of(tl_ep);
+    if (ucs_queue_is_empty(&ep.queue)) { // one in the queue is older than the fence
+        outdate_get_short(ep);
+    }
     return ep.connection == nullptr ? UCS_OK : to_ucs(ep.connection->fence());
 }
 

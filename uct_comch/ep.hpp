@@ -15,7 +15,7 @@ template <class Link> struct Ep {
     bool queued = false;              ///< in the interface's list
     bool dispatching = false;         ///< a request from the queue is being tried
     GetBcopy* get_short = nullptr;    ///< the one get_short under way, or its result
-    void* get_short_key[2] = {};      ///< which one: address and region
+    void* get_short_key[2] = {};      ///< which one: address and region; none if it is outdated
     bool get_short_done = false;
 
     [[nodiscard]] static Ep* of(uct_ep_h ep) { return reinterpret_cast<Ep*>(ep); }

@@ -1,5 +1,6 @@
 // Put and get: every kind and size, on memory that the peer maps and on memory that it only
 // registered, which its process must serve.
+#include <functional>
 #include <random>
 
 #include "test_target.hpp"
@@ -367,6 +368,103 @@ TEST_P(Rma, AfterTheEndOfTheRegistrationAPutBreaksTheEndpointButNobodyCrashes) {
 
 INSTANTIATE_TEST_SUITE_P(Memory, Rma, testing::ValuesIn(kinds),
                          [](const auto& test) { return std::string(name_of(test.param)); });
+
+/// Answers of a get_short that are there, and that nobody has fetched.
+struct LateGetShort : testing::Test {
+    Lab lab;
+    Target target{Kind::registered, 4096};
+    Interface host{"host"};
+    Endpoint ep{host, target.address()};
+    RemoteKey key{target.revocable_key()}; // goes by the target's CPU
+    std::uint64_t word = 0;
+
+    ucs_status_t get() { return uct_ep_get_short(ep, &word, 8, target.memory(), key); }
+    /// A get_short of 1 is answered, after which its caller did something else.
+    void leave_one() {
+        target.set_word(0, 1);
+        ASSERT_EQ(get(), UCS_ERR_NO_RESOURCE);
+        std::uint64_t other = 0;
+        const uct_iov_t iov = iov_of(reinterpret_cast<std::byte*>(&other), 8);
+        Completion completion; // answers come in the order of the questions
+        ASSERT_EQ(finish(uct_ep_get_zcopy(ep, &iov, 1, target.memory(64), key, &completion.super),
+                         completion, host),
+                  UCS_OK);
+    }
+};
+
+TEST_F(LateGetShort, IsNotFromBeforeAWriteToTheSamePlace) {
+    std::uint64_t value = 2;
+    std::uint64_t old = 0;
+    Packing packing{reinterpret_cast<std::byte*>(&value), 8};
+    const uct_iov_t iov = iov_of(reinterpret_cast<std::byte*>(&value), 8);
+    const std::uint64_t at = target.memory();
+    const std::function<ucs_status_t(Completion&)> writes[] = {
+        [&](Completion&) { return uct_ep_put_short(ep, &value, 8, at, key); },
+        [&](Completion&) {
+            return uct_ep_put_bcopy(ep, Packing::pack, &packing, at, key) == 8 ? UCS_OK
+                                                                               : UCS_ERR_LAST;
+        },
+        [&](Completion& done) { return uct_ep_put_zcopy(ep, &iov, 1, at, key, &done.super); },
+        [&](Completion&) { return uct_ep_atomic64_post(ep, UCT_ATOMIC_OP_ADD, 1, at, key); },
+        [&](Completion& done) {
+            return uct_ep_atomic64_fetch(ep, UCT_ATOMIC_OP_SWAP, 2, &old, at, key, &done.super);
+        },
+        [&](Completion& done) {
+            return uct_ep_atomic_cswap64(ep, 1, 2, at, key, &old, &done.super);
+        },
+    };
+    for (const auto& write : writes) {
+        leave_one();
+        Completion completion;
+        ASSERT_EQ(finish(write(completion), completion, host), UCS_OK);
+        ASSERT_EQ(persist([&] { return get(); }, host), UCS_OK);
+        EXPECT_EQ(word, 2u) << "write " << &write - writes;
+    }
+    leave_one();
+    ASSERT_EQ(uct_ep_put_short(ep, &value, 8, at + 8, key), UCS_OK);
+    EXPECT_EQ(get(), UCS_OK) << "written elsewhere";
+    EXPECT_EQ(word, 1u);
+}
+
+TEST_F(LateGetShort, IsNotFromBeforeAFlushOrFence) {
+    const std::function<ucs_status_t()> calls[] = {
+        [&] { return flush(ep, host); },
+        [&] { return uct_ep_flush(ep, UCT_FLUSH_FLAG_CANCEL, nullptr); },
+        [&] { return uct_ep_fence(ep, 0); },
+        [&] { return uct_iface_fence(host.iface, 0); },
+    };
+    for (const auto& call : calls) {
+        leave_one();
+        target.set_word(0, 2);
+        ASSERT_EQ(call(), UCS_OK);
+        ASSERT_EQ(persist([&] { return get(); }, host), UCS_OK);
+        EXPECT_EQ(word, 2u) << "call " << &call - calls;
+    }
+}
+
+TEST_F(LateGetShort, InTheQueueIsServedHoweverOftenOthersFenceAndFlush) {
+    ASSERT_EQ(get(), UCS_ERR_NO_RESOURCE);
+    struct Request {
+        uct_pending_req_t super{};
+        LateGetShort* test = nullptr;
+        bool done = false;
+    } request;
+    request.test = this;
+    request.super.func = [](uct_pending_req_t* self) {
+        auto* r = reinterpret_cast<Request*>(self);
+        const ucs_status_t status = r->test->get();
+        r->done = status == UCS_OK;
+        return status;
+    };
+    ASSERT_EQ(uct_ep_pending_add(ep, &request.super, 0), UCS_OK);
+    EXPECT_TRUE(until(
+        [&] {
+            EXPECT_EQ(uct_ep_fence(ep, 0), UCS_OK);
+            return uct_ep_flush(ep, 0, nullptr) != UCS_ERR_NO_RESOURCE;
+        },
+        host));
+    EXPECT_TRUE(request.done);
+}
 
 struct ReadOnly : testing::TestWithParam<Kind> {};
 
