@@ -350,7 +350,10 @@ void Endpoint::note_dead(Peer& peer) {
             peers_by_address_.resize(address + 1);
         }
         Peer*& known = peers_by_address_[address];
-        known = known == nullptr ? &peer : known; // nothing was ever sent to it
+        // Unless what was sent there has found somebody else.
+        if (known == nullptr || (known->conns == 0 && known->port == link::PortAddress{})) {
+            known = &peer;
+        }
     }
     knows_dead = true;
     choose_ways();

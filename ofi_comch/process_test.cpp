@@ -342,11 +342,13 @@ TEST(Death, EverythingOutstandingFails) {
 /// What a dead peer has left is still received; a receive for more fails, whenever it is posted.
 TEST(Death, AReceiveThatIsPostedLaterFails) {
     (void)environment();
-    for (const bool by_name : {false, true}) {
+    enum class Known : std::uint8_t { by_port, by_name, by_name_before_it_was_there };
+    for (const Known known : {Known::by_port, Known::by_name, Known::by_name_before_it_was_there}) {
         Process victim([&](Line& line) {
+            (void)line.get<int>();
             on_side("dpu");
             NodeOptions options;
-            options.service = by_name ? "oracle" : nullptr;
+            options.service = known != Known::by_port ? "oracle" : nullptr;
             Node node(options);
             const fi_addr_t peer = meet(node, line);
             post([&] { return fi_tinject(node.ep, "last", 5, peer, 9); }, {node.rx, node.tx});
@@ -354,10 +356,24 @@ TEST(Death, AReceiveThatIsPostedLaterFails) {
         });
         on_side("host");
         Node node;
-        fi_addr_t there = meet(node, victim.line());
-        if (by_name) {
-            COMCH_FI(fi_av_remove(node.av, &there, 1, 0));
-            ASSERT_EQ(fi_av_insertsvc(node.av, nullptr, "oracle", &there, 0, nullptr), 1);
+        fi_addr_t there = FI_ADDR_NOTAVAIL;
+        const auto look_up = [&] {
+            EXPECT_EQ(fi_av_insertsvc(node.av, nullptr, "oracle", &there, 0, nullptr), 1);
+        };
+        if (known == Known::by_name_before_it_was_there) {
+            look_up();
+            post([&] { return fi_tsend(node.ep, "x", 1, nullptr, there, 1, nullptr); }, {node.tx});
+            EXPECT_NE(await(node.tx).error, 0);
+        }
+        victim.line().put(1);
+        fi_addr_t by_port = meet(node, victim.line());
+        if (known == Known::by_port) {
+            there = by_port;
+        } else {
+            COMCH_FI(fi_av_remove(node.av, &by_port, 1, 0));
+        }
+        if (known == Known::by_name) {
+            look_up();
         }
         char buffer[8] = {};
         const auto receive = [&](std::uint64_t tag, fi_addr_t from) {
