@@ -98,6 +98,7 @@ bool belongs_to(const Domain& domain, const std::string& entry, const std::strin
 
 struct Registry {
     std::mutex mutex;
+    /// By directory: two may be said to be one domain, and each has files of ours.
     std::map<std::pair<std::string, ProcessId>, std::weak_ptr<ProcessCounters>> open;
 };
 Registry& registry() {
@@ -119,6 +120,15 @@ void describe(counters::Slot& slot, const SlotInfo& info) noexcept {
     set_text(slot.face, info.face);
     set_text(slot.peer, info.peer);
     slot.state.store(static_cast<std::uint32_t>(info.state), std::memory_order_release);
+}
+
+/// Has the file's pages: a store to one for which there is no room would kill the process.
+bool reserve(int file, std::size_t offset, std::size_t length) noexcept {
+    int error = EINTR;
+    while (error == EINTR) {
+        error = ::posix_fallocate(file, static_cast<off_t>(offset), static_cast<off_t>(length));
+    }
+    return error == 0;
 }
 
 } // namespace
@@ -186,7 +196,7 @@ ProcessCounters::open(const std::shared_ptr<Domain>& domain) {
     Registry& all = registry();
     const std::lock_guard guard(all.mutex);
     const ProcessId owner = process_id();
-    auto& entry = all.open[{domain->id().to_string(), owner}];
+    auto& entry = all.open[{domain->directory_key(), owner}];
     if (auto existing = entry.lock()) {
         return existing;
     }
@@ -210,12 +220,18 @@ ProcessCounters::open(const std::shared_ptr<Domain>& domain) {
                                       domain->path()),
                           errno);
     }
-    const UniqueFd file(::openat(domain->directory_fd(), name.c_str(), flags, 0600));
+    UniqueFd file(::openat(domain->directory_fd(), name.c_str(), flags, 0600));
     if (!file || ::ftruncate(file.get(), sizeof(counters::File)) != 0) {
         return fail_errno(Errc::io,
                           fmt::format("cannot create the counter file '{}' in domain directory '{}'",
                                       name, domain->path()),
                           errno);
+    }
+    if (!reserve(file.get(), 0, sizeof(counters::FileHeader))) {
+        return fail_errno(Errc::no_memory,
+                          fmt::format("no room for the counter file '{}' in domain directory '{}'",
+                                      name, domain->path()),
+                          ENOSPC);
     }
     void* at = ::mmap(nullptr, sizeof(counters::File), PROT_READ | PROT_WRITE, MAP_SHARED,
                       file.get(), 0);
@@ -240,18 +256,17 @@ ProcessCounters::open(const std::shared_ptr<Domain>& domain) {
     }
     // Release: readers, who look at this first, find the rest there.
     std::atomic_ref(header->magic).store(counters::magic, std::memory_order_release);
-    std::shared_ptr<ProcessCounters> result(
-        new ProcessCounters(domain, owner,
-                            Mapping(static_cast<std::byte*>(at), sizeof(counters::File)),
-                            std::move(alive)));
+    std::shared_ptr<ProcessCounters> result(new ProcessCounters(
+        domain, owner, Mapping(static_cast<std::byte*>(at), sizeof(counters::File)),
+        std::move(file), std::move(alive)));
     entry = result;
     return result;
 }
 
 ProcessCounters::ProcessCounters(std::shared_ptr<Domain> domain, ProcessId owner, Mapping mapping,
-                                 UniqueFd lock)
+                                 UniqueFd file, UniqueFd lock)
     : domain_(std::move(domain)), owner_(owner), mapping_(std::move(mapping)),
-      alive_(std::move(lock)) {
+      file_(std::move(file)), alive_(std::move(lock)) {
     noted_ = note_lock_file(alive_.get());
 }
 
@@ -266,7 +281,7 @@ ProcessCounters::~ProcessCounters() {
     forget_lock_file(alive_.get());
     Registry& all = registry();
     const std::lock_guard guard(all.mutex);
-    const auto entry = all.open.find({domain_->id().to_string(), owner_});
+    const auto entry = all.open.find({domain_->directory_key(), owner_});
     if (entry != all.open.end() && !entry->second.expired()) {
         return; // another thread has opened it again meanwhile: the files are its own
     }
@@ -282,7 +297,9 @@ ProcessCounters::~ProcessCounters() {
 counters::Slot* ProcessCounters::take_slot(const SlotInfo& info) {
     auto* file = reinterpret_cast<counters::File*>(mapping_.data());
     const std::lock_guard guard(mutex_);
-    if (used_ < counters::max_slots) {
+    if (used_ < counters::max_slots &&
+        reserve(file_.get(), offsetof(counters::File, slots) + used_ * sizeof(counters::Slot),
+                sizeof(counters::Slot))) {
         counters::Slot* slot = &file->slots[used_++];
         describe(*slot, info);
         return slot;

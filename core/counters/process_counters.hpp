@@ -45,7 +45,8 @@ public:
     ProcessCounters(const ProcessCounters&) = delete;
     ProcessCounters& operator=(const ProcessCounters&) = delete;
 
-    /// A slot for a new connection; any thread. Never fails: beyond the last it is the shared one.
+    /// A slot for a new connection; any thread. Never fails: beyond the last, or where the
+    /// directory is full, it is the shared one.
     [[nodiscard]] counters::Slot* take_slot(const SlotInfo& info = {});
     /// Says more of the connection that a slot was taken for; the counters stay. (The shared one
     /// tells nothing of any connection.)
@@ -54,11 +55,13 @@ public:
     void release_slot(counters::Slot* slot, counters::SlotState state);
 
 private:
-    ProcessCounters(std::shared_ptr<Domain> domain, ProcessId owner, Mapping mapping, UniqueFd lock);
+    ProcessCounters(std::shared_ptr<Domain> domain, ProcessId owner, Mapping mapping, UniqueFd file,
+                    UniqueFd lock);
 
     std::shared_ptr<Domain> domain_;
     ProcessId owner_;
     Mapping mapping_;
+    UniqueFd file_;
     UniqueFd alive_;
     bool noted_ = false; ///< a forked child closes it
     std::mutex mutex_;

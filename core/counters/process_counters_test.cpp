@@ -4,15 +4,19 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <fstream>
 #include <set>
 #include <thread>
 #include <vector>
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -113,7 +117,6 @@ protected:
         return *static_cast<const counters::File*>(at);
     }
 
-private:
     test::TempDir directory_;
     std::vector<Mapping> mappings_;
     pid_t grandchild_ = -1;
@@ -251,6 +254,68 @@ TEST_F(ProcessCountersTest, AnotherCopyOfThisLibraryInTheProcessLives) {
     }
     alive.reset();
     EXPECT_FALSE(process_lives(*domain, other));
+}
+
+TEST_F(ProcessCountersTest, AFullDirectoryIsAnErrorAndKillsNobody) {
+    in_child([&] {
+        const std::string small = directory_ / "small";
+        ASSERT_EQ(::mkdir(small.c_str(), 0700), 0);
+        if (::unshare(CLONE_NEWNS) != 0) {
+            ASSERT_EQ(::unshare(CLONE_NEWUSER | CLONE_NEWNS), 0);
+        }
+        ASSERT_EQ(::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr), 0);
+        ASSERT_EQ(::mount("comch-test", small.c_str(), "tmpfs", 0, "size=64k,mode=700"), 0);
+        const auto open_small = [&] {
+            const test::CleanEnvironment clean;
+            return Domain::open({.directory = small, .description_file = {}}).value();
+        };
+        const auto full = open_small();
+        const auto counters = ProcessCounters::open(full).value();
+        const UniqueFd filler(::openat(full->directory_fd(), "filler", O_RDWR | O_CREAT, 0600));
+        const std::vector<char> page(4096);
+        while (::write(filler.get(), page.data(), page.size()) > 0) {
+        }
+        ASSERT_EQ(errno, ENOSPC);
+        counters::Slot* last = nullptr;
+        for (int i = 0; i < 100; ++i) {
+            last = counters->take_slot({.peer = "somebody"});
+            last->tx.messages.add(1);
+        }
+        EXPECT_EQ(last->tx.messages.get() > 1, true)
+            << "there is room for all, so nothing is tested";
+        // Whoever comes now hears why it cannot.
+        in_child([&] {
+            const auto refused = ProcessCounters::open(open_small());
+            ASSERT_FALSE(refused);
+            EXPECT_EQ(refused.error().code, Errc::no_memory);
+            EXPECT_NE(refused.error().message.find(small), std::string::npos)
+                << refused.error().message;
+        });
+    });
+}
+
+TEST_F(ProcessCountersTest, TwoDirectoriesOfOneDomainHaveTheirOwn) {
+    const std::string description = directory_ / "named.toml";
+    {
+        std::ofstream file(description);
+        file << "[domain]\nname = \"one-of-two\"\n[dpu]\nname = \"dpu0\"\npci = \"03:00.0\"\n"
+                "[[host]]\nname = \"pf0\"\nkind = \"PF\"\npci = \"3b:00.0\"\n";
+    }
+    const auto open_named = [&](const char* name) {
+        const test::CleanEnvironment clean;
+        return Domain::open({.directory = directory_ / name, .description_file = description})
+            .value();
+    };
+    const auto first = open_named("first");
+    const auto second = open_named("second");
+    ASSERT_EQ(first->id().to_string(), second->id().to_string());
+    const auto in_first = ProcessCounters::open(first).value();
+    const auto in_second = ProcessCounters::open(second).value();
+    const std::string suffix = process_suffix(process_id());
+    in_child([&] {
+        EXPECT_TRUE(process_lives(*first, suffix));
+        EXPECT_TRUE(process_lives(*second, suffix));
+    });
 }
 
 TEST_F(ProcessCountersTest, OddFilesDoNoHarm) {

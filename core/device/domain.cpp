@@ -230,7 +230,7 @@ Result<std::shared_ptr<Domain>> Domain::open(const DomainOptions& options) {
     std::shared_ptr<Domain> domain(new Domain(directory->release(), name->path));
     if (faccessat(AT_FDCWD, domain->socket_path("").c_str(), F_OK, 0) != 0)
         return fail(Errc::unsupported, "comch reaches the sockets of a domain through "
-                                       "/proc/self/fd, which is not there; mount /proc");
+                                       "/proc/thread-self/fd, which is not there; mount /proc");
     if (const auto loaded = domain->load_id(); !loaded)
         return blame(name->setting, name->given, loaded.error());
     const bool file_from_options = !options.description_file.empty();
@@ -273,8 +273,15 @@ Result<void> Domain::load_id() {
     return {};
 }
 
+std::string Domain::directory_key() const {
+    struct stat about {};
+    (void)::fstat(fd_, &about); // an open descriptor: it does not fail
+    return fmt::format("{:x}.{:x}", about.st_dev, about.st_ino);
+}
+
 std::string Domain::socket_path(std::string_view name) const {
-    return fmt::format("/proc/self/fd/{}/{}", fd_, name);
+    // Not self: that is the thread group's leader, whose descriptors are gone when it has ended.
+    return fmt::format("/proc/thread-self/fd/{}/{}", fd_, name);
 }
 
 Result<std::vector<std::string>> Domain::list_entries(std::string_view prefix) const {

@@ -323,7 +323,7 @@ TEST_F(DomainTest, SocketsAreReachedWhereverTheDirectoryIs) {
 }
 
 TEST_F(DomainTest, TheLongestSocketNameFitsWithTheLargestDescriptor) {
-    EXPECT_LT(std::string("/proc/self/fd/1048576/").size() + Domain::max_socket_name,
+    EXPECT_LT(std::string("/proc/thread-self/fd/1048576/").size() + Domain::max_socket_name,
               sizeof(sockaddr_un::sun_path));
 }
 

@@ -104,6 +104,9 @@ private:
     using Chunk = std::unique_ptr<Slot[]>;
 
     [[nodiscard]] Slot* slot(std::uint64_t index) const noexcept;
+    /// Around a fork, so that the child finds nothing half done.
+    void lock_all(bool on) noexcept;
+    void forget_pins() noexcept;
     /// Of a slot that was used so often.
     [[nodiscard]] std::uint64_t next_generation(std::uint64_t index,
                                                 std::uint64_t used) const noexcept;

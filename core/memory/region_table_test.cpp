@@ -9,6 +9,8 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "core/device/process_id.hpp"
 
@@ -209,6 +211,32 @@ TEST(RegionTable, AfterItsRemovalNoThreadTouchesTheRange) {
         other.join();
     }
     EXPECT_GT(touched, 0u);
+}
+
+TEST(RegionTable, AForkedChildDoesNotWaitForThreadsThatItHasNot) {
+    std::array<std::byte, 8> memory{};
+    const Registered region(memory);
+    std::atomic<int> step{0};
+    std::thread other([&] {
+        const RegionTable::Pin pin = table().pin(region.key.region);
+        step = pin ? 1 : -1;
+        step.notify_one();
+        step.wait(1);
+    });
+    step.wait(0);
+    ASSERT_EQ(step, 1);
+    const pid_t child = ::fork();
+    if (child == 0) {
+        (void)::alarm(20);
+        table().remove(region.key.region);
+        ::_exit(table().pin(region.key.region) ? 1 : 0);
+    }
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+    step = 2;
+    step.notify_one();
+    other.join();
 }
 
 } // namespace

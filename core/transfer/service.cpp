@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -65,22 +66,34 @@ private:
 
 class Service {
 public:
-    template <class Link> void start(std::unique_ptr<typename Link::Port> port, UniqueFd bell) {
+    template <class Link>
+    [[nodiscard]] Result<void> start(std::unique_ptr<typename Link::Port> port, UniqueFd bell) {
         address_ = port->address();
         bell_ = std::move(bell);
+        Result<void> result;
         // The program's signals are for the program's threads.
         sigset_t all;
         sigset_t before;
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &before);
-        thread_ = std::thread([this, port = std::move(port)] { run<Link>(*port); });
+        try {
+            thread_ = std::thread([this, port = std::move(port)] { run<Link>(*port); });
+        } catch (const std::system_error& error) {
+            result =
+                fail_errno(Errc::no_memory,
+                           "cannot make the thread that serves exported memory (see ulimit -u)",
+                           error.code().value());
+        }
         pthread_sigmask(SIG_SETMASK, &before, nullptr);
+        return result;
     }
     ~Service() {
         ends_.store(true, std::memory_order_release);
         const std::uint64_t one = 1;
         (void)!::write(bell_.get(), &one, sizeof(one));
-        thread_.join();
+        if (thread_.joinable()) {
+            thread_.join();
+        }
     }
 
     [[nodiscard]] const link::PortAddress& address() const noexcept { return address_; }
@@ -130,8 +143,10 @@ struct Services {
 
 void end_services() {
     Services& services = Services::instance();
+    if (services.process != process_id()) {
+        return; // a forked child, which may have inherited the lock as well; the threads it has not
+    }
     const std::lock_guard lock(services.mutex);
-    services.leave_to_parent();
     services.by_device.clear();
 }
 
@@ -141,8 +156,9 @@ Result<link::PortAddress> serve_memory(const Device& device) {
     Services& services = Services::instance();
     const std::lock_guard lock(services.mutex);
     services.leave_to_parent();
+    // Of the directory, where the port is: two may be said to be one domain.
     const std::string name =
-        fmt::format("{}/{}", device.domain()->id().to_string(), device.function().name);
+        fmt::format("{}/{}", device.domain()->directory_key(), device.function().name);
     if (const auto running = services.by_device.find(name); running != services.by_device.end()) {
         return running->second->address();
     }
@@ -161,7 +177,10 @@ Result<link::PortAddress> serve_memory(const Device& device) {
             // Now that everything exists that the thread uses: at exit it ends before that does.
             [[maybe_unused]] static const int registered = std::atexit(end_services);
             auto service = std::make_unique<Service>();
-            service->template start<Link>(std::move(*port), std::move(bell));
+            if (auto started = service->template start<Link>(std::move(*port), std::move(bell));
+                !started) {
+                return tl::unexpected(std::move(started.error()));
+            }
             const link::PortAddress address = service->address();
             services.by_device.emplace(name, std::move(service));
             return address;

@@ -1,4 +1,6 @@
 // Memory that is reached without its program's help, and what unfriendly peers make of that.
+#include <csignal>
+#include <cstddef>
 #include <cstring>
 #include <numeric>
 #include <optional>
@@ -6,6 +8,10 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +20,7 @@
 #include "core/memory/region_key.hpp"
 #include "core/transfer/client.hpp"
 #include "core/transfer/descriptor.hpp"
+#include "core/transfer/service.hpp"
 
 /// A forked child whose parent had threads may find the address sanitizer's allocator locked for ever,
 /// which its search for leaks at the end would wait for.
@@ -114,6 +121,41 @@ TEST(Transfer, AForkedChildOfAnExporterEndsAsItShould) {
     ASSERT_EQ(waitpid(child, &status, 0), child);
     EXPECT_TRUE(WIFEXITED(status));
     EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+/// This process can make no more threads.
+void forbid_threads() {
+    sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAGAIN),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    sock_fprog program{static_cast<unsigned short>(std::size(code)), code};
+    ASSERT_EQ(::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+    ASSERT_EQ(::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
+}
+
+TEST(Transfer, WithoutAThreadToServeItMemoryIsNotExported) {
+    const pid_t child = fork();
+    if (child == 0) {
+        look_for_leaks = false;
+        const Lab lab(false);
+        forbid_threads();
+        const auto refused = serve_memory(lab.hosts[0]);
+        EXPECT_FALSE(refused);
+        if (!refused) {
+            EXPECT_EQ(refused.error().code, Errc::no_memory);
+        }
+        sigset_t blocked;
+        EXPECT_EQ(pthread_sigmask(SIG_SETMASK, nullptr, &blocked), 0);
+        EXPECT_EQ(sigismember(&blocked, SIGTERM), 0) << "the program's signals are blocked";
+        ::_exit(::testing::Test::HasFailure() ? 1 : 0);
+    }
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
 TEST(Transfer, ReadsAndWritesWhatIsGranted) {

@@ -128,8 +128,9 @@ private:
 
 class Domain {
 public:
-    /// The name of an entry that is a socket must fit sockaddr_un behind "/proc/self/fd/<fd>/".
-    static constexpr std::size_t max_socket_name = 80;
+    /// The name of an entry that is a socket must fit sockaddr_un behind
+    /// "/proc/thread-self/fd/<fd>/".
+    static constexpr std::size_t max_socket_name = 72;
 
     /// Opens the domain, creating its directory (mode 0700) if it is not there. The directory
     /// must be ours alone: not a symbolic link, owned by the effective user, mode 0700.
@@ -150,6 +151,9 @@ public:
     /// Everything in the directory is reached with *at() calls on this descriptor, never by path:
     /// the path may mean something else by now, or in this mount namespace.
     [[nodiscard]] int directory_fd() const noexcept { return fd_; }
+
+    /// Which directory it is, whatever its path and whatever domain it is said to be.
+    [[nodiscard]] std::string directory_key() const;
 
     /// A path by which bind() and connect() reach a socket in the directory. The name has at most
     /// max_socket_name bytes.

@@ -30,7 +30,7 @@ struct CloseFile {
 
 bool PeerMemory::same_process() const noexcept {
     const std::unique_ptr<std::FILE, CloseFile> file(
-        std::fopen(fmt::format("/proc/self/fdinfo/{}", process_).c_str(), "re"));
+        std::fopen(fmt::format("/proc/thread-self/fdinfo/{}", process_).c_str(), "re"));
     char line[128];
     while (file && std::fgets(line, sizeof(line), file.get()) != nullptr) {
         if (std::strncmp(line, "Pid:", 4) == 0) {
