@@ -123,7 +123,8 @@ public:
         if (!notes_.empty() && !send_notes()) {
             return Errc::again;
         }
-        if (in_flight_bound() >= send_window_) {
+        refused_by_window_ = in_flight_bound() >= send_window_;
+        if (refused_by_window_) {
             return Errc::again;
         }
         // Who receives an answer finds its own message confirmed.
@@ -138,6 +139,9 @@ public:
         }
         return result;
     }
+
+    /// The last message was not sent because so many are under way: a confirmation makes room.
+    [[nodiscard]] bool waits_for_confirmation() const noexcept { return refused_by_window_; }
 
     [[nodiscard]] ConnectionStatistics statistics() const {
         ConnectionStatistics result = statistics_;
@@ -563,6 +567,7 @@ private:
     Phase phase_ = Phase::connecting;
     std::uint32_t send_window_ = 0;
     std::uint64_t known_confirmed_ = 0;
+    bool refused_by_window_ = false;
     std::uint64_t in_flight_at_end_ = 0;
     std::deque<Note> notes_;
     mutable std::deque<std::uint64_t> note_marks_; ///< link positions of unconfirmed notes

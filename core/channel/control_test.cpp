@@ -1,4 +1,5 @@
 // Servers, clients, connections and control messages, over every link.
+#include <poll.h>
 
 #include "core/channel/test_support.hpp"
 
@@ -276,6 +277,24 @@ TEST_P(Control, TheSendQueueHasTheDepthThatWasAskedFor) {
     EXPECT_EQ(client.connection().send(bytes_of("m")), Errc::again);
     ASSERT_TRUE(
         until([&] { return client.connection().send(bytes_of("m")) == Errc::ok; }, server, client));
+}
+
+TEST_P(Control, WhoFoundTheWindowFullIsWokenWhenItIsNot) {
+    ASSERT_EQ(server.open(lab, "name", {.limits = {.recv_queue = 1}}), Errc::ok);
+    ASSERT_EQ(client.open(lab, "name"), Errc::ok);
+    ASSERT_TRUE(
+        until([&] { return !server.connected.empty() && !client.states.empty(); }, server, client));
+    ASSERT_EQ(client.connection().send(bytes_of("m")), Errc::ok);
+    ASSERT_EQ(client.connection().send(bytes_of("m")), Errc::again);
+    ASSERT_TRUE(until([&] { return client.engine->arm() == Errc::ok; }, client));
+    ASSERT_TRUE(until([&] { return server.messages.size() == 1; }, server));
+    ASSERT_TRUE(until(
+        [&] {
+            pollfd entry{.fd = client.engine->event_fd(), .events = POLLIN, .revents = 0};
+            return ::poll(&entry, 1, 0) == 1;
+        },
+        server));
+    EXPECT_TRUE(until([&] { return client.connection().send(bytes_of("m")) == Errc::ok; }, client));
 }
 
 TEST_P(Control, AFullLinkSaysAgainAndLosesNothing) {

@@ -5,6 +5,7 @@
 // port's progress, where it may call any handler and drop anything.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <utility>
@@ -201,7 +202,13 @@ private:
             return Errc::again;
         }
         // Notes that found the link full need no work: room on the link ends the sleep.
-        return port_ != nullptr ? port_->arm(wake_on_confirmation_) : Errc::ok;
+        if (port_ == nullptr) {
+            return Errc::ok;
+        }
+        return port_->arm(
+            wake_on_confirmation_ ||
+            std::any_of(connections_.begin(), connections_.end(),
+                        [](const auto& core) { return core->waits_for_confirmation(); }));
     }
 
     /// The peer hears that consumers are gone before it hears that the connection is; if the link

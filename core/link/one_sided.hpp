@@ -257,6 +257,7 @@ private:
     }
     /// Takes out what waits here: puts not out yet, completions not reported yet, flushes.
     void end_waiting(Errc status, std::vector<std::pair<void*, Errc>>& ended);
+    [[nodiscard]] bool reserve_chunk(std::uint32_t head, std::uint32_t& chunk, std::byte*& bulk);
     [[nodiscard]] bool push_put_chunk(Job& job);
     [[nodiscard]] bool push_get_chunk(Job& job);
     [[nodiscard]] bool push_small_reply(const Job& job);

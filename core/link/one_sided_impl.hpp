@@ -209,11 +209,33 @@ template <class Pipe> bool OneSidedEngine<Pipe>::push(Job& job) {
     return true;
 }
 
+/// Room in the bulk ring where `chunk` needs it; none where it goes in a record. Where no bulk ring
+/// is to be had (a process without a descriptor left) the chunk becomes as long as a record may be.
+/// False: no room now.
+template <class Pipe>
+bool OneSidedEngine<Pipe>::reserve_chunk(std::uint32_t head, std::uint32_t& chunk,
+                                         std::byte*& bulk) {
+    if constexpr (Pipe::bulk_ring) {
+        if (chunk > Pipe::inline_data) {
+            const Errc room = pipe_.reserve_bulk(chunk, head + Pipe::bulk_ref, bulk);
+            if (room != Errc::no_memory) {
+                return room == Errc::ok;
+            }
+            chunk = Pipe::inline_data;
+        }
+    }
+    return true;
+}
+
 template <class Pipe> bool OneSidedEngine<Pipe>::push_put_chunk(Job& job) {
-    const auto chunk =
+    auto chunk =
         static_cast<std::uint32_t>(std::min<std::uint64_t>(job.remaining, Pipe::max_chunk));
+    std::byte* bulk = nullptr;
+    if (!reserve_chunk(sizeof(OneSided), chunk, bulk)) {
+        return false;
+    }
     const OneSided head{job.region, job.address, chunk, job.op};
-    if (!Pipe::bulk_ring || chunk <= Pipe::inline_data) {
+    if (bulk == nullptr) {
         if (pipe_.put_record(Kind::put, 0, static_cast<std::uint32_t>(sizeof(head)) + chunk,
                              [&](std::byte* at) {
                                  std::memcpy(at, &head, sizeof(head));
@@ -224,10 +246,6 @@ template <class Pipe> bool OneSidedEngine<Pipe>::push_put_chunk(Job& job) {
             return false;
         }
     } else if constexpr (Pipe::bulk_ring) {
-        std::byte* bulk = nullptr;
-        if (pipe_.reserve_bulk(chunk, sizeof(head) + Pipe::bulk_ref, bulk) != Errc::ok) {
-            return false;
-        }
         std::memcpy(bulk, job.from, chunk);
         pipe_.put_bulk_record(Kind::put_bulk, 0, std::as_bytes(std::span(&head, 1)), chunk);
     }
@@ -251,8 +269,7 @@ template <class Pipe> bool OneSidedEngine<Pipe>::push_get_chunk(Job& job) {
             return push_small_reply(job);
         }
     }
-    const auto chunk =
-        static_cast<std::uint32_t>(std::min<std::uint64_t>(job.remaining, job.chunk));
+    auto chunk = static_cast<std::uint32_t>(std::min<std::uint64_t>(job.remaining, job.chunk));
     // Looked up again for every chunk: the registration may have ended in between.
     const RegionTable::Pin pin = RegionTable::instance().pin(job.region);
     const std::byte* const from = pin ? pin.range(job.address, chunk, access_remote_read) : nullptr;
@@ -262,8 +279,12 @@ template <class Pipe> bool OneSidedEngine<Pipe>::push_get_chunk(Job& job) {
         job.remaining = 0;
         return push_small_reply(job);
     }
+    std::byte* bulk = nullptr;
+    if (!reserve_chunk(sizeof(Reply), chunk, bulk)) {
+        return false;
+    }
     const Reply head{job.op, job.offset};
-    if (!Pipe::bulk_ring || chunk <= Pipe::inline_data) {
+    if (bulk == nullptr) {
         if (pipe_.put_record(Kind::get_reply, 0, static_cast<std::uint32_t>(sizeof(head)) + chunk,
                              [&](std::byte* at) {
                                  std::memcpy(at, &head, sizeof(head));
@@ -272,10 +293,6 @@ template <class Pipe> bool OneSidedEngine<Pipe>::push_get_chunk(Job& job) {
             return false;
         }
     } else if constexpr (Pipe::bulk_ring) {
-        std::byte* bulk = nullptr;
-        if (pipe_.reserve_bulk(chunk, sizeof(head) + Pipe::bulk_ref, bulk) != Errc::ok) {
-            return false;
-        }
         std::memcpy(bulk, from, chunk);
         pipe_.put_bulk_record(Kind::get_reply_bulk, 0, std::as_bytes(std::span(&head, 1)), chunk);
     }

@@ -206,6 +206,7 @@ private:
     std::vector<std::uint64_t> map_requests_;    ///< requests that wait for the socket
     std::vector<std::uint64_t> map_answers_;     ///< answers that wait for the socket
     std::vector<std::byte> hello_;               ///< initiator: until it is sent
+    std::vector<std::byte> answer_;              ///< acceptor: until it is sent
     std::string entry_;                          ///< initiator: the socket to reach
     std::string error_text_;
 };

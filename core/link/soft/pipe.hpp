@@ -355,8 +355,9 @@ public:
         }
     }
     /// Something came before the peer could see the flags: a record, credit since the refusal, a
-    /// confirmation that nobody has looked at.
-    [[nodiscard]] bool must_stay_awake(bool for_credit) noexcept {
+    /// confirmation that nobody has looked at. (`paused`: records wait for what they are behind,
+    /// and that for room, which is another matter.)
+    [[nodiscard]] bool must_stay_awake(bool for_credit, bool paused = false) noexcept {
         if (rx_.control()->producer.wants_credit.load(std::memory_order_relaxed) != 0) {
             wake_for_credit(); // it may have missed what arm() returned
         }
@@ -370,7 +371,7 @@ public:
         if (const std::uint64_t seen = confirmed_seen_; for_credit && confirmed() != seen) {
             return true;
         }
-        return rx_.ready();
+        return !paused && rx_.ready();
     }
     /// What was short when something was refused.
     enum class Short : std::uint8_t { neither, lines, bulk };

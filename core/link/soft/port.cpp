@@ -191,11 +191,7 @@ Port::~Port() {
 
 void Port::meet_latecomers() {
     for (const auto& listener : listeners_) {
-        std::size_t before = 0;
-        do {
-            before = strangers_.size();
-            accept_strangers(*listener);
-        } while (strangers_.size() != before);
+        accept_all_strangers(*listener);
     }
     for (const auto& stranger : strangers_) {
         Introduction intro;
@@ -285,6 +281,7 @@ void Port::unlisten(const ServiceName& service) {
     }
     (void)device_.domain()->remove_entry((*it)->name_entry);
     (void)device_.domain()->remove_entry((*it)->entry);
+    accept_all_strangers(**it); // who has just connected is told that nobody listens, not reset
     unwatch((*it)->socket.get());
     (*it)->socket.reset();
     // Freed by the next slow poll: its event may be among those that are being handled.
@@ -294,9 +291,12 @@ void Port::unlisten(const ServiceName& service) {
 
 void Port::close(Connection* connection) {
     Connection& c = *connection;
-    if (c.state_ < Connection::State::ended) {
+    if (c.state_ < Connection::State::ended && owner_ == process_id()) { // else it is a parent's
+        // A last attempt: what was sent early is still to be delivered.
         if (!c.hello_.empty()) {
-            (void)try_connect(c); // a last attempt: what was sent early is still to be delivered
+            (void)try_connect(c);
+        } else if (!c.answer_.empty()) {
+            (void)send_answer(c);
         }
         shut_down(c, Errc::not_connected, Reason::closed);
     }
@@ -461,7 +461,7 @@ bool Port::has_work(const Connection& c) noexcept {
         return false;
     }
     return c.state_ == Connection::State::connecting || c.one_sided_.busy() ||
-           !c.map_requests_.empty() || !c.map_answers_.empty();
+           !c.map_requests_.empty() || !c.map_answers_.empty() || !c.answer_.empty();
 }
 
 // ---- events ------------------------------------------------------------------------------------
@@ -561,7 +561,7 @@ Errc Port::arm(bool for_credit) {
                 c->one_sided_.may_pass_by() || c->pipe_.take_refusal_with_room()) {
                 return Errc::again;
             }
-            if (!c->map_requests_.empty() || !c->map_answers_.empty() ||
+            if (!c->map_requests_.empty() || !c->map_answers_.empty() || !c->answer_.empty() ||
                 c->state_ == Connection::State::connecting) {
                 return Errc::again; // the socket was full: there is no event for that
             }
@@ -572,7 +572,8 @@ Errc Port::arm(bool for_credit) {
         return Errc::again;
     }
     for (const auto& c : connections_) {
-        if (c->state_ == Connection::State::established && c->pipe_.must_stay_awake(for_credit)) {
+        if (c->state_ == Connection::State::established &&
+            c->pipe_.must_stay_awake(for_credit, c->paused_)) {
             return Errc::again;
         }
     }
@@ -608,6 +609,14 @@ void Port::accept_strangers(Listener& listener) {
         strangers_.push_back(std::move(stranger));
         ++strangers_waiting_;
     }
+}
+
+void Port::accept_all_strangers(Listener& listener) {
+    std::size_t before = 0;
+    do {
+        before = strangers_.size();
+        accept_strangers(listener);
+    } while (strangers_.size() != before);
 }
 
 void Port::close_stranger(Stranger& stranger) {
@@ -737,8 +746,6 @@ bool Port::prepare(Connection& c, Stranger& stranger, Introduction& intro) {
     c.pipe_.attach(c.socket_.get(),
                    counters_->take_slot(c.slot_info(counters::SlotState::connecting)),
                    !(membarrier_ && hello.has_membarrier != 0));
-    c.pipe_.set_socket_ready(true);
-    c.let_channels_open();
     return true;
 }
 
@@ -761,12 +768,27 @@ void Port::admit(Connection& c, std::span<const std::byte> reply) {
     if (n != 0) {
         std::memcpy(answer.private_data, reply.data(), n);
     }
+    const auto bytes = std::as_bytes(std::span(&answer, 1));
+    c.answer_.assign(bytes.begin(), bytes.end());
+    if (!send_answer(c)) {
+        c.needs_work();
+    }
+    make_hot(c);
+}
+
+bool Port::send_answer(Connection& c) {
     const UniqueFd own = pidfd_of_ours();
     const int descriptor = own ? own.get() : process_.get();
-    // The first packet on an empty socket: it fits, or the peer is gone, which its pidfd will say.
-    (void)send_packet(c.socket_.get(), std::as_bytes(std::span(&answer, 1)),
-                      std::span(&descriptor, 1));
-    make_hot(c);
+    // The socket is empty, but there may be more descriptors on their way than this user may have.
+    // If the peer is gone, its pidfd will say so.
+    if (send_packet(c.socket_.get(), c.answer_, std::span(&descriptor, 1)) == SocketStatus::again) {
+        return false;
+    }
+    c.answer_ = {};
+    // Not before: the peer takes the first packet for the answer.
+    c.pipe_.set_socket_ready(true);
+    c.let_channels_open();
+    return true;
 }
 
 // ---- initiating --------------------------------------------------------------------------------
@@ -1026,10 +1048,7 @@ bool Port::take_packet(Connection& c, const wire::Packet& packet,
     case wire::Type::bulk:
         return descriptors[0] && c.pipe_.accept_bulk(descriptors[0].get(), packet.value);
     case wire::Type::map_request:
-        if (c.map_answers_.size() >= tuning::max_one_sided) {
-            return false;
-        }
-        if (!c.map_answers_.empty() || !answer_map_request(c, packet.value)) {
+        if (!c.answer_.empty() || !c.map_answers_.empty() || !answer_map_request(c, packet.value)) {
             c.map_answers_.push_back(packet.value);
             c.needs_work();
         }
@@ -1069,7 +1088,7 @@ bool Port::answer_map_request(Connection& c, std::uint64_t region) {
         descriptor = pin.region().memfd;
         answer.extra = pin.region().length;
         if ((pin.region().access & (access_remote_write | access_remote_atomic)) == 0) {
-            const std::string path = fmt::format("/proc/self/fd/{}", descriptor);
+            const std::string path = fmt::format("/proc/thread-self/fd/{}", descriptor);
             read_only.reset(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
             descriptor = read_only.get();
             answer.flags = wire::map_read_only;
@@ -1081,6 +1100,9 @@ bool Port::answer_map_request(Connection& c, std::uint64_t region) {
 }
 
 void Port::send_waiting_packets(Connection& c) {
+    if (!c.answer_.empty() && !send_answer(c)) {
+        return;
+    }
     while (!c.map_answers_.empty() && answer_map_request(c, c.map_answers_.front())) {
         c.map_answers_.erase(c.map_answers_.begin());
     }

@@ -369,6 +369,7 @@ private:
                 protocol_error(c, sink);
             } else if (!c.hot_ && c.state_ == Connection::State::established &&
                        c.pipe_.rx().ready()) {
+                wake_ring(c); // its doorbell was lost: the socket was full
                 count += poll(c, sink);
             }
         }
@@ -446,6 +447,9 @@ private:
     template <class S> [[nodiscard]] SocketResult read_socket(Connection& c, S& sink) {
         // More than a socket holds; a peer that never stops does not keep us here.
         for (unsigned budget = 1024; budget != 0; --budget) {
+            if (c.map_answers_.size() >= tuning::max_one_sided) {
+                return SocketResult::fine; // the peer, too, waits until it has read some
+            }
             wire::Answer buffer{};
             Received received;
             const SocketResult result = next_packet(c, buffer, received);
@@ -599,6 +603,7 @@ private:
     [[nodiscard]] int wait_events() noexcept;
     [[nodiscard]] Watch* event(int i) noexcept;
     void accept_strangers(Listener& listener);
+    void accept_all_strangers(Listener& listener);
     void close_stranger(Stranger& stranger);
     /// The port closes: who is on the way here finds an orderly end, not a socket that closed
     /// without a word.
@@ -610,6 +615,8 @@ private:
     void refuse(int socket, Errc code, std::span<const std::byte> reply);
     [[nodiscard]] bool prepare(Connection& c, Stranger& stranger, Introduction& intro);
     void admit(Connection& c, std::span<const std::byte> reply);
+    /// False: the socket does not take it now.
+    [[nodiscard]] bool send_answer(Connection& c);
     [[nodiscard]] Connection* new_connection();
     void discard(Connection& c);
     void free_closed();

@@ -1,8 +1,12 @@
 // Ends of connections at awkward moments: inside a callback, in the middle of a withdrawal, between two
 // looks of one progress call, without a descriptor to spare.
 #include <array>
+#include <fstream>
 
+#include <fmt/format.h>
+#include <linux/capability.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 
 #include "core/link/soft/test_raw_peer.hpp"
 #include "core/memory/region_table.hpp"
@@ -270,6 +274,174 @@ TEST(End, DoesNotComeOfAMappingForWhichThereIsNoDescriptor) {
     EXPECT_TRUE(host.seen.ends.empty()) << connection->error_text();
     down.put(true);
     EXPECT_EQ(up.get<std::uint64_t>(), value);
+}
+
+TEST(End, WithoutADescriptorForABulkRingOneSidedOperationsGoByLines) {
+    const Lab lab;
+    End host(lab, Side::host);
+    End dpu(lab, Side::dpu);
+    const Connected pair = connect(host, dpu);
+    std::vector<std::byte> memory(256u << 10);
+    const auto source = pattern(memory.size(), 1);
+    auto key = RegionTable::instance()
+                   .add({.base = memory.data(),
+                         .length = memory.size(),
+                         .access = access_remote_read | access_remote_write})
+                   .value();
+    key.process_id ^= 1; // another process's, as far as the requester is concerned
+    RemoteRegion region(key);
+    std::vector<std::byte> back(memory.size());
+    int token = 0;
+    {
+        const NoDescriptorLeft none;
+        Errc put = Errc::again;
+        ASSERT_TRUE(until(
+            [&] {
+                put = pair.initiator->put(source.data(), source.size(), region, key.base, &token);
+                return put != Errc::again;
+            },
+            host, dpu));
+        ASSERT_EQ(put, Errc::in_progress);
+        ASSERT_TRUE(until([&] { return host.seen.completions.size() == 1; }, host, dpu));
+        ASSERT_EQ(pair.initiator->get(back.data(), back.size(), region, key.base, &token),
+                  Errc::in_progress);
+        ASSERT_TRUE(until([&] { return host.seen.completions.size() == 2; }, host, dpu));
+    }
+    EXPECT_EQ(host.seen.completions[1].status, Errc::ok);
+    EXPECT_EQ(back, source);
+    RegionTable::instance().remove(key.region);
+}
+
+/// No more descriptors may be on their way, of all processes of this user, than this one may have.
+void let_descriptors_in_flight_count(rlim_t limit) {
+    __user_cap_header_struct head{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+    __user_cap_data_struct none[2]{};
+    ASSERT_EQ(::syscall(SYS_capset, &head, none), 0); // they would be an exemption
+    rlimit now{};
+    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &now), 0);
+    now.rlim_cur = limit;
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &now), 0);
+}
+
+TEST(End, AnAnswerThatCannotBeSentAtOnceIsSentLater) {
+    const Lab lab;
+    Process alone([&] {
+        End host(lab, Side::host);
+        End dpu(lab, Side::dpu);
+        std::array<int, 2> ends{};
+        ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()), 0);
+        UniqueFd from(ends[0]);
+        UniqueFd to(ends[1]);
+        // The request first: it has two of its own.
+        Connection* const connection = host.port->connect(dpu.port->address(), {}, nullptr).value();
+        ASSERT_EQ(connection->send(1, bytes_of("early")), Errc::ok);
+        const int descriptor = to.get();
+        for (int i = 0; i < 200; ++i) {
+            ASSERT_TRUE(send_raw(from.get(), raw(i), std::span(&descriptor, 1)));
+        }
+        let_descriptors_in_flight_count(150);
+        ASSERT_TRUE(until([&] { return !dpu.seen.accepted.empty(); }, host, dpu));
+        ASSERT_EQ(dpu.seen.accepted[0]->send(1, bytes_of("answer")), Errc::ok);
+        settle(std::chrono::milliseconds(20), host, dpu);
+        EXPECT_TRUE(host.seen.connected.empty()) << "nothing was in the way";
+        EXPECT_EQ(dpu.port->arm(), Errc::again) << "no event will tell";
+        from.reset();
+        to.reset(); // and with it what was on its way there
+        ASSERT_TRUE(until([&] { return host.seen.messages.size() == 1; }, host, dpu));
+        EXPECT_EQ(host.seen.connected.size(), 1u);
+        EXPECT_TRUE(until([&] { return dpu.seen.messages.size() == 1; }, host, dpu));
+        EXPECT_TRUE(host.seen.ends.empty());
+    });
+    EXPECT_EQ(alone.wait(), 0);
+}
+
+TEST(End, WhoseServerStopsListeningIsThatNobodyListens) {
+    const Lab lab;
+    End host(lab, Side::host);
+    End dpu(lab, Side::dpu);
+    const ServiceName name{device_of(lab.domain(), Side::host).function().id, "stops"};
+    ASSERT_TRUE(dpu.port->listen(name));
+    ASSERT_TRUE(host.port->connect(name, {}, nullptr)); // waits in the backlog
+    dpu.port->unlisten(name);
+    ASSERT_TRUE(until([&] { return !host.seen.ends.empty(); }, host, dpu));
+    EXPECT_EQ(host.seen.ends[0].reason, Reason::not_found);
+}
+
+TEST(End, AForkedChildThatClosesEndsNothingOfItsParents) {
+    const Lab lab;
+    End host(lab, Side::host);
+    End dpu(lab, Side::dpu);
+    const Connected pair = connect(host, dpu);
+    Process child([&] { host.port->close(pair.initiator); });
+    ASSERT_EQ(child.wait(), 0);
+    ASSERT_EQ(pair.initiator->send(1, bytes_of("still here")), Errc::ok);
+    ASSERT_TRUE(until([&] { return dpu.seen.messages.size() == 1; }, host, dpu));
+    EXPECT_TRUE(host.seen.ends.empty());
+    EXPECT_TRUE(dpu.seen.ends.empty());
+}
+
+TEST(End, IsFoundByAProcessWhoseFirstThreadHasEnded) {
+    const Lab lab;
+    End dpu(lab, Side::dpu);
+    const PortAddress address = dpu.port->address();
+    const pid_t child = ::fork();
+    if (child == 0) {
+        std::thread([&] {
+            // Until /proc says that the first one is a zombie.
+            std::string state;
+            while (state.find("Z (zombie)") == std::string::npos) {
+                std::ifstream status(fmt::format("/proc/{}/status", ::getpid()));
+                std::string line;
+                while (std::getline(status, line) && !line.starts_with("State:")) {
+                }
+                state = line;
+            }
+            End host(lab, Side::host);
+            Connection* const connection = host.port->connect(address, {}, nullptr).value();
+            const bool sent = connection->send(1, bytes_of("from another")) == Errc::ok;
+            const bool done = until([&] { return connection->confirmed() == 1; }, host);
+            ::_exit(sent && done ? 0 : 1);
+        }).detach();
+        (void)::syscall(SYS_exit, 0); // of this thread alone
+    }
+    int status = -1;
+    pid_t ended = 0;
+    EXPECT_TRUE(until([&] { return (ended = ::waitpid(child, &status, WNOHANG)) != 0; }, dpu));
+    if (ended == 0) {
+        (void)::kill(child, SIGKILL);
+        (void)::waitpid(child, &status, 0);
+    }
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+    EXPECT_EQ(dpu.seen.messages.size(), 1u);
+}
+
+TEST(End, WhoAnswersAGetThatHasNoRoomMaySleep) {
+    const Lab lab;
+    End host(lab, Side::host, 0, PortOptions{.face = "test", .one_way = true});
+    End dpu(lab, Side::dpu);
+    const Connected pair = connect(host, dpu);
+    std::vector<std::byte> memory(16u << 20);
+    auto key =
+        RegionTable::instance()
+            .add({.base = memory.data(), .length = memory.size(), .access = access_remote_read})
+            .value();
+    key.process_id ^= 1; // another process's, as far as the requester is concerned
+    RemoteRegion region(key);
+    std::vector<std::byte> into(memory.size());
+    int token = 0;
+    ASSERT_EQ(pair.initiator->get(into.data(), into.size(), region, key.base, &token),
+              Errc::in_progress);
+    ASSERT_EQ(pair.initiator->send(1, bytes_of("behind it")), Errc::ok);
+    // The host computes.
+    ASSERT_TRUE(until([&] { return dpu.port->arm() == Errc::ok; }, dpu));
+    EXPECT_TRUE(dpu.seen.messages.empty());
+    // And when it does not any more, the sleeper is woken.
+    ASSERT_TRUE(
+        until([&] { return readable(dpu.port->event_fd(), std::chrono::milliseconds(0)); }, host));
+    ASSERT_TRUE(
+        until([&] { return dpu.seen.messages.size() == 1 && host.seen.completions.size() == 1; },
+              host, dpu));
+    RegionTable::instance().remove(key.region);
 }
 
 TEST_F(EndOfARawPeer, ForWantOfADescriptorIsNotThePeersFault) {
