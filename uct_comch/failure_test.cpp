@@ -251,6 +251,40 @@ TEST(DeathOfASender, IsToldInOneLineIfNothingElseTellsIt) {
     EXPECT_TRUE(dpu.failures.empty()) << "no endpoint has failed";
 }
 
+TEST(DeathOfATarget, IsToldThoughItClosedOneOfItsInterfacesBeforeOnAQueue) {
+    const Lab lab;
+    Process target([](Line& line) {
+        Interface first("dpu");
+        Interface second("dpu");
+        line.put(address_of(first));
+        line.put(address_of(second));
+        ASSERT_TRUE(until([&] { return line.has_something(); }, first, second));
+        first.close_iface();
+        ::pause();
+    });
+    uct_pending_req_t request{};
+    request.func = [](uct_pending_req_t*) { return UCS_ERR_NO_RESOURCE; };
+    Interface host("host");
+    Endpoint to_first(host, target.line().get<Address>());
+    Endpoint to_second(host, target.line().get<Address>());
+    for (const uct_ep_h ep : {uct_ep_h{to_first}, uct_ep_h{to_second}}) {
+        ASSERT_EQ(uct_ep_am_short(ep, 0, 0, nullptr, 0), UCS_OK);
+        ASSERT_EQ(flush(ep, host), UCS_OK);
+    }
+    const Log log;
+    while (uct_ep_am_short(to_first, 0, 0, nullptr, 0) == UCS_OK) {
+    }
+    ASSERT_EQ(uct_ep_pending_add(to_first, &request, 0), UCS_OK);
+    target.line().put(true);
+    ASSERT_TRUE(until([&] { return host.failures.size() == 1; }, host));
+    EXPECT_EQ(host.failures[0].ep, uct_ep_h{to_first});
+    EXPECT_EQ(log.count(UCS_LOG_LEVEL_ERROR), 1u) << log.text();
+    target.kill();
+    ASSERT_TRUE(until([&] { return host.failures.size() == 2; }, host));
+    EXPECT_EQ(host.failures[1].ep, uct_ep_h{to_second});
+    EXPECT_EQ(log.count(UCS_LOG_LEVEL_ERROR), 2u) << log.text();
+}
+
 TEST(DeathWithoutHandler, IsVisible) {
     const Lab lab;
     Target target(Kind::registered, 4096);

@@ -135,7 +135,8 @@ void Sink<Link>::on_disconnected(Connection& connection, Reason reason,
     if (reason == Reason::closed && !pending) {
         return; // an orderly end is no error as long as nobody wants anything
     }
-    if (peer.process_id != 0 && !told) {
+    // (Who has only closed this connection may die yet.)
+    if (reason != Reason::closed && peer.process_id != 0 && !told) {
         iface.told_of.push_back(peer.process_id);
     }
     const ucs_status_t handled =
