@@ -339,69 +339,82 @@ TEST(Death, EverythingOutstandingFails) {
 }
 
 // Not over RDMA, where the device reads to the end without the requester.
+enum class Known : std::uint8_t { by_port, by_name, by_name_before_it_was_there };
+
 /// What a dead peer has left is still received; a receive for more fails, whenever it is posted.
-TEST(Death, AReceiveThatIsPostedLaterFails) {
+void receive_from_the_dead(Known known) {
     (void)environment();
-    enum class Known : std::uint8_t { by_port, by_name, by_name_before_it_was_there };
-    for (const Known known : {Known::by_port, Known::by_name, Known::by_name_before_it_was_there}) {
-        Process victim([&](Line& line) {
-            (void)line.get<int>();
-            on_side("dpu");
-            NodeOptions options;
-            options.service = known != Known::by_port ? "oracle" : nullptr;
-            Node node(options);
-            const fi_addr_t peer = meet(node, line);
-            post([&] { return fi_tinject(node.ep, "last", 5, peer, 9); }, {node.rx, node.tx});
-            (void)line.get<int>(); // never progresses again
-        });
-        on_side("host");
-        Node node;
-        fi_addr_t there = FI_ADDR_NOTAVAIL;
-        const auto look_up = [&] {
-            EXPECT_EQ(fi_av_insertsvc(node.av, nullptr, "oracle", &there, 0, nullptr), 1);
-        };
-        if (known == Known::by_name_before_it_was_there) {
-            look_up();
-            post([&] { return fi_tsend(node.ep, "x", 1, nullptr, there, 1, nullptr); }, {node.tx});
-            EXPECT_NE(await(node.tx).error, 0);
-        }
-        victim.line().put(1);
-        fi_addr_t by_port = meet(node, victim.line());
-        if (known == Known::by_port) {
-            there = by_port;
-        } else {
-            COMCH_FI(fi_av_remove(node.av, &by_port, 1, 0));
-        }
-        if (known == Known::by_name) {
-            look_up();
-        }
-        char buffer[8] = {};
-        const auto receive = [&](std::uint64_t tag, fi_addr_t from) {
-            COMCH_FI(fi_trecv(node.ep, buffer, 8, nullptr, from, tag, 0, nullptr));
-        };
-        receive(7, FI_ADDR_UNSPEC);
-        receive(8, there);
-        fi_msg_tagged peek{};
-        peek.tag = 9;
-        peek.addr = there;
-        do {
-            COMCH_FI(fi_trecvmsg(node.ep, &peek, FI_PEEK));
-        } while (await(node.rx).error == FI_ENOMSG);
-        victim.kill();
-        EXPECT_EQ(await(node.rx).error, FI_ECONNRESET);
-        receive(8, there);
-        EXPECT_EQ(await(node.rx).error, FI_ECONNRESET);
-        receive(9, there);
-        EXPECT_EQ(await(node.rx).error, 0);
-        EXPECT_STREQ(buffer, "last");
-        receive(9, there);
-        EXPECT_EQ(await(node.rx).error, FI_ECONNRESET);
-        // Anybody may still serve the one that is for anybody.
-        const fi_addr_t self = node.add(node.name());
-        post([&] { return fi_tinject(node.ep, "self", 5, self, 7); }, {node.rx, node.tx});
-        EXPECT_EQ(await(node.rx, {node.tx}).error, 0);
-        EXPECT_STREQ(buffer, "self");
+    Process victim([&](Line& line) {
+        (void)line.get<int>();
+        on_side("dpu");
+        NodeOptions options;
+        options.service = known != Known::by_port ? "oracle" : nullptr;
+        Node node(options);
+        const fi_addr_t peer = meet(node, line);
+        post([&] { return fi_tinject(node.ep, "last", 5, peer, 9); }, {node.rx, node.tx});
+        (void)line.get<int>(); // never progresses again
+    });
+    on_side("host");
+    Node node;
+    fi_addr_t there = FI_ADDR_NOTAVAIL;
+    const auto look_up = [&] {
+        EXPECT_EQ(fi_av_insertsvc(node.av, nullptr, "oracle", &there, 0, nullptr), 1);
+    };
+    if (known == Known::by_name_before_it_was_there) {
+        look_up();
+        post([&] { return fi_tsend(node.ep, "x", 1, nullptr, there, 1, nullptr); }, {node.tx});
+        EXPECT_NE(await(node.tx).error, 0);
     }
+    victim.line().put(1);
+    fi_addr_t by_port = meet(node, victim.line());
+    if (known == Known::by_port) {
+        there = by_port;
+    } else {
+        COMCH_FI(fi_av_remove(node.av, &by_port, 1, 0));
+    }
+    if (known == Known::by_name) {
+        look_up();
+    }
+    char buffer[8] = {};
+    const auto receive = [&](std::uint64_t tag, fi_addr_t from) {
+        COMCH_FI(fi_trecv(node.ep, buffer, 8, nullptr, from, tag, 0, nullptr));
+    };
+    receive(7, FI_ADDR_UNSPEC);
+    receive(8, there);
+    fi_msg_tagged peek{};
+    peek.tag = 9;
+    peek.addr = there;
+    const auto end = Clock::now() + std::chrono::seconds(60);
+    do {
+        ASSERT_LT(Clock::now(), end);
+        COMCH_FI(fi_trecvmsg(node.ep, &peek, FI_PEEK));
+    } while (await(node.rx).error == FI_ENOMSG);
+    victim.kill();
+    EXPECT_EQ(await(node.rx).error, FI_ECONNRESET);
+    receive(8, there);
+    EXPECT_EQ(await(node.rx).error, FI_ECONNRESET);
+    receive(9, there);
+    EXPECT_EQ(await(node.rx).error, 0);
+    EXPECT_STREQ(buffer, "last");
+    receive(9, there);
+    EXPECT_EQ(await(node.rx).error, FI_ECONNRESET);
+    // Anybody may still serve the one that is for anybody.
+    const fi_addr_t self = node.add(node.name());
+    post([&] { return fi_tinject(node.ep, "self", 5, self, 7); }, {node.rx, node.tx});
+    EXPECT_EQ(await(node.rx, {node.tx}).error, 0);
+    EXPECT_STREQ(buffer, "self");
+}
+
+TEST(Death, AReceiveThatIsPostedLaterFails) {
+    receive_from_the_dead(Known::by_port);
+}
+
+TEST(Death, AReceiveForANameThatIsPostedLaterFails) {
+    receive_from_the_dead(Known::by_name);
+}
+
+TEST(Death, AReceiveForANameThatWasCalledTooEarlyFails) {
+    receive_from_the_dead(Known::by_name_before_it_was_there);
 }
 
 TEST(SoftLink, AReadThatWasGivenUpIsNotCountedByTheOwner) {
