@@ -74,6 +74,12 @@ TEST_F(Configuration, SayWhatTheInterfaceReports) {
     EXPECT_NEAR(interface.attr.latency.c, 3e-6, 1e-9);
 }
 
+TEST_F(Configuration, AnAutomaticBandwidthIsTheLinks) {
+    const Interface usual("host");
+    const Interface interface("host", {{"BW", "auto"}});
+    EXPECT_EQ(interface.attr.bandwidth.dedicated, usual.attr.bandwidth.dedicated);
+}
+
 TEST_F(Configuration, OfTheEnvironmentAreRead) {
     uct_md_config_t* config = nullptr;
     const comch::test::ScopedEnvironment side({{"UCX_COMCH_SIDE", "dpu"}, {"COMCH_SIDE", "host"}});

@@ -29,8 +29,8 @@ ucs_config_field_t iface_config_table[] = {
      ucs_offsetof(IfaceConfig, max_short), UCS_CONFIG_TYPE_UINT},
 
     {"BW", "0MBs",
-     "Bandwidth reported to the upper layer. 0: that of the soft device, or of the RDMA device's "
-     "port.",
+     "Bandwidth reported to the upper layer. 0 or auto: that of the soft device, or of the RDMA "
+     "device's port.",
      ucs_offsetof(IfaceConfig, bandwidth), UCS_CONFIG_TYPE_BW},
 
     {"LAT", "0ns",
@@ -362,7 +362,7 @@ ucs_status_t open_over(uct_md_h md, uct_worker_h worker, const uct_iface_params_
     iface->scratch = std::make_unique<std::byte[]>(LinkLimits<Link>::max_message);
     iface->max_short = config.max_short;
     iface->speed = iface->port->speed();
-    if (config.bandwidth != 0) {
+    if (config.bandwidth != 0 && !UCS_CONFIG_BW_IS_AUTO(config.bandwidth)) {
         iface->speed.bandwidth = config.bandwidth;
     }
     if (config.latency != 0) {

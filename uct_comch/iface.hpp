@@ -38,7 +38,7 @@ struct IfaceConfig {
     uct_iface_config_t super;
     int host_dpu_only;
     unsigned max_short;
-    double bandwidth; ///< bytes per second; 0: the link's
+    double bandwidth; ///< bytes per second; 0 or UCS_CONFIG_BW_AUTO: the link's
     double latency;   ///< seconds; 0: the link's
 };
 extern ucs_config_field_t iface_config_table[];
