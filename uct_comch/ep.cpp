@@ -380,8 +380,7 @@ template <class Link> ucs_status_t pending_add(uct_ep_h tl_ep, uct_pending_req_t
     if (ep.connection == nullptr) {
         return UCS_ERR_BUSY; // the retry will answer with the failure
     }
-    if (ucs_queue_is_empty(&ep.queue) && ep.connection->may_retry() &&
-        (ep.get_short == nullptr || ep.get_short_done)) {
+    if (ucs_queue_is_empty(&ep.queue) && ep.connection->may_retry() && !ep.awaits_get_short()) {
         return UCS_ERR_BUSY;
     }
     ucs_queue_push(&ep.queue, &priv_of(request)->queue_elem);

@@ -18,6 +18,7 @@ template <class Link> struct Ep {
     void* get_short_key[2] = {};      ///< which one: address and region; none if it is outdated
     bool get_short_done = false;
 
+    [[nodiscard]] bool awaits_get_short() const { return get_short != nullptr && !get_short_done; }
     [[nodiscard]] static Ep* of(uct_ep_h ep) { return reinterpret_cast<Ep*>(ep); }
     [[nodiscard]] Iface<Link>* iface() const {
         return reinterpret_cast<Iface<Link>*>(super.super.iface);

@@ -283,7 +283,8 @@ template <class Link> ucs_status_t event_fd_get(uct_iface_h tl_iface, int* fd) {
 template <class Link> ucs_status_t event_arm(uct_iface_h tl_iface, unsigned) {
     Iface<Link>& iface = *Iface<Link>::of(tl_iface);
     for (const Ep<Link>* ep : iface.pending) {
-        if (ep->connection == nullptr || ep->connection->may_retry()) {
+        // (A get_short in the queue waits for its answer, whose coming ends the sleep.)
+        if (ep->connection == nullptr || (ep->connection->may_retry() && !ep->awaits_get_short())) {
             return UCS_ERR_BUSY;
         }
     }

@@ -1,5 +1,6 @@
 // Sleeping on the interface's descriptor: whatever there is to do ends the sleep, and nothing is
 // missed between the last look and the sleep.
+#include <functional>
 #include <random>
 
 #include <poll.h>
@@ -172,6 +173,39 @@ TEST(WakeupOfTwo, OneSidedCompletionsEndTheSleep) {
             ASSERT_TRUE(bytes == expected);
         }
     }
+}
+
+TEST(WakeupOfTwo, AGetShortInTheQueueLetsSleepUntilItIsAnswered) {
+    const Lab lab;
+    Target target(Kind::registered, 4096);
+    struct Request {
+        uct_pending_req_t super{};
+        std::function<ucs_status_t()> run;
+        bool done = false;
+    } request;
+    Interface host("host");
+    Endpoint ep(host, target.address());
+    const RemoteKey key(target.revocable_key()); // goes by the target's CPU
+    ASSERT_EQ(uct_ep_am_short(ep, 0, 0, nullptr, 0), UCS_OK);
+    ASSERT_EQ(flush(ep, host), UCS_OK);
+    target.set_word(0, 42);
+    target.pause();
+    std::uint64_t word = 0;
+    request.run = [&] { return uct_ep_get_short(ep, &word, 8, target.memory(), key); };
+    request.super.func = [](uct_pending_req_t* self) {
+        auto* r = reinterpret_cast<Request*>(self);
+        const ucs_status_t status = r->run();
+        r->done = status == UCS_OK;
+        return status;
+    };
+    ASSERT_EQ(request.run(), UCS_ERR_NO_RESOURCE);
+    ASSERT_EQ(uct_ep_pending_add(ep, &request.super, 0), UCS_OK);
+    arm(host);
+    EXPECT_FALSE(request.done);
+    target.resume();
+    EXPECT_TRUE(readable(host, 10'000));
+    EXPECT_TRUE(sleep_until(host, [&] { return request.done; }));
+    EXPECT_EQ(word, 42u);
 }
 
 TEST(WakeupOfTwo, TwoThatSleepNeverMissEachOther) {
