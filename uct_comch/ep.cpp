@@ -33,6 +33,19 @@ ucs_status_t too_long(const char* what, std::size_t value, std::size_t limit) {
     return UCS_ERR_INVALID_PARAM;
 }
 
+/// The answer of an operation. The first one of a request from the queue that is through may
+/// complete it, and who is told of that may send the next: it must not pass those that are still
+/// queued.
+template <class Link, class Status> Status answer(Ep<Link>& ep, Status status) {
+    if (ep.dispatching && status >= 0) [[unlikely]] {
+        ep.dispatching = false;
+        if (!ucs_queue_is_empty(&ep.queue)) {
+            ep.connection->hold(true);
+        }
+    }
+    return status;
+}
+
 /// Copies what the entries name, one behind the other. An empty entry's pointer may be null.
 void gather(std::byte* to, const uct_iov_t* iov, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) {
@@ -69,11 +82,12 @@ template <class Link>
         return too_long("am_short", total, ep.iface()->max_short);
     }
     // By value: what a call that is not inlined could see through a reference has to be in memory.
-    return to_ucs(
+    const Errc result =
         ep.connection->send_inline(id, static_cast<std::uint32_t>(total), [=](std::byte* to) {
             std::memcpy(to, &header, sizeof(header));
             copy_short(to + sizeof(header), payload, length);
-        }));
+        });
+    return answer(ep, to_ucs(result));
 }
 
 template <class Link>
@@ -107,8 +121,9 @@ template <class Link> ucs_status_t am_short_iov(uct_ep_h tl_ep, std::uint8_t id,
     if (total > ep.iface()->max_short) [[unlikely]] {
         return too_long("am_short_iov", total, ep.iface()->max_short);
     }
-    return to_ucs(ep.connection->send_inline(id, static_cast<std::uint32_t>(total),
-                                             [=](std::byte* to) { gather(to, iov, count); }));
+    const Errc result = ep.connection->send_inline(id, static_cast<std::uint32_t>(total),
+                                                   [=](std::byte* to) { gather(to, iov, count); });
+    return answer(ep, to_ucs(result));
 }
 
 template <class Link> ssize_t am_bcopy(uct_ep_h tl_ep, std::uint8_t id, uct_pack_callback_t pack, void* arg, unsigned) {
@@ -119,8 +134,8 @@ template <class Link> ssize_t am_bcopy(uct_ep_h tl_ep, std::uint8_t id, uct_pack
     const std::int64_t result = ep.connection->send_packed(
         id, LinkLimits<Link>::max_message,
         [&](std::byte* to) { return static_cast<std::uint32_t>(pack(to, arg)); });
-    return result >= 0 ? static_cast<ssize_t>(result)
-                       : static_cast<ssize_t>(to_ucs(static_cast<Errc>(-result)));
+    return answer(ep, result >= 0 ? static_cast<ssize_t>(result)
+                                  : static_cast<ssize_t>(to_ucs(static_cast<Errc>(-result))));
 }
 
 /// The sender's buffers are copied once, into the ring, and are the caller's again at once.
@@ -142,7 +157,7 @@ template <class Link> ucs_status_t am_zcopy(uct_ep_h tl_ep, std::uint8_t id, con
             gather(to + header_length, iov, count);
             return static_cast<std::uint32_t>(total);
         });
-    return result >= 0 ? UCS_OK : to_ucs(static_cast<Errc>(-result));
+    return answer(ep, result >= 0 ? UCS_OK : to_ucs(static_cast<Errc>(-result)));
 }
 
 // ---- put and get --------------------------------------------------------------------------------
@@ -163,7 +178,7 @@ ucs_status_t written(Ep<Link>& ep, Errc result, std::uint64_t address, std::size
             outdate_get_short(ep);
         }
     }
-    return to_ucs(result);
+    return answer(ep, to_ucs(result));
 }
 
 template <class Link> ucs_status_t put_short(uct_ep_h tl_ep, const void* buffer, unsigned length, std::uint64_t address,
@@ -237,7 +252,7 @@ template <class Link> ucs_status_t get_short(uct_ep_h tl_ep, void* buffer, unsig
         }
         ep.iface()->get_pool.push_back(std::move(get));
         if (same) {
-            return UCS_OK;
+            return answer(ep, UCS_OK);
         }
     }
     auto get = ep.iface()->take_get();
@@ -257,7 +272,7 @@ template <class Link> ucs_status_t get_short(uct_ep_h tl_ep, void* buffer, unsig
         return UCS_ERR_NO_RESOURCE;
     }
     ep.iface()->get_pool.push_back(std::move(get));
-    return to_ucs(result);
+    return answer(ep, to_ucs(result));
 }
 
 template <class Link> ucs_status_t get_bcopy(uct_ep_h tl_ep, uct_unpack_callback_t unpack, void* arg, std::size_t length,
@@ -280,13 +295,13 @@ template <class Link> ucs_status_t get_bcopy(uct_ep_h tl_ep, uct_unpack_callback
         ep.connection->get(get->buffer.get(), length, region_of(rkey), address, token);
     if (result == Errc::in_progress) {
         (void)get.release(); // complete() takes it back
-        return UCS_INPROGRESS;
+        return answer(ep, UCS_INPROGRESS);
     }
     if (result == Errc::ok) {
         unpack(arg, get->buffer.get(), length);
     }
     ep.iface()->get_pool.push_back(std::move(get));
-    return to_ucs(result);
+    return answer(ep, to_ucs(result));
 }
 
 template <class Link> ucs_status_t get_zcopy(uct_ep_h tl_ep, const uct_iov_t* iov, std::size_t count,
@@ -298,10 +313,11 @@ template <class Link> ucs_status_t get_zcopy(uct_ep_h tl_ep, const uct_iov_t* io
     if (count != 1) [[unlikely]] {
         return count == 0 ? UCS_OK : too_long("get_zcopy", count, 1);
     }
-    return to_ucs(move<Link>(iov[0], [&](auto... region) {
+    const Errc result = move<Link>(iov[0], [&](auto... region) {
         return ep.connection->get(iov[0].buffer, uct_iov_get_length(iov), region_of(rkey), address,
                                   completion, region...);
-    }));
+    });
+    return answer(ep, to_ucs(result));
 }
 
 // ---- atomics ------------------------------------------------------------------------------------
@@ -433,12 +449,11 @@ template <class Link> ucs_status_t flush(uct_ep_h tl_ep, unsigned flags, uct_com
     }
     // A request that is just being dispatched was queued before those that still are, and need not
     // wait for them; one flush in a queue before another request would wait for ever.
-    if (!ucs_queue_is_empty(&ep.queue) && !std::exchange(ep.dispatching, false)) {
+    if (!ucs_queue_is_empty(&ep.queue) && !ep.dispatching) {
         return UCS_ERR_NO_RESOURCE;
     }
     outdate_get_short(ep);
-    const Errc result = ep.connection->flush(completion);
-    return to_ucs(result);
+    return answer(ep, to_ucs(ep.connection->flush(completion)));
 }
 
 template <class Link> ucs_status_t fence(uct_ep_h tl_ep, unsigned) {
@@ -557,14 +572,14 @@ template <class Link> unsigned dispatch_pending(Iface<Link>& iface) {
     unsigned count = 0;
     for (std::size_t i = 0; i < iface.pending.size();) {
         Ep<Link>* const ep = iface.pending[i];
-        if (ep->connection != nullptr) {
-            ep->connection->hold(false);
-        }
         bool listed = true;
         bool stuck = false;
         while (listed && !stuck && !ucs_queue_is_empty(&ep->queue)) {
             uct_pending_req_t* request = head_of(*ep);
             (void)ucs_queue_pull_non_empty(&ep->queue);
+            if (ep->connection != nullptr) {
+                ep->connection->hold(false);
+            }
             ep->dispatching = true;
             const ucs_status_t status = request->func(request);
             listed = find_again(iface, ep, i);

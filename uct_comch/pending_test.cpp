@@ -129,6 +129,9 @@ TEST_F(Pending, AFlushInTheQueueDoesNotWaitForWhatIsBehindIt) {
     Request ahead([&] { return send(); });
     Request flush([&] {
         const ucs_status_t status = uct_ep_flush(ep, 0, &flushed.super);
+        EXPECT_EQ(status, UCS_INPROGRESS);
+        EXPECT_EQ(uct_ep_flush(ep, 0, nullptr), UCS_ERR_NO_RESOURCE) << "a second one does";
+        EXPECT_EQ(send(), UCS_ERR_NO_RESOURCE) << "as does what is sent after it";
         return status == UCS_INPROGRESS ? UCS_OK : status;
     });
     Request behind([&] { return send(); });
@@ -222,6 +225,63 @@ TEST_F(Pending, ARequestMayDestroyItsEndpointAndAddOthers) {
     EXPECT_EQ(dpu.messages.size(), sent);
     ASSERT_EQ(uct_ep_am_short(second, 0, 0, nullptr, 0), UCS_OK);
     EXPECT_TRUE(until([&] { return dpu.messages.size() == sent + 1; }, host, dpu));
+}
+
+/// As UCP does it: the request's message is out, it completes, and its owner sends the next one.
+TEST_F(Pending, WhoSendsFromWithinARequestDoesNotOvertakeTheOnesBehindIt) {
+    establish();
+    std::vector<std::byte> bytes(1000);
+    const auto numbered = [&](std::size_t length) {
+        std::memcpy(bytes.data(), &sent, sizeof(sent));
+        return iov_of(bytes.data(), length);
+    };
+    Packing packing{bytes.data(), 8};
+    const std::function<ucs_status_t()> sends[] = {
+        [&] { return uct_ep_am_short(ep, 0, sent, nullptr, 0); },
+        [&] { return uct_ep_am_short(ep, 0, sent, bytes.data(), 1000); },
+        [&] {
+            const uct_iov_t iov = numbered(8);
+            return uct_ep_am_short_iov(ep, 0, &iov, 1);
+        },
+        [&] {
+            (void)numbered(8);
+            const ssize_t status = uct_ep_am_bcopy(ep, 0, Packing::pack, &packing, 0);
+            return status == 8 ? UCS_OK : static_cast<ucs_status_t>(status);
+        },
+        [&] {
+            const uct_iov_t iov = numbered(8);
+            return uct_ep_am_zcopy(ep, 0, nullptr, 0, &iov, 1, 0, nullptr);
+        },
+    };
+    for (const auto& first_send : sends) {
+        SCOPED_TRACE(&first_send - sends);
+        fill();
+        ucs_status_t after_first = UCS_ERR_LAST;
+        ucs_status_t after_last = UCS_ERR_LAST;
+        Request first([&] {
+            const ucs_status_t status = first_send();
+            if (status == UCS_OK) {
+                ++sent;
+                after_first = send();
+            }
+            return status;
+        });
+        Request last([&] {
+            const ucs_status_t status = send();
+            if (status == UCS_OK) {
+                after_last = send();
+            }
+            return status;
+        });
+        ASSERT_EQ(uct_ep_pending_add(ep, &first.super, 0), UCS_OK);
+        ASSERT_EQ(uct_ep_pending_add(ep, &last.super, 0), UCS_OK);
+        drain();
+        ASSERT_TRUE(until([&] { return after_last != UCS_ERR_LAST; }, host));
+        EXPECT_EQ(after_first, UCS_ERR_NO_RESOURCE);
+        EXPECT_EQ(after_last, UCS_OK) << "nothing is behind it";
+        EXPECT_EQ(send(), UCS_OK);
+        expect_all_in_order();
+    }
 }
 
 /// An endpoint with a full ring, and a request that waits there.
