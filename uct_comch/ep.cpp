@@ -250,7 +250,7 @@ template <class Link> ucs_status_t get_short(uct_ep_h tl_ep, void* buffer, unsig
         if (same) {
             std::memcpy(buffer, get->buffer.get(), length);
         }
-        ep.iface()->get_pool.push_back(std::move(get));
+        ep.iface()->give_back(std::move(get));
         if (same) {
             return answer(ep, UCS_OK);
         }
@@ -271,7 +271,7 @@ template <class Link> ucs_status_t get_short(uct_ep_h tl_ep, void* buffer, unsig
         ep.get_short_done = false;
         return UCS_ERR_NO_RESOURCE;
     }
-    ep.iface()->get_pool.push_back(std::move(get));
+    ep.iface()->give_back(std::move(get));
     return answer(ep, to_ucs(result));
 }
 
@@ -300,7 +300,7 @@ template <class Link> ucs_status_t get_bcopy(uct_ep_h tl_ep, uct_unpack_callback
     if (result == Errc::ok) {
         unpack(arg, get->buffer.get(), length);
     }
-    ep.iface()->get_pool.push_back(std::move(get));
+    ep.iface()->give_back(std::move(get));
     return answer(ep, to_ucs(result));
 }
 
@@ -507,7 +507,7 @@ template <class Link> void destroy(uct_ep_h tl_ep) {
         ep->iface()->port->close(ep->connection);
     }
     if (ep->get_short != nullptr) {
-        ep->iface()->get_pool.emplace_back(ep->get_short);
+        ep->iface()->give_back(std::unique_ptr<GetBcopy>(ep->get_short));
     }
     std::erase(ep->iface()->eps, ep.get());
     cleanup_base_ep(&ep->super);
@@ -523,7 +523,7 @@ template <class Link> void complete(Ep<Link>& ep, void* token, ucs_status_t stat
             ep.get_short_done = true;
         } else {
             ep.get_short = nullptr;
-            ep.iface()->get_pool.emplace_back(get);
+            ep.iface()->give_back(std::unique_ptr<GetBcopy>(get));
         }
         return;
     }
@@ -534,7 +534,7 @@ template <class Link> void complete(Ep<Link>& ep, void* token, ucs_status_t stat
             get->unpack(get->arg, get->buffer.get(), get->length);
         }
         completion = get->completion;
-        ep.iface()->get_pool.push_back(std::move(get));
+        ep.iface()->give_back(std::move(get));
     } else {
         completion = static_cast<uct_completion_t*>(token);
     }

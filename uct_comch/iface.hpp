@@ -63,6 +63,9 @@ struct GetBcopy {
     std::unique_ptr<std::byte[]> buffer;
 };
 
+/// So many buffers stay for the next gets, however many there were in flight at once.
+inline constexpr std::size_t most_kept_gets = 256;
+
 /// A uct_iface_h of ours points here.
 template <class Link> struct Iface {
     uct_base_iface_t super;
@@ -88,8 +91,14 @@ template <class Link> struct Iface {
             return get;
         }
         auto get = std::make_unique<GetBcopy>();
-        get->buffer = std::make_unique<std::byte[]>(LinkLimits<Link>::max_message);
+        // Not zeroed: a short get shall not make the pages of a long one resident.
+        get->buffer = std::make_unique_for_overwrite<std::byte[]>(LinkLimits<Link>::max_message);
         return get;
+    }
+    void give_back(std::unique_ptr<GetBcopy> get) {
+        if (get_pool.size() < most_kept_gets) {
+            get_pool.push_back(std::move(get));
+        }
     }
 };
 

@@ -3,6 +3,7 @@
 #include <functional>
 #include <random>
 
+#include "iface.hpp"
 #include "test_target.hpp"
 
 namespace comch::uct::test {
@@ -464,6 +465,39 @@ TEST_F(LateGetShort, InTheQueueIsServedHoweverOftenOthersFenceAndFlush) {
         },
         host));
     EXPECT_TRUE(request.done);
+}
+
+TEST(ManyGets, DoNotKeepAllTheirBuffersWhenTheyAreDone) {
+    if (comch::test::test_description()) {
+        GTEST_SKIP() << "looks into an interface over the soft device";
+    }
+    const Lab lab;
+    Target target(Kind::registered, 4096);
+    // What is used in flight outlives the endpoints.
+    Unpacking unpacking;
+    std::vector<std::unique_ptr<Completion>> completions;
+    Interface host("host");
+    const RemoteKey key(target.revocable_key()); // goes by the target's CPU
+    std::vector<Endpoint> eps;
+    target.pause();
+    while (completions.size() <= most_kept_gets) {
+        const Endpoint& ep = eps.emplace_back(host, target.address());
+        ucs_status_t status = UCS_OK;
+        do {
+            completions.push_back(std::make_unique<Completion>());
+            status = uct_ep_get_bcopy(ep, Unpacking::unpack, &unpacking, 8, target.memory(), key,
+                                      &completions.back()->super);
+        } while (status == UCS_INPROGRESS);
+        ASSERT_EQ(status, UCS_ERR_NO_RESOURCE);
+        completions.pop_back();
+        ASSERT_LT(eps.size(), 100u);
+    }
+    target.resume();
+    ASSERT_TRUE(
+        until([&] { return unpacking.calls == static_cast<int>(completions.size()); }, host));
+    const std::size_t kept = Iface<SoftLink>::of(host.iface)->get_pool.size();
+    EXPECT_GT(kept, 0u);
+    EXPECT_LE(kept, most_kept_gets);
 }
 
 struct ReadOnly : testing::TestWithParam<Kind> {};
