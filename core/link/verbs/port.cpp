@@ -952,7 +952,9 @@ bool Port::slow_poll_due() noexcept {
     }
     const std::uint64_t now = monotonic_ns();
     const std::uint64_t elapsed = now - last_slow_poll_ns_;
-    const bool busy = !closing_.empty() ||
+    // (One that is closed before it was accepted may stay so for a long time.)
+    const bool busy = std::any_of(closing_.begin(), closing_.end(),
+                                  [](const auto& c) { return c->pipe_->started(); }) ||
                       std::any_of(connections_.begin(), connections_.end(), [](const auto& c) {
                           return c->state_ < Connection::State::established;
                       });
