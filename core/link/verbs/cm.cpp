@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <mutex>
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -78,10 +79,24 @@ CmChannel::~CmChannel() {
     }
 }
 
+namespace {
+
+/// Before anything of a device is in memory that a fork would have copied while the device goes on
+/// with the old. The kernel sees to that from 5.12 on; before, registered pages are not there in a
+/// child, which takes from it whatever else is in them.
+void protect_from_forks() noexcept {
+    static std::once_flag once;
+    std::call_once(once, [] {
+        if (::ibv_is_fork_initialized() == IBV_FORK_DISABLED) {
+            (void)::ibv_fork_init();
+        }
+    });
+}
+
+} // namespace
+
 Result<CmChannel> CmChannel::create() {
-    // Before anything of a device is in memory that a fork would have copied while the device goes
-    // on with the old: where the kernel does not see to that (it does from 5.12 on).
-    [[maybe_unused]] static const int protected_from_forks = ::ibv_fork_init();
+    protect_from_forks();
     CmChannel channel;
     channel.channel_ = ::rdma_create_event_channel();
     if (channel.channel_ == nullptr) {
