@@ -569,11 +569,13 @@ bool find_again(const Iface<Link>& iface, const Ep<Link>* ep, std::size_t& place
 } // namespace
 
 template <class Link> unsigned dispatch_pending(Iface<Link>& iface) {
+    constexpr unsigned most_turns = 64;
     unsigned count = 0;
     for (std::size_t i = 0; i < iface.pending.size();) {
         Ep<Link>* const ep = iface.pending[i];
         bool listed = true;
         bool stuck = false;
+        unsigned turns = 0;
         while (listed && !stuck && !ucs_queue_is_empty(&ep->queue)) {
             uct_pending_req_t* request = head_of(*ep);
             (void)ucs_queue_pull_non_empty(&ep->queue);
@@ -583,15 +585,17 @@ template <class Link> unsigned dispatch_pending(Iface<Link>& iface) {
             ep->dispatching = true;
             const ucs_status_t status = request->func(request);
             listed = find_again(iface, ep, i);
-            if (listed) { // else it may be destroyed
-                ep->dispatching = false;
-            }
+            // (Not listed, it may be destroyed.)
+            const bool had_its_turn = listed && !std::exchange(ep->dispatching, false);
             if (status == UCS_OK) {
                 ++count;
                 continue;
             }
             ucs_queue_push_head(&ep->queue, &priv_of(request)->queue_elem);
-            stuck = status != UCS_INPROGRESS;
+            // If something of it went, what it wanted besides was refused for that: it is the next
+            // again, now or, if it never has enough, in the next call.
+            count += had_its_turn ? 1 : 0;
+            stuck = status != UCS_INPROGRESS && (!had_its_turn || ++turns == most_turns);
         }
         if (!listed) {
             continue; // purged or destroyed meanwhile; somebody else is at this place now

@@ -325,6 +325,30 @@ TEST_F(Pending, AQueueIsNotOvertakenThoughARequestPutsOtherEndpointsOutOfTheList
     }
 }
 
+TEST_F(Pending, ARequestThatSendsSeveralTimesIsThroughAsSoonAsThereIsRoom) {
+    establish();
+    fill();
+    unsigned of_first = 0;
+    Request first([&] { // as one of several parts that remembers how far it has come
+        while (of_first < 10) {
+            if (const ucs_status_t status = send(); status != UCS_OK) {
+                return status;
+            }
+            ++of_first;
+        }
+        return UCS_OK;
+    });
+    Request second([&] { return send(); });
+    ASSERT_EQ(uct_ep_pending_add(ep, &first.super, 0), UCS_OK);
+    ASSERT_EQ(uct_ep_pending_add(ep, &second.super, 0), UCS_OK);
+    const std::uint64_t before = sent;
+    drain();
+    EXPECT_NE(host.progress(), 0u);
+    EXPECT_EQ(of_first, 10u);
+    EXPECT_EQ(sent, before + 11);
+    expect_all_in_order();
+}
+
 TEST_F(Pending, ARequestMayPurgeItsOwnEndpointWhoseFlushesWaitForTheNextQueueAllTheSame) {
     fill();
     Request purging([&] {
