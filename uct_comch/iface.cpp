@@ -363,7 +363,7 @@ ucs_status_t open_over(uct_md_h md, uct_worker_h worker, const uct_iface_params_
     iface->scratch = std::make_unique<std::byte[]>(LinkLimits<Link>::max_message);
     iface->max_short = config.max_short;
     iface->speed = iface->port->speed();
-    if (config.bandwidth != 0 && !UCS_CONFIG_BW_IS_AUTO(config.bandwidth)) {
+    if (config.bandwidth > 0) { // else 0 or auto
         iface->speed.bandwidth = config.bandwidth;
     }
     if (config.latency != 0) {
