@@ -164,6 +164,11 @@ private:
     [[nodiscard]] SlotInfo slot_info(counters::SlotState state) const;
     [[nodiscard]] bool spins_without_progress() noexcept;
     [[nodiscard]] bool needs_progress_for_mapping() noexcept;
+    /// A request for a mapping waits, and no more are unanswered than the peer keeps answers for.
+    [[nodiscard]] bool may_ask() const noexcept {
+        return !map_requests_.empty() &&
+               asked_.size() < map_requests_.size() + tuning::max_one_sided;
+    }
     void needs_work();
 
     // Touched by every poll.

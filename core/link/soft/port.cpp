@@ -561,7 +561,7 @@ Errc Port::arm(bool for_credit) {
                 c->one_sided_.may_pass_by() || c->pipe_.take_refusal_with_room()) {
                 return Errc::again;
             }
-            if (!c->map_requests_.empty() || !c->map_answers_.empty() || !c->answer_.empty() ||
+            if (c->may_ask() || !c->map_answers_.empty() || !c->answer_.empty() ||
                 c->state_ == Connection::State::connecting) {
                 return Errc::again; // the socket was full: there is no event for that
             }
@@ -1048,6 +1048,9 @@ bool Port::take_packet(Connection& c, const wire::Packet& packet,
     case wire::Type::bulk:
         return descriptors[0] && c.pipe_.accept_bulk(descriptors[0].get(), packet.value);
     case wire::Type::map_request:
+        if (c.map_answers_.size() >= tuning::max_one_sided) {
+            return false; // nobody asks for more at once (may_ask())
+        }
         if (!c.answer_.empty() || !c.map_answers_.empty() || !answer_map_request(c, packet.value)) {
             c.map_answers_.push_back(packet.value);
             c.needs_work();
@@ -1106,7 +1109,7 @@ void Port::send_waiting_packets(Connection& c) {
     while (!c.map_answers_.empty() && answer_map_request(c, c.map_answers_.front())) {
         c.map_answers_.erase(c.map_answers_.begin());
     }
-    while (!c.map_requests_.empty() && c.state_ == Connection::State::established) {
+    while (c.may_ask() && c.state_ == Connection::State::established) {
         const wire::Packet request{static_cast<std::uint32_t>(wire::Type::map_request), 0,
                                    c.map_requests_.front(), 0};
         if (send_packet(c.socket_.get(), std::as_bytes(std::span(&request, 1))) ==

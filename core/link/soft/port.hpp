@@ -447,9 +447,6 @@ private:
     template <class S> [[nodiscard]] SocketResult read_socket(Connection& c, S& sink) {
         // More than a socket holds; a peer that never stops does not keep us here.
         for (unsigned budget = 1024; budget != 0; --budget) {
-            if (c.map_answers_.size() >= tuning::max_one_sided) {
-                return SocketResult::fine; // the peer, too, waits until it has read some
-            }
             wire::Answer buffer{};
             Received received;
             const SocketResult result = next_packet(c, buffer, received);
