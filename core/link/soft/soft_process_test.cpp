@@ -1,5 +1,8 @@
 // Two processes that talk over the soft link: every way there is, once.
+#include <algorithm>
+#include <array>
 #include <csignal>
+#include <deque>
 
 #include "core/link/soft/test_process.hpp"
 #include "core/memory/region_table.hpp"
@@ -304,6 +307,66 @@ TEST_F(TwoProcesses, APutToNewlyMappedMemoryDoesNotChangeWhatAnEarlierGetReads) 
     EXPECT_TRUE(until([&] { return !server.seen.ends.empty(); }, server));
     EXPECT_EQ(other.wait(), 0);
     RegionTable::instance().remove(key->region);
+}
+
+TEST_F(TwoProcesses, MayAskEachOtherForAnyNumberOfMappings) {
+    constexpr unsigned count = 3 * tuning::max_one_sided; // more than are kept at once
+    const auto play = [](End& end, Connection& connection, Line& to_other, Line& from_other) {
+        SharedMemory shared = create_shared_memory("comch-test", 4096).value();
+        const auto data = pattern(4096, 7);
+        std::copy(data.begin(), data.end(), shared.mapping.data());
+        std::vector<std::uint64_t> own;
+        for (unsigned i = 0; i < count; ++i) {
+            const auto key = RegionTable::instance().add({.base = shared.mapping.data(),
+                                                          .length = 4096,
+                                                          .access = access_remote_all,
+                                                          .memfd = shared.fd.get()});
+            ASSERT_TRUE(key.has_value());
+            own.push_back(key->region);
+            to_other.put(*key);
+        }
+        std::deque<RemoteRegion> regions;
+        for (unsigned i = 0; i < count; ++i) {
+            regions.emplace_back(from_other.get<RegionKey>());
+        }
+        // Neither progresses before both have asked for everything.
+        std::array<std::byte, 8> got{};
+        std::size_t on_their_way = 0;
+        for (RemoteRegion& region : regions) {
+            const Errc result = connection.get(got.data(), 8, region, region.key().base, nullptr);
+            ASSERT_TRUE(result == Errc::in_progress || result == Errc::again);
+            on_their_way += result == Errc::in_progress ? 1 : 0;
+        }
+        to_other.put(true);
+        ASSERT_TRUE(from_other.get<bool>());
+        ASSERT_TRUE(until(
+            [&] {
+                return end.seen.completions.size() == on_their_way &&
+                       std::all_of(regions.begin(), regions.end(),
+                                   [](const auto& region) { return region.mapped() != nullptr; });
+            },
+            end));
+        for (const RemoteRegion& region : regions) {
+            EXPECT_EQ(std::memcmp(region.mapped(), data.data(), data.size()), 0);
+        }
+        // The other one may not have its answers yet.
+        to_other.put(true);
+        EXPECT_TRUE(until([&] { return from_other.has_something(); }, end));
+        EXPECT_TRUE(end.seen.ends.empty());
+        for (const std::uint64_t region : own) {
+            RegionTable::instance().remove(region);
+        }
+    };
+    Process other([&] {
+        Client client(*this);
+        ASSERT_TRUE(until([&] { return client.connection->established(); }, client.end));
+        play(client.end, *client.connection, to_parent, to_child);
+    });
+    End server(lab, Side::dpu);
+    to_child.put(server.port->address());
+    ASSERT_TRUE(until([&] { return !server.seen.accepted.empty(); }, server));
+    play(server, *server.seen.accepted.at(0), to_child, to_parent);
+    EXPECT_EQ(other.wait(), 0);
 }
 
 TEST_F(TwoProcesses, MayBothSleep) {
