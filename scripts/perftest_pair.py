@@ -5,6 +5,7 @@ side, over comch or over transports of UCX's own. What the client prints is show
 usage: perftest_pair.py [--tls comch] [--build-dir build] -- -t tag_lat -s 8 [ucx_perftest options]
 """
 import argparse
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -106,6 +107,18 @@ def start(command, env, cpu):
                             stderr=subprocess.STDOUT, text=True, errors="replace")
 
 
+@contextlib.contextmanager
+def started(command, env, cpu):
+    """A process that does not outlive the block: left alone, either half of a pair may spin for ever."""
+    process = start(command, env, cpu)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
 def finish(process, deadline):
     try:
         return process.communicate(timeout=max(0.1, deadline - time.monotonic()))[0]
@@ -118,22 +131,18 @@ def attempt(transport, test, timeout):
     deadline = time.monotonic() + timeout
     server_cpu, client_cpu = two_cpus()
     base = ["ucx_perftest", "-p", str(free_port())]
-    server = start(base, transport.environment("dpu"), server_cpu)
-    try:
+    with started(base, transport.environment("dpu"), server_cpu) as server:
         while not is_listening(int(base[2])):
             if server.poll() is not None or time.monotonic() > deadline:
                 break
             time.sleep(0.002)
         if server.poll() is not None:
             raise PairError("the server ended before it listened:\n" + finish(server, deadline))
-        client = start(base + ["127.0.0.1"] + test, transport.environment("host"), client_cpu)
-        client_says = finish(client, deadline)
+        with started(base + ["127.0.0.1"] + test, transport.environment("host"),
+                     client_cpu) as client:
+            client_says = finish(client, deadline)
         # A client that failed may leave a server that waits for ever.
         server_says = finish(server, deadline if client.returncode == 0 else time.monotonic() + 2)
-    finally:
-        if server.poll() is None:
-            server.kill()
-            server.wait()
     if client.returncode != 0 or server.returncode != 0:
         raise PairError(f"ucx_perftest {shlex.join(test)} with UCX_TLS={transport.tls} failed: "
                         f"client (host side) exit code {client.returncode}, server (DPU side) "

@@ -17,7 +17,9 @@ sys.path.insert(0, str(SOURCE / "perftest"))
 from comparison import libfabric  # noqa: E402
 from comparison.measure import Pair, Samples, best_peer, judge  # noqa: E402
 from comparison.placement import placement  # noqa: E402
+from comparison.programs import pair  # noqa: E402
 from comparison.rows import Row  # noqa: E402
+import perftest_pair  # noqa: E402  (comparison knows where it is)
 
 
 def run(*command, code=0):
@@ -72,6 +74,26 @@ class Arithmetic(unittest.TestCase):
         samples.pairs[(self.LATENCY, "sysv")] = [Pair(1, 1.5, "near")] * 3
         self.assertEqual(best_peer(samples, self.LATENCY, ["posix", "sysv"], "near").peer, "sysv")
         self.assertIsNone(best_peer(samples, self.LATENCY, ["posix", "sysv"], "far"))
+
+
+class Pairs(unittest.TestCase):
+    def interrupt(self, run_pair):
+        """While the client runs: the signal may come to this process alone."""
+        with (unittest.mock.patch.object(perftest_pair, "finish", side_effect=KeyboardInterrupt),
+              self.assertRaises(KeyboardInterrupt)):
+            run_pair()
+        with self.assertRaises(ChildProcessError, msg="a half of the pair lives on"):
+            os.waitpid(-1, os.WNOHANG)
+
+    def test_an_interrupted_pair_leaves_nobody_behind(self):
+        port = perftest_pair.free_port()
+        server = [sys.executable, "-c", "import socket, time\n"
+                  f"s = socket.create_server(('127.0.0.1', {port}))\ntime.sleep(60)"]
+        self.interrupt(lambda: pair("a pair", "", server, ["sleep", "60"], port, ({}, {})))
+
+    def test_an_interrupted_ucx_perftest_leaves_nobody_behind(self):
+        self.interrupt(lambda: perftest_pair.run_pair(perftest_pair.Transport("posix,self"),
+                                                      ["-t", "tag_lat", "-n", "1000000000"]))
 
 
 class Programs(unittest.TestCase):

@@ -13,20 +13,15 @@ def pair(title, result, server, client, port, environments):
     client, beside the caller's own."""
     cpus = perftest_pair.two_cpus()
     deadline = time.monotonic() + TIMEOUT
-    running = perftest_pair.start(server, os.environ | environments[0], cpus[0])
-    try:
+    with perftest_pair.started(server, os.environ | environments[0], cpus[0]) as serving:
         while not perftest_pair.is_listening(port):
-            if running.poll() is not None or time.monotonic() > deadline:
+            if serving.poll() is not None or time.monotonic() > deadline:
                 break
             time.sleep(0.005)
-        asking = perftest_pair.start(client, os.environ | environments[1], cpus[1])
-        out = perftest_pair.finish(asking, deadline)
-        server_out = perftest_pair.finish(running, deadline if asking.returncode == 0
+        with perftest_pair.started(client, os.environ | environments[1], cpus[1]) as asking:
+            out = perftest_pair.finish(asking, deadline)
+        server_out = perftest_pair.finish(serving, deadline if asking.returncode == 0
                                           else time.monotonic() + 2)
-    finally:
-        if running.poll() is None:
-            running.kill()
-            running.wait()
     # The result counts, not the exit code: libfabric 1.17's verbs provider may crash at the very end.
     found = re.search(result, out, re.MULTILINE)
     if not found:
