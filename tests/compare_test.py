@@ -14,10 +14,9 @@ SOURCE = pathlib.Path(os.environ["COMCH_SOURCE_DIR"])
 BUILD = pathlib.Path(os.environ["COMCH_BUILD_DIR"])
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(SOURCE / "perftest"))
-from comparison import libfabric  # noqa: E402
+from comparison import libfabric, programs  # noqa: E402
 from comparison.measure import Pair, Samples, best_peer, judge  # noqa: E402
 from comparison.placement import placement  # noqa: E402
-from comparison.programs import pair  # noqa: E402
 from comparison.rows import Row  # noqa: E402
 import perftest_pair  # noqa: E402  (comparison knows where it is)
 
@@ -89,7 +88,8 @@ class Pairs(unittest.TestCase):
         port = perftest_pair.free_port()
         server = [sys.executable, "-c", "import socket, time\n"
                   f"s = socket.create_server(('127.0.0.1', {port}))\ntime.sleep(60)"]
-        self.interrupt(lambda: pair("a pair", "", server, ["sleep", "60"], port, ({}, {})))
+        self.interrupt(lambda: programs.pair("a pair", "", server, ["sleep", "60"], port,
+                                             ({}, {})))
 
     def test_an_interrupted_ucx_perftest_leaves_nobody_behind(self):
         self.interrupt(lambda: perftest_pair.run_pair(perftest_pair.Transport("posix,self"),
@@ -153,6 +153,24 @@ class Programs(unittest.TestCase):
                             (["--set", "mpi", "--latency", "median"], "not for the set mpi")):
             error = run(sys.executable, SOURCE / "perftest/compare", *wrong, code=2).stderr
             self.assertIn(says, error)
+
+    def test_a_program_that_fails_does_not_end_the_comparison(self):
+        for does, says in (("exit 3", "exit code 3"), ("echo none", "no result"), ("", "No such file")):
+            with self.subTest(does), tempfile.TemporaryDirectory(prefix="comch-compare-") as directory:
+                program = pathlib.Path(directory) / "bin/comch_limits"
+                program.parent.mkdir()
+                if does:
+                    program.write_text(f"#!/bin/sh\n{does}\n", encoding="utf-8")
+                    program.chmod(0o755)
+                said = run(sys.executable, SOURCE / "perftest/compare", "--rounds", 1, "--rows",
+                           "am_lat", "--peers", "posix", "--build-dir", directory, code=1).stderr
+                self.assertIn(says, said)
+                self.assertIn("no measurement came to an end", said)
+
+    def test_a_program_that_takes_too_long_is_an_error_like_others(self):
+        with (unittest.mock.patch.object(programs, "TIMEOUT", 0.1),
+              self.assertRaisesRegex(perftest_pair.PairError, "nap: .*timed out")):
+            programs.figures_of("nap", ["sleep", "60"])
 
     def test_compare_tells_where_rdma_devices_are(self):
         environment = {name: value for name, value in os.environ.items()

@@ -1,13 +1,9 @@
 """The DOCA face beside the core that it stands on: what its calls, tasks and callbacks cost."""
-import json
-import subprocess
-
 from . import ucx
+from .programs import figures_of
 from .rows import KIB, iterations
-from .ucx import PairError
 
 PEERS = ("core",)
-TIMEOUT = 120  # seconds for one run; it takes a fraction of one
 
 
 def can(name, _row):
@@ -27,11 +23,7 @@ def command(name, row, build_dir):
 
 def run(name, row, build_dir):
     """The row's figure, in its unit; of a latency the median."""
-    result = subprocess.run(command(name, row, build_dir), stdin=subprocess.DEVNULL,
-                            capture_output=True, text=True, timeout=TIMEOUT, check=False)
-    if result.returncode != 0:
-        raise PairError(f"{row.name} over {name} ended with {result.returncode}:\n{result.stderr}")
-    figures = json.loads(result.stdout)
+    figures = figures_of(f"{row.name} over {name}", command(name, row, build_dir))
     if name == "core":
         figures = figures["results"][0]
     if row.is_latency:

@@ -1,14 +1,10 @@
 """comch as libfabric's provider, beside libfabric's own for shared memory; and OpenMPI over it, beside
 OpenMPI over UCX over comch.
 """
-import json
-import os
-import subprocess
-
 from . import mpi, ucx
-from .programs import TIMEOUT, pair
+from .programs import figures_of, pair
 from .rows import iterations
-from .ucx import PairError, perftest_pair
+from .ucx import perftest_pair
 
 PEERS = ("shm", "UCX, comch")
 
@@ -40,14 +36,9 @@ def run_tagged(name, row, build_dir, options=(), more_environment=None):
                ",".join(map(str, cpus)), *options]
     if row.is_latency and row.latency == "median":
         command += ["--median"]
-    result = subprocess.run(command, env=os.environ | environment("host", build_dir) |
-                            (more_environment or {}),
-                            stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                            timeout=TIMEOUT, check=False)
-    # The result counts, not the exit code: libfabric 1.17's verbs provider may crash at the very end.
-    if not result.stdout:
-        raise PairError(f"{row.name} over {name} ended with {result.returncode}:\n{result.stderr}")
-    figures = json.loads(result.stdout)[0]
+    # libfabric 1.17's verbs provider may crash at the very end.
+    figures = figures_of(f"{row.name} over {name}", command,
+                         environment("host", build_dir) | (more_environment or {}), may_crash=True)[0]
     if row.is_latency:
         return figures["latency_us" if row.latency == "mean" else "median_latency_us"]
     return (figures["messages_per_second"] / 1e6 if row.unit == "M/s"

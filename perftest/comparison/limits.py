@@ -1,6 +1,5 @@
 """What the machine can do at best, through comch_limits."""
-import json
-import subprocess
+from .programs import figures_of
 
 NAMES = ("hand-over", "line-rate", "memcpy", "stream", "process-vm")
 
@@ -9,6 +8,5 @@ def run(name, row, program, cpus):
     """In the row's unit."""
     command = [str(program), name, "--json", "--seconds", "0.1", "--size", str(row.size),
                "--cpus", ",".join(map(str, cpus))]
-    out = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
-    value = json.loads(out)[0]["value"]
+    value = figures_of(name, command)[0]["value"]
     return value / 1000 if name == "hand-over" else value  # ns to µs

@@ -1,18 +1,15 @@
 """comch and what MPI libraries use by themselves, through our own MPI program."""
 import os
 import pathlib
-import subprocess
 
+from .programs import run_program
 from .rows import KIB
+from .ucx import PairError
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PEERS = ("OpenMPI", "OpenMPI, UCX posix+cma", "MPICH")
 BY_LIBFABRIC = "comch by way of libfabric"
 SECONDS = "0.15"  # of measuring, in each job
-
-
-class MpiError(Exception):
-    """The job did not run to its end; the text holds its output."""
 
 
 def can(name, _row):
@@ -50,17 +47,15 @@ def command_and_environment(name, row, build_dir):
 
 def run(name, row, build_dir):
     """In the row's unit."""
-    command, env = command_and_environment(name, row, build_dir)
+    title = f"{row.name} over {name}"
+    result = run_program(title, *command_and_environment(name, row, build_dir))
     try:
-        result = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True,
-                                text=True, timeout=60, check=False)
-    except subprocess.TimeoutExpired as error:
-        raise MpiError(f"{row.name} over {name}: not done after a minute: {error}") from error
-    lines = result.stdout.split()
-    if result.returncode != 0 or not lines:
-        raise MpiError(f"{row.name} over {name} ended with {result.returncode}:\n"
-                       f"{result.stdout}{result.stderr}")
-    value = float(lines[-1])
+        value = float(result.stdout.split()[-1])
+    except (IndexError, ValueError):
+        value = None
+    if result.returncode != 0 or value is None:
+        raise PairError(f"{title}: no result, exit code {result.returncode}\n"
+                        f"{result.stdout}{result.stderr}")
     if row.is_latency:
         return value
     return value / row.size / 1e6 if row.size <= KIB else value / 1e9

@@ -4,8 +4,7 @@ Virtual machines move their CPUs: for seconds a cache line takes 50 ns from one 
 seconds 250 ns, and every transport's figures move with it, each in its own way. So every run has a
 probe of the hand-over before it and behind it, and counts only if both tell the same.
 """
-import json
-import subprocess
+from .programs import figures_of
 
 NEAR_BELOW_NS = 100
 PLACEMENTS = ("near", "far", "emulated")
@@ -19,8 +18,7 @@ class Probe:
 
     def __call__(self):
         """ns for a cache line, one way."""
-        out = subprocess.run(self.command, stdout=subprocess.PIPE, check=True).stdout
-        self.last = json.loads(out)[0]["value"]
+        self.last = figures_of("the probe of the hand-over", self.command)[0]["value"]
         return self.last
 
 

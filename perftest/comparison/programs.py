@@ -1,11 +1,33 @@
-"""Two programs that talk to each other, each on its CPU: the server's and the client's."""
+"""What the programs say that measure: one by itself, or two that talk to each other, each on its CPU."""
+import json
 import os
 import re
+import subprocess
 import time
 
 from .ucx import PairError, perftest_pair
 
 TIMEOUT = 120  # seconds for one run; it takes a few
+
+
+def run_program(title, command, environment):
+    """How it ended, and what it said."""
+    try:
+        return subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True, errors="replace", timeout=TIMEOUT, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise PairError(f"{title}: {error}") from error
+
+
+def figures_of(title, command, environment=None, may_crash=False):
+    """What it says in JSON. `may_crash`: whatever its exit code is."""
+    result = run_program(title, command, os.environ | (environment or {}))
+    if result.returncode == 0 or may_crash:
+        try:
+            return json.loads(result.stdout)
+        except ValueError:
+            pass
+    raise PairError(f"{title}: no result, exit code {result.returncode}\n{result.stdout}{result.stderr}")
 
 
 def pair(title, result, server, client, port, environments):

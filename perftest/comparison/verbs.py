@@ -2,12 +2,10 @@
 verbs;ofi_rxm and UCX's own transport for such devices, rc_verbs. All of it inside the virtual machine of
 scripts/vm-test.sh, which has two devices.
 """
-import json
 import os
-import subprocess
 
 from . import libfabric, ucx
-from .programs import TIMEOUT, pair
+from .programs import figures_of, pair
 from .rows import iterations
 from .ucx import PairError, perftest_pair
 
@@ -65,11 +63,7 @@ def run_core(row, build_dir):
     command = [str(build_dir / "bin/comch_perftest"), "--both-sides", "--format", "json",
                "--mode", "ping-pong" if row.is_latency else "one-way", "--sizes", str(row.size),
                "--count", str(iterations(row)), "--cpus", str(cpus[1]), "--server-cpus", str(cpus[0])]
-    result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                            timeout=TIMEOUT, check=False)
-    if result.returncode != 0:
-        raise PairError(f"{row.name} ended with {result.returncode}:\n{result.stderr}")
-    figures = json.loads(result.stdout)["results"][0]
+    figures = figures_of(row.name, command)["results"][0]
     if row.is_latency:
         return figures["latency_us"]["mean" if row.latency == "mean" else "p50"]
     return figures["bytes_per_second"] / 1e9
