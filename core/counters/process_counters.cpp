@@ -16,6 +16,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/device/per_process.hpp"
+
 namespace comch {
 namespace {
 
@@ -99,11 +101,11 @@ bool belongs_to(const Domain& domain, const std::string& entry, const std::strin
 struct Registry {
     std::mutex mutex;
     /// By directory: two may be said to be one domain, and each has files of ours.
-    std::map<std::pair<std::string, ProcessId>, std::weak_ptr<ProcessCounters>> open;
+    std::map<std::string, std::weak_ptr<ProcessCounters>> open;
 };
 Registry& registry() {
-    static auto* instance = new Registry;
-    return *instance;
+    static constinit PerProcess<Registry> instance;
+    return instance.get();
 }
 
 template <std::size_t N> void set_text(char (&field)[N], std::string_view text) noexcept {
@@ -196,7 +198,7 @@ ProcessCounters::open(const std::shared_ptr<Domain>& domain) {
     Registry& all = registry();
     const std::lock_guard guard(all.mutex);
     const ProcessId owner = process_id();
-    auto& entry = all.open[{domain->directory_key(), owner}];
+    auto& entry = all.open[domain->directory_key()];
     if (auto existing = entry.lock()) {
         return existing;
     }
@@ -281,7 +283,7 @@ ProcessCounters::~ProcessCounters() {
     forget_lock_file(alive_.get());
     Registry& all = registry();
     const std::lock_guard guard(all.mutex);
-    const auto entry = all.open.find({domain_->directory_key(), owner_});
+    const auto entry = all.open.find(domain_->directory_key());
     if (entry != all.open.end() && !entry->second.expired()) {
         return; // another thread has opened it again meanwhile: the files are its own
     }

@@ -5,12 +5,11 @@
 #include <thread>
 #include <utility>
 
-#include <pthread.h>
 #include <sys/random.h>
 
 #include <fmt/format.h>
 
-#include "core/device/process_id.hpp"
+#include "core/device/per_process.hpp"
 
 namespace comch {
 namespace {
@@ -39,41 +38,13 @@ std::uint64_t shuffled(std::uint64_t value, const std::array<std::uint64_t, 4>& 
 } // namespace
 
 RegionTable& RegionTable::instance() {
-    // Never destroyed: memory may be unregistered by static destructors of other libraries.
-    static auto* const table = [] {
-        auto* const made = new RegionTable;
-        // A forked child has the pins of threads that it has not, and would wait for them for ever.
-        // (Out of memory at start is the only failure.)
-        (void)::pthread_atfork([] { instance().lock_all(true); },
-                               [] { instance().lock_all(false); },
-                               [] {
-                                   instance().forget_pins();
-                                   instance().lock_all(false);
-                               });
-        return made;
-    }();
-    return *table;
+    static constinit PerProcess<RegionTable> table;
+    return table.get();
 }
 
 RegionTable::RegionTable() : chunks_(new std::atomic<Slot*>[chunk_count]) {
     for (std::uint64_t i = 0; i < chunk_count; ++i) {
         chunks_[i].store(nullptr, std::memory_order_relaxed);
-    }
-}
-
-void RegionTable::lock_all(bool on) noexcept {
-    if (on) {
-        mutex_.lock();
-        observers_mutex_.lock();
-    } else {
-        observers_mutex_.unlock();
-        mutex_.unlock();
-    }
-}
-
-void RegionTable::forget_pins() noexcept {
-    for (std::uint32_t i = 0; i < used_; ++i) {
-        slot(i)->state.fetch_and(~pin_mask, std::memory_order_relaxed);
     }
 }
 

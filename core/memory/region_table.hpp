@@ -19,6 +19,8 @@
 
 namespace comch {
 
+template <class T> class PerProcess;
+
 class RegionTable {
 public:
     struct Region {
@@ -104,9 +106,6 @@ private:
     using Chunk = std::unique_ptr<Slot[]>;
 
     [[nodiscard]] Slot* slot(std::uint64_t index) const noexcept;
-    /// Around a fork, so that the child finds nothing half done.
-    void lock_all(bool on) noexcept;
-    void forget_pins() noexcept;
     /// Of a slot that was used so often.
     [[nodiscard]] std::uint64_t next_generation(std::uint64_t index,
                                                 std::uint64_t used) const noexcept;
@@ -121,6 +120,7 @@ private:
     std::mutex observers_mutex_;
     std::vector<std::pair<Observer, void*>> observers_;
 
+    friend class PerProcess<RegionTable>;
     RegionTable();
 };
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -237,6 +238,65 @@ TEST(RegionTable, AForkedChildDoesNotWaitForThreadsThatItHasNot) {
     step = 2;
     step.notify_one();
     other.join();
+}
+
+/// What other libraries do before a fork: UCX gives back the registrations that it keeps.
+std::atomic<std::uint64_t> given_back_before_fork{0};
+[[gnu::constructor]] void give_back_before_forks() {
+    (void)::pthread_atfork(
+        [] {
+            if (const std::uint64_t region = given_back_before_fork.exchange(0); region != 0) {
+                table().remove(region);
+            }
+        },
+        nullptr, nullptr);
+}
+
+TEST(RegionTable, MemoryMayBeGivenBackRightBeforeAFork) {
+    // In a process of its own, which might never return from its fork.
+    const pid_t child = ::fork();
+    if (child == 0) {
+        (void)::alarm(20);
+        std::array<std::byte, 8> memory{};
+        const auto key = table().add({.base = memory.data(), .length = 8, .access = 0});
+        given_back_before_fork = key->region;
+        const pid_t grandchild = ::fork();
+        if (grandchild == 0) {
+            ::_exit(0);
+        }
+        int status = -1;
+        ::_exit(::waitpid(grandchild, &status, 0) == grandchild && status == 0 &&
+                        !table().pin(key->region)
+                    ? 0
+                    : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+
+TEST(RegionTable, AForkedChildHasATableOfItsOwn) {
+    std::array<std::byte, 8> memory{};
+    const Registered region(memory);
+    std::set<std::uint64_t> told;
+    const RegionTable::Observer tell = [](void* self, std::uint64_t id) {
+        static_cast<std::set<std::uint64_t>*>(self)->insert(id);
+    };
+    table().add_observer(tell, &told);
+    const pid_t child = ::fork();
+    if (child == 0) {
+        // What devices know of the region is its parent's.
+        table().remove(region.key.region);
+        const auto own = table().add({.base = memory.data(), .length = 8, .access = 0});
+        ::_exit(told.empty() && own && table().pin(own->region) && !table().pin(region.key.region)
+                    ? 0
+                    : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+    EXPECT_TRUE(table().pin(region.key.region));
+    table().remove_observer(&told);
 }
 
 } // namespace

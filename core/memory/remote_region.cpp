@@ -4,6 +4,8 @@
 #include <mutex>
 #include <utility>
 
+#include "core/device/per_process.hpp"
+
 namespace comch {
 namespace {
 
@@ -37,9 +39,8 @@ struct ImportTable {
 };
 
 ImportTable& table() {
-    // Never destroyed: keys may be released by static destructors of other libraries.
-    static auto* instance = new ImportTable;
-    return *instance;
+    static constinit PerProcess<ImportTable> instance;
+    return instance.get();
 }
 
 } // namespace

@@ -21,7 +21,7 @@
 
 #include "core/base/unique_fd.hpp"
 #include "core/channel/link_kind.hpp"
-#include "core/device/process_id.hpp"
+#include "core/device/per_process.hpp"
 
 namespace comch::transfer {
 namespace {
@@ -120,32 +120,16 @@ private:
 struct Services {
     std::mutex mutex;
     std::map<std::string, std::unique_ptr<Service>> by_device;
-    std::vector<std::unique_ptr<Service>> of_parents; ///< whose threads are not in this process
-    ProcessId process = 0;
 
-    /// Never destroyed: its end is end_services().
+    /// Not those of a parent: a forked child has none of its threads, and must not wait for them.
     static Services& instance() {
-        static auto* const services = new Services;
-        return *services;
-    }
-
-    /// A forked child has none of its parent's threads, and must not wait for them.
-    void leave_to_parent() {
-        if (process != process_id()) {
-            for (auto& [device, service] : by_device) {
-                of_parents.push_back(std::move(service));
-            }
-            by_device.clear();
-            process = process_id();
-        }
+        static constinit PerProcess<Services> services;
+        return services.get();
     }
 };
 
 void end_services() {
     Services& services = Services::instance();
-    if (services.process != process_id()) {
-        return; // a forked child, which may have inherited the lock as well; the threads it has not
-    }
     const std::lock_guard lock(services.mutex);
     services.by_device.clear();
 }
@@ -155,7 +139,6 @@ void end_services() {
 Result<link::PortAddress> serve_memory(const Device& device) {
     Services& services = Services::instance();
     const std::lock_guard lock(services.mutex);
-    services.leave_to_parent();
     // Of the directory, where the port is: two may be said to be one domain.
     const std::string name =
         fmt::format("{}/{}", device.domain()->directory_key(), device.function().name);

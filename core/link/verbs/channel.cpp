@@ -7,6 +7,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
+#include "core/device/per_process.hpp"
 #include "core/link/verbs/bell.hpp"
 #include "core/link/verbs/clock.hpp"
 #include "core/link/verbs/conn_param.hpp"
@@ -18,8 +19,8 @@ namespace {
 class Keeper {
 public:
     static Keeper& instance() {
-        static auto* keeper = new Keeper; // as RegionTable: never destroyed
-        return *keeper;
+        static constinit PerProcess<Keeper> keeper;
+        return keeper.get();
     }
     void take_connecting(std::weak_ptr<ChannelCore> core) {
         const std::lock_guard lock(mutex_);
@@ -71,12 +72,14 @@ void tend_channels() {
     (void)Keeper::instance().tend();
 }
 
-TendsChannels::TendsChannels() {
+TendsChannels::TendsChannels() : owner_(process_id()) {
     Keeper::instance().count_tender(1);
 }
 
 TendsChannels::~TendsChannels() {
-    Keeper::instance().count_tender(-1);
+    if (owner_ == process_id()) {
+        Keeper::instance().count_tender(-1);
+    }
 }
 
 void finish_channels(std::uint64_t deadline_ns) {

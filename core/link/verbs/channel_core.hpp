@@ -77,11 +77,15 @@ struct ChannelCore {
 };
 
 /// Whoever calls tend_channels() again and again has one of these meanwhile.
-struct TendsChannels {
+class TendsChannels {
+public:
     TendsChannels();
     ~TendsChannels();
     TendsChannels(const TendsChannels&) = delete;
     TendsChannels& operator=(const TendsChannels&) = delete;
+
+private:
+    ProcessId owner_;
 };
 /// Moves on what no owner does: channels that connect (their opener need not call anything after its
 /// first send), and last words of channels that are gone. Ports call it; any thread.

@@ -9,6 +9,7 @@
 #include <rdma/rdma_cma.h>
 #include <unistd.h>
 
+#include "core/device/per_process.hpp"
 #include "core/link/verbs/bell.hpp"
 #include "core/link/verbs/clock.hpp"
 #include "core/link/verbs/device_needs.hpp"
@@ -23,9 +24,8 @@ struct Devices {
     std::map<std::string, std::weak_ptr<RdmaDevice>> by_address;
 };
 Devices& devices() {
-    // Never destroyed: ports may be closed by static destructors of other libraries.
-    static auto* instance = new Devices;
-    return *instance;
+    static constinit PerProcess<Devices> instance;
+    return instance.get();
 }
 
 int access_flags(std::uint32_t access) {
