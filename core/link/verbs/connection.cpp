@@ -213,6 +213,10 @@ bool Connection::push_transfers() {
         transfer.remote += chunk;
         transfer.remaining -= chunk;
     }
+    if (moved && transfer.fenced) {
+        pipe_->release(Pipe::hold_transfer);
+        pipe_->encourage();
+    }
     return moved;
 }
 
@@ -272,8 +276,10 @@ bool Connection::is_flush(const void* token) const noexcept {
 Errc Connection::fence() {
     const Errc result = one_sided_.fence();
     pipe_->fence_reads();
-    if (!transfers_.empty()) {
-        transfers_.back().fenced = true; // what of it is still to be posted, too
+    if (!transfers_.empty() && transfers_.back().remaining != 0) {
+        // What of it is still to be posted: behind reads, and before all that is sent from now on.
+        transfers_.back().fenced = true;
+        pipe_->hold(Pipe::hold_transfer);
     }
     if (one_sided_.busy()) {
         needs_work();

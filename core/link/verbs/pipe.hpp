@@ -205,7 +205,7 @@ public:
 
     // ---- holding back, as soft::Pipe -----------------------------------------------------------
 
-    enum Hold : unsigned { hold_fence = 1, hold_queue = 2 };
+    enum Hold : unsigned { hold_fence = 1, hold_queue = 2, hold_transfer = 4 };
     void hold(Hold who) noexcept {
         holds_ |= who;
         allowed_ = 0;

@@ -381,6 +381,46 @@ TEST_F(Counting, ShortPutsAndGetsGoByRdmaToo) {
     RegionTable::instance().remove(key.region);
 }
 
+TEST_F(Counting, AFencedMessageWaitsForAPutThatIsOnlyPartlyPosted) {
+    constexpr std::size_t chunk = tuning::rdma_chunk;
+    constexpr std::size_t piece = tuning::bounce_up_to + 64;
+    std::vector<std::byte> target(16 * chunk);
+    const std::vector<std::byte> first(target.size(), std::byte{1});
+    const std::vector<std::byte> second(target.size(), std::byte{2});
+    auto key = *RegionTable::instance().add(
+        {.base = target.data(), .length = target.size(), .access = access_remote_all});
+    key.link_data = link_data_of(dpu_device, key.region);
+    RemoteRegion region(key);
+    Pipe& pipe = Inside::pipe(*connection);
+    const auto put = [&](const std::vector<std::byte>& source, std::size_t length) {
+        ASSERT_EQ(connection->put(source.data(), length, region, key.base, nullptr),
+                  Errc::in_progress);
+    };
+    // The device has work for long, and many more requests than are left behind these.
+    const Pipe::Ticket before = pipe.posted();
+    put(first, first.size());
+    while (pipe.posted() - before < tuning::send_queue - 24) {
+        put(first, piece);
+    }
+    const Pipe::Ticket last = pipe.posted();
+    put(second, second.size());
+    ASSERT_LT(pipe.posted() - last, second.size() / chunk) << "no part of it is left";
+    ASSERT_EQ(connection->fence(), Errc::ok);
+    const auto deadline = std::chrono::steady_clock::now() + contract::patience;
+    while (!pipe.done(last)) {
+        (void)Inside::queues(*host.port).fetch();
+        ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+    }
+    EXPECT_EQ(connection->send(1, pattern(8, 1)), Errc::again) << "there is room, but not its turn";
+    bool was_there = false;
+    dpu.seen.on_message_hook = [&](Connection&) { was_there = target == second; };
+    ASSERT_TRUE(until([&] { return connection->send(1, pattern(8, 1)) == Errc::ok; }));
+    ASSERT_TRUE(until([&] { return !dpu.seen.messages.empty(); }));
+    EXPECT_TRUE(was_there);
+    ASSERT_TRUE(until([&] { return connection->flush(nullptr) == Errc::ok; }));
+    RegionTable::instance().remove(key.region);
+}
+
 /// Gets whose answers are under way: what is behind them must say so to the device, whose order an
 /// emulated one keeps anyhow.
 class BehindReads : public Counting {
