@@ -124,9 +124,10 @@ void check_combination(const Options& options, const CLI::App& app) {
               "the server too");
     }
     if (options.server) {
-        for (const char* name : {"--path", "--mode", "--sizes", "--count", "--duration",
-                                 "--warm-up", "--window", "--buffers", "--threads", "--verify",
-                                 "--sleep", "--cpus", "--server-cpus", "--format"}) {
+        for (const char* name :
+             {"--path", "--mode", "--sizes", "--count", "--duration", "--warm-up", "--window",
+              "--buffers", "--threads", "--verify", "--sleep", "--cpus", "--server-cpus",
+              "--format", "--timeout", "--progress", "--no-progress"}) {
             if (given(name)) {
                 wrong(fmt::format("{} is given to the client, which tells the server", name));
             }
