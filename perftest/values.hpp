@@ -32,8 +32,8 @@ inline constexpr double max_seconds = 86400;
 /// "2", "2s", "500ms", "100us", "1m".
 [[nodiscard]] Result<double> parse_seconds(std::string_view text);
 
-/// A plain number of messages ("100000", "100k", k and m as in a thousand and a million), or a time
-/// with its unit.
+/// A plain number of messages ("100000", "100k", k as in a thousand), or a time with its unit (m:
+/// minutes).
 [[nodiscard]] Result<Amount> parse_amount(std::string_view text);
 
 /// "0,2-5,1": in this order.
