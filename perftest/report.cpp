@@ -172,7 +172,8 @@ public:
 
     void end(bool complete) override {
         json_["complete"] = complete;
-        fmt::print(out_, "{}\n", json_.dump(2));
+        // Names and files may be no UTF-8.
+        fmt::print(out_, "{}\n", json_.dump(2, ' ', false, Json::error_handler_t::replace));
     }
 
 private:

@@ -10,12 +10,12 @@ namespace {
 
 /// What a report prints of these rows.
 std::string print(const Options& options, const std::vector<RoundResult>& rows,
-                  bool complete = true) {
+                  bool complete = true, const char* name = "name") {
     char* text = nullptr;
     std::size_t length = 0;
     std::FILE* const out = ::open_memstream(&text, &length);
     const auto report = make_report(options.format, out);
-    report->begin(options, {.client_device = "host_pf0", .server_name = "name"});
+    report->begin(options, {.client_device = "host_pf0", .server_name = name});
     for (const RoundResult& row : rows) {
         report->row(row);
     }
@@ -44,6 +44,13 @@ RoundResult two_way() {
     result.received = 3000;
     result.seconds = 2;
     return result;
+}
+
+TEST(Report, ANameNeedNotBeUtf8) {
+    Options options;
+    options.format = Format::json;
+    const auto json = nlohmann::json::parse(print(options, {ping_pong()}, true, "a\xff"));
+    EXPECT_EQ(json["server"]["name"], "a\uFFFD");
 }
 
 TEST(Report, LatencyIsHalfOfARoundTrip) {

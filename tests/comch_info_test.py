@@ -109,6 +109,10 @@ class Tools(unittest.TestCase):
         self.assertIn(f"--domain is '{full}'", text)
         self.assertIn("No space left", text)
 
+    def test_a_name_need_not_be_utf8(self):
+        text = self.run_program("comch_info", "--json", "--domain", os.fsencode(self.folder) + b"/\xff").stdout
+        self.assertEqual(json.loads(text)["directory"], f"{self.folder}/\ufffd")
+
     def test_a_full_disk_behind_the_output_is_an_error(self):
         self.run_program("comch_info")
         for name in ("comch_info", "comch_stat"):

@@ -315,7 +315,10 @@ int main(int argc, char** argv) {
         return report(chosen.error());
     const RdmaDevices rdma = comch::read_rdma_devices();
     if (json)
-        fmt::print("{}\n", to_json(*domain, *chosen, rdma).dump(2));
+        // Folders and devices may have names that are no UTF-8.
+        fmt::print(
+            "{}\n",
+            to_json(*domain, *chosen, rdma).dump(2, ' ', false, Json::error_handler_t::replace));
     else
         print_text(*domain, *chosen, rdma);
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
