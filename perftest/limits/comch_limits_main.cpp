@@ -77,7 +77,8 @@ int main(int argc, char** argv) {
         ->transform(CLI::AsSizeValue(false));
     app.add_option("--cpus", options.cpus, "the two CPUs, as 0,1 (default: not pinned)")
         ->delimiter(',')
-        ->expected(2);
+        ->expected(2)
+        ->check(CLI::NonNegativeNumber);
     app.add_option("--seconds", options.duration, "for each measurement")
         ->check(CLI::Range(0.001, 60.0))
         ->capture_default_str();

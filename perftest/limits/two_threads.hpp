@@ -38,6 +38,7 @@ inline void relax() noexcept {
 
 /// Runs `second` beside `first`, each on its CPU; an exception of either comes out here.
 template <class First, class Second> void run_two(const Cpus& cpus, First first, Second second) {
+    pin_or_throw(cpus.first); // before there is a thread that would have to be ended
     std::atomic<int> there{0};
     std::exception_ptr failed;
     std::thread other([&] {
@@ -54,7 +55,6 @@ template <class First, class Second> void run_two(const Cpus& cpus, First first,
         std::this_thread::yield();
     }
     if (there.load() == 1) {
-        pin_or_throw(cpus.first);
         first();
     }
     other.join();
