@@ -236,6 +236,20 @@ class Programs(unittest.TestCase):
                        200, "--seconds", "0.02", code=1).stderr
             self.assertRegex(said, r"connection \d+ cannot be made: .* 100 \(ulimit -n\)", what)
 
+    def test_scaling_leaves_nothing_behind_when_it_is_interrupted(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with (tempfile.TemporaryDirectory(prefix="comch-scaling-") as directory,
+                  subprocess.Popen([BUILD / "bin/comch_scaling", "quiet", "--seconds", "60"],
+                                   env=os.environ | {"TMPDIR": directory}, stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                  as scaling):
+                while not list(pathlib.Path(directory).glob("*/*")):  # until there is a domain in it
+                    self.assertIsNone(scaling.poll())
+                scaling.send_signal(number)
+                text = scaling.communicate(timeout=120)[0]
+                self.assertEqual((scaling.returncode, text), (128 + number, ""))
+                self.assertEqual(os.listdir(directory), [])
+
     def test_scaling(self):
         for what in ("quiet", "fan-in", "connect", "memory"):
             output = run(BUILD / "bin/comch_scaling", what, "--connections", 20, "--seconds", "0.02",

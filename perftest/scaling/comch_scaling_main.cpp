@@ -1,6 +1,7 @@
 // comch_scaling: what many connections cost. Two processes on the soft link, one connection or many.
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -44,8 +45,19 @@ Measurements:
 Example:
   comch_scaling quiet --connections 512 --cpus 0,1
 
-Exit status: 0; 1 when it could not be measured, with the reason on standard error; above 100 when
-the command line is wrong.)";
+Exit status: 0; 1 when it could not be measured, with the reason on standard error; 128 and the
+signal's number when it was interrupted; otherwise above 100 when the command line is wrong.)";
+
+volatile std::sig_atomic_t interrupted = 0; ///< by this signal
+
+/// Ends the measurement then, so that its domain is removed.
+struct Interrupted {};
+
+void catch_signals() {
+    for (const int signal : {SIGINT, SIGTERM}) {
+        (void)std::signal(signal, [](int number) { interrupted = number; });
+    }
+}
 
 /// One end: counts, and echoes where it is told to.
 struct Sink {
@@ -90,6 +102,9 @@ struct End {
         port = std::move(*opened);
     }
     unsigned progress() {
+        if (interrupted != 0) {
+            throw Interrupted();
+        }
         const unsigned events = port->progress(sink);
         for (const auto& [c, reason] : sink.gone) {
             const std::string text = c->error_text();
@@ -134,6 +149,7 @@ public:
                 }
             } catch (const std::exception& error) {
                 fmt::print(stderr, "error: {}\n", error.what());
+            } catch (const Interrupted&) { // and so is the client
             }
             ::_exit(1);
         }
@@ -343,6 +359,7 @@ int main(int argc, char** argv) {
         ->capture_default_str();
     app.add_flag("--json", json, "as JSON");
     CLI11_PARSE(app, argc, argv);
+    catch_signals();
     std::string directory = (std::filesystem::temp_directory_path() / "comch-scaling-XXXXXX").string();
     if (::mkdtemp(directory.data()) == nullptr) {
         fmt::print(stderr, "error: cannot make a directory like '{}'\n", directory);
@@ -362,11 +379,14 @@ int main(int argc, char** argv) {
             }
             fmt::print("\n");
         }
+    } catch (const Interrupted&) {
     } catch (const std::exception& error) {
-        fmt::print(stderr, "error: {}\n", error.what());
+        if (interrupted == 0) { // or else the server was interrupted as well, and is missed
+            fmt::print(stderr, "error: {}\n", error.what());
+        }
         code = 1;
     }
     std::error_code ignored;
     std::filesystem::remove_all(directory, ignored);
-    return code;
+    return interrupted != 0 ? 128 + interrupted : code;
 }
