@@ -9,6 +9,7 @@
 #include <comch/client.hpp>
 #include <fmt/format.h>
 
+#include "core/tools/output.hpp"
 #include "perftest/clock.hpp"
 #include "perftest/control_path.hpp"
 #include "perftest/fast_path.hpp"
@@ -233,8 +234,7 @@ int run_client(const Options& options) {
         return complain(measurement.explained(wrong.error()));
     }
     measurement.leave();
-    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-        fmt::print(stderr, "comch_perftest: standard output could not be written\n");
+    if (tools::output_status("comch_perftest") != 0) {
         return 1;
     }
     if (wrong->messages != 0) {

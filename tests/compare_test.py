@@ -250,6 +250,18 @@ class Programs(unittest.TestCase):
                 self.assertEqual((scaling.returncode, text), (128 + number, ""))
                 self.assertEqual(os.listdir(directory), [])
 
+    def test_a_full_disk_behind_the_output_is_an_error(self):
+        for command in (["comch_limits", "hand-over"],
+                        ["comch_scaling", "quiet", "--seconds", "0.02"],
+                        ["comch_doca_perf", "--count", "10"],
+                        ["comch_fi_perftest", "lat", "--provider", "shm", "--size", "8"]):
+            with self.subTest(command), open("/dev/full", "w", encoding="utf-8") as full:
+                result = subprocess.run([BUILD / "bin" / command[0], *command[1:]], stdout=full,
+                                        stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                                        timeout=120, check=False)
+                self.assertEqual(result.returncode, 1)
+                self.assertIn("cannot write to standard output: No space left", result.stderr)
+
     def test_scaling(self):
         for what in ("quiet", "fan-in", "connect", "memory"):
             output = run(BUILD / "bin/comch_scaling", what, "--connections", 20, "--seconds", "0.02",

@@ -14,6 +14,7 @@
 #include "core/device/rdma_sysfs.hpp"
 #include "core/device/settings.hpp"
 #include "core/link/verbs/device_limits.hpp"
+#include "core/tools/output.hpp"
 
 namespace {
 
@@ -321,11 +322,8 @@ int main(int argc, char** argv) {
             to_json(*domain, *chosen, rdma).dump(2, ' ', false, Json::error_handler_t::replace));
     else
         print_text(*domain, *chosen, rdma);
-    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-        fmt::print(stderr, "comch_info: cannot write to standard output: {}\n",
-                   std::strerror(errno));
+    if (comch::tools::output_status("comch_info") != 0)
         return 1;
-    }
     if ((*domain)->over_rdma() && !comch::is_here(chosen->function(), rdma))
         return report({comch::Errc::not_found, why_absent(*chosen, rdma)});
     return 0;

@@ -22,6 +22,7 @@
 
 #include "core/counters/counter_files.hpp"
 #include "core/device/settings.hpp"
+#include "core/tools/output.hpp"
 #include "core/tools/stat/json.hpp"
 #include "core/tools/stat/screen.hpp"
 #include "core/tools/stat/table.hpp"
@@ -84,10 +85,7 @@ struct Reading {
     bool filtered = false; ///< there were others
 };
 
-int cannot_write() {
-    fmt::print(stderr, "comch_stat: cannot write to standard output: {}\n", std::strerror(errno));
-    return 1;
-}
+using comch::tools::output_status;
 
 /// The directory that Domain::open() would create, if it is not there; else nothing.
 std::optional<std::string> missing_directory(const comch::DomainOptions& options) {
@@ -146,7 +144,7 @@ int show_once(const Domain& domain, const Options& options) {
             fmt::print("{}\n", line);
         }
     }
-    return std::fflush(stdout) == 0 && std::ferror(stdout) == 0 ? 0 : cannot_write();
+    return output_status("comch_stat");
 }
 
 int watch(const Domain& domain, const Options& options) {
@@ -191,7 +189,7 @@ int watch(const Domain& domain, const Options& options) {
         gains.emplace(before->processes,
                       std::chrono::duration<double>(now->time - before->time).count());
         if (!draw()) {
-            return cannot_write();
+            return output_status("comch_stat");
         }
         ++shown;
         due = std::max(due + interval, now->time); // the times that were missed are gone

@@ -14,6 +14,7 @@
 
 #include <doca_log.h>
 
+#include "core/tools/output.hpp"
 #include "perftest/clock.hpp"
 #include "perftest/doca/check.hpp"
 #include "perftest/doca/end.hpp"
@@ -148,6 +149,9 @@ int main(int argc, char** argv) {
         int status = -1;
         waitpid(server, &status, 0);
         std::printf("%s\n", result.dump(1).c_str());
+        if (comch::tools::output_status("error") != 0) {
+            return EXIT_FAILURE;
+        }
         return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILURE;
     } catch (const std::exception& error) {
         std::fprintf(stderr, "error: %s\n", error.what());

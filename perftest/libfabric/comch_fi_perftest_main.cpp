@@ -20,6 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/tools/output.hpp"
 #include "fi_end.hpp"
 #include "perftest/histogram.hpp"
 #include "perftest/pinning.hpp"
@@ -295,7 +296,6 @@ void print(const Options& options, const std::vector<Result>& results, bool as_j
     if (as_json) {
         fmt::print("{}\n", all.dump(2));
     }
-    (void)std::fflush(stdout);
 }
 
 /// The other process. Never returns.
@@ -381,7 +381,10 @@ int main(int argc, char** argv) {
     ::setenv("COMCH_SIDE", "host", 1);
     int code = 0;
     try {
-        play(options, fds[0], true, [&](const auto& results) { print(options, results, json); });
+        play(options, fds[0], true, [&](const auto& results) {
+            print(options, results, json);
+            code = comch::tools::output_status("error");
+        });
     } catch (const std::exception& error) {
         fmt::print(stderr, "error: {}\n", error.what());
         (void)::kill(child, SIGKILL);

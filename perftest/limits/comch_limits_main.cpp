@@ -1,8 +1,6 @@
 // comch_limits: what this machine can do at best between two of its CPUs.
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <exception>
 #include <map>
 #include <string>
@@ -12,6 +10,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/tools/output.hpp"
 #include "limits.hpp"
 
 namespace {
@@ -123,9 +122,5 @@ int main(int argc, char** argv) {
         fmt::print(stderr, "error: {}\n", error.what());
         return 1;
     }
-    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-        fmt::print(stderr, "error: cannot write to standard output: {}\n", std::strerror(errno));
-        return 1;
-    }
-    return 0;
+    return comch::tools::output_status("error");
 }

@@ -23,6 +23,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/link/soft/port.hpp"
+#include "core/tools/output.hpp"
 #include "perftest/pinning.hpp"
 
 namespace {
@@ -379,6 +380,7 @@ int main(int argc, char** argv) {
             }
             fmt::print("\n");
         }
+        code = tools::output_status("error");
     } catch (const Interrupted&) {
     } catch (const std::exception& error) {
         if (interrupted == 0) { // or else the server was interrupted as well, and is missed
