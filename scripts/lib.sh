@@ -78,7 +78,7 @@ retry() {
 # tell_failures LOG: what the failed tests said; where only the terminal's text survives, nothing
 # else is left to find the cause with.
 tell_failures() {
-    awk '/^ *[0-9]+\/[0-9]+ Test/ { failing = !/ Passed / } failing' "$1" | cut -c 1-300 | head -n 400
+    awk '/^ *[0-9]+\/[0-9]+ Test/ { failing = !/ Passed |\*\*\*Skipped/ } failing' "$1" | cut -c 1-300 | head -n 400
     sed -n '/^The following tests FAILED/,/^Errors while/p' "$1"
 }
 
@@ -119,7 +119,13 @@ deliver_kept() {
     exit 0
 }
 
-# How many tests of a run of ctest failed, and how many there were, by its log; nothing: none was run.
+# How many tests of a run of ctest passed, failed and were skipped, by its log; nothing: none was run.
+# (In ctest's own sum those that were skipped have passed.)
 ctest_counts() {
-    sed -n 's/^[0-9]*% tests passed, \([0-9]*\) tests* failed out of \([0-9]*\)$/\1 \2/p' "$1" | tail -n 1
+    local failed total skipped
+    read -r failed total < <(sed -n \
+        's/^[0-9]*% tests passed, \([0-9]*\) tests* failed out of \([0-9]*\)$/\1 \2/p' "$1" | tail -n 1)
+    [ -n "$total" ] || return 0
+    skipped=$(grep -c '^ *[0-9]*/[0-9]* Test .*\*\*\*Skipped' "$1")
+    echo "$((total - failed - skipped)) $failed $skipped"
 }

@@ -7,6 +7,8 @@ import subprocess
 import tempfile
 import unittest
 
+from outcome import unittest_main
+
 BIN = pathlib.Path(os.environ["COMCH_BUILD_DIR"]) / "bin"
 # Addresses for documentation (RFC 5737): no machine has them.
 DESCRIPTION = """
@@ -125,4 +127,4 @@ class Tools(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    unittest_main()

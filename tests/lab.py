@@ -9,6 +9,8 @@ import shlex
 import subprocess
 import tempfile
 
+import outcome
+
 HOST_ADDRESS = "10.77.0.1"
 DPU_ADDRESS = "10.77.0.2"
 SUBNET = "10.77.0.0/24"
@@ -17,14 +19,14 @@ SUBNET = "10.77.0.0/24"
 def _run(*command):
     result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode != 0:
-        raise RuntimeError(f"{shlex.join(command)}: {result.stderr.strip()} "
-                           "(the lab makes network namespaces, which takes root)")
+        raise RuntimeError(f"{shlex.join(command)}: {result.stderr.strip()}")
 
 
 class Lab:
     """The two network namespaces; processes get the other namespaces when they are started."""
 
     def __init__(self):
+        outcome.want_root("to make network namespaces")
         # Interface names have at most 15 bytes, and other labs may be there.
         self.suffix = f"{os.getpid() % 100000}"
         self.names = {"host": f"comch-host-{self.suffix}", "dpu": f"comch-dpu-{self.suffix}"}
