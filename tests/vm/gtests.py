@@ -33,13 +33,13 @@ class Program:
 
     def run(self, chosen, forking="", without=""):
         """How many runs failed: of the tests that the patterns choose, and of each that forks."""
+        for pattern in filter(None, ":".join((chosen, forking, without)).split(":")):
+            if not self.names(pattern):
+                raise AssertionError(f"{self.path} has no test '{pattern}'")
         left_out = ":".join(pattern for pattern in (forking, without) if pattern)
         choices = [f"{chosen}:-{left_out}"] if chosen else []
         if forking:
-            alone = self.names(forking)
-            if not alone:
-                raise AssertionError(f"{self.path} has no test '{forking}'")
-            choices += alone
+            choices += self.names(forking)
         return sum(subprocess.run([self.path, "--gtest_brief=1", f"--gtest_filter={choice}"],
                                   env=environment(), stdin=subprocess.DEVNULL,
                                   check=False).returncode != 0
