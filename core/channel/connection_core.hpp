@@ -141,7 +141,17 @@ public:
     }
 
     /// The last message was not sent because so many are under way: a confirmation makes room.
-    [[nodiscard]] bool waits_for_confirmation() const noexcept { return refused_by_window_; }
+    [[nodiscard]] bool waits_for_confirmation() const noexcept {
+        return refused_by_window_ && phase_ == Phase::established;
+    }
+    /// What was refused for that would be sent now. Said once.
+    [[nodiscard]] bool take_room_in_window() noexcept {
+        if (!waits_for_confirmation() || link_->sent() - link_->confirmed() >= send_window_) {
+            return false;
+        }
+        refused_by_window_ = false;
+        return true;
+    }
 
     [[nodiscard]] ConnectionStatistics statistics() const {
         ConnectionStatistics result = statistics_;

@@ -297,6 +297,20 @@ TEST_P(Control, WhoFoundTheWindowFullIsWokenWhenItIsNot) {
     EXPECT_TRUE(until([&] { return client.connection().send(bytes_of("m")) == Errc::ok; }, client));
 }
 
+TEST_P(Control, WhoFoundTheWindowFullDoesNotSleepIfSomebodyHasSeenThatItIsNot) {
+    ASSERT_EQ(server.open(lab, "name", {.limits = {.recv_queue = 1}}), Errc::ok);
+    ASSERT_EQ(client.open(lab, "name"), Errc::ok);
+    ASSERT_TRUE(
+        until([&] { return !server.connected.empty() && !client.states.empty(); }, server, client));
+    ASSERT_EQ(client.connection().send(bytes_of("m")), Errc::ok);
+    ASSERT_EQ(client.connection().send(bytes_of("m")), Errc::again);
+    ASSERT_TRUE(
+        until([&] { return client.connection().statistics().in_flight_messages == 0; }, server));
+    EXPECT_EQ(client.engine->arm(), Errc::again);
+    // Once: the program may have nothing to send any more.
+    EXPECT_TRUE(until([&] { return client.engine->arm() == Errc::ok; }, client));
+}
+
 TEST_P(Control, AFullLinkSaysAgainAndLosesNothing) {
     connect();
     unsigned sent = 0;

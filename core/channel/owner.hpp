@@ -205,10 +205,15 @@ private:
         if (port_ == nullptr) {
             return Errc::ok;
         }
-        return port_->arm(
-            wake_on_confirmation_ ||
-            std::any_of(connections_.begin(), connections_.end(),
-                        [](const auto& core) { return core->waits_for_confirmation(); }));
+        bool for_confirmation = wake_on_confirmation_;
+        for (const std::shared_ptr<Core>& core : connections_) {
+            // (The link tells of news only, and somebody may have seen them already.)
+            if (core->take_room_in_window()) {
+                return Errc::again;
+            }
+            for_confirmation = for_confirmation || core->waits_for_confirmation();
+        }
+        return port_->arm(for_confirmation);
     }
 
     /// The peer hears that consumers are gone before it hears that the connection is; if the link
