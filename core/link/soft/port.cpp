@@ -1097,9 +1097,17 @@ bool Port::answer_map_request(Connection& c, std::uint64_t region) {
             answer.flags = wire::map_read_only;
         }
     }
-    return send_packet(c.socket_.get(), std::as_bytes(std::span(&answer, 1)),
-                       descriptor >= 0 ? std::span<const int>(&descriptor, 1)
-                                       : std::span<const int>{}) != SocketStatus::again;
+    const auto packet = std::as_bytes(std::span(&answer, 1));
+    if (descriptor >= 0) {
+        const SocketStatus status =
+            send_packet(c.socket_.get(), packet, std::span<const int>(&descriptor, 1));
+        if (status != SocketStatus::failed) {
+            return status != SocketStatus::again;
+        }
+        answer = {static_cast<std::uint32_t>(wire::Type::map_answer), 0, region,
+                  0}; // refused, then
+    }
+    return send_packet(c.socket_.get(), packet) != SocketStatus::again;
 }
 
 void Port::send_waiting_packets(Connection& c) {
