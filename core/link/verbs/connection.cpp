@@ -306,6 +306,7 @@ std::vector<void*> Connection::take_own_operations() {
     }
     pipe_->forget_copies();
     transfers_.clear();
+    pipe_->release(Pipe::hold_transfer);
     return tokens;
 }
 

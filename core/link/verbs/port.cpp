@@ -332,6 +332,7 @@ Result<void> Port::try_address(Connection& c) {
         c.remote_.set_port(wire::service_port(c.service_function_, c.service_, c.probe_,
                                               description.first_port, description.port_count));
     }
+    c.pipe_->unmake(); // an attempt before this one may have failed after it had a queue pair
     c.id_.reset();
     bool resolved = false;
     auto id = CmId::create_to(cm_, &c.watch_, *Address::parse(device_.function().address, 0),

@@ -291,6 +291,12 @@ private:
         return count;
     }
 
+    /// Something of it is here, behind what others have sent.
+    [[nodiscard]] bool has_come(const Connection& c) {
+        queues_->fetch_all();
+        return c.pipe_->has_unhandled();
+    }
+
     /// The device's state, and peers that nothing was heard of.
     template <class S> unsigned look_at_all(S& sink) {
         if (rdma_ == nullptr) {
@@ -312,7 +318,7 @@ private:
             if (c.pipe_->device_gave_up()) {
                 continue; // ends when all that has arrived is handed out
             }
-            if (c.state_ == Connection::State::meeting && now > c.deadline_ns_) {
+            if (c.state_ == Connection::State::meeting && now > c.deadline_ns_ && !has_come(c)) {
                 c.error_text_ = "the peer connected and then said nothing of use";
                 end(c, Reason::protocol_error, {}, sink);
                 ++count;

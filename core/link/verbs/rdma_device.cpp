@@ -227,12 +227,9 @@ void RdmaDevice::take(const ibv_async_event& event) {
     switch (event.event_type) {
     case IBV_EVENT_PORT_ERR:
     case IBV_EVENT_PORT_ACTIVE: {
+        down_since_ns_[static_cast<std::uint8_t>(event.element.port_num)].store(
+            event.event_type == IBV_EVENT_PORT_ERR ? monotonic_ns() : 0, std::memory_order_relaxed);
         const std::lock_guard lock(mutex_);
-        if (event.event_type == IBV_EVENT_PORT_ERR) {
-            down_since_ns_[event.element.port_num] = monotonic_ns();
-        } else {
-            down_since_ns_.erase(event.element.port_num);
-        }
         ring_bells();
         break;
     }
@@ -257,12 +254,6 @@ void RdmaDevice::take(const ibv_async_event& event) {
     default:
         break; // nothing that this link depends on
     }
-}
-
-std::uint64_t RdmaDevice::down_since_ns(std::uint8_t port) {
-    const std::lock_guard lock(mutex_);
-    const auto found = down_since_ns_.find(port);
-    return found == down_since_ns_.end() ? 0 : found->second;
 }
 
 void RdmaDevice::watch(const void* object, Said& said) {

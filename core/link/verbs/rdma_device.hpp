@@ -5,6 +5,7 @@
 // removed, everybody lets go of what he holds; the last one gives the protection domain back.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -105,7 +106,11 @@ public:
     [[nodiscard]] bool gone() const noexcept { return gone_.load(std::memory_order_acquire); }
     void set_gone() noexcept;
     /// Since when the port is down; 0: it is up.
-    [[nodiscard]] std::uint64_t down_since_ns(std::uint8_t port);
+    [[nodiscard]] std::uint64_t down_since_ns(std::uint8_t port) const noexcept {
+        // Not under the mutex: somebody may be registering gigabytes meanwhile. Relaxed: the time
+        // is the whole message.
+        return down_since_ns_[port].load(std::memory_order_relaxed);
+    }
     [[nodiscard]] int event_fd() const noexcept { return context_->async_fd; }
     /// Reads what the device has to say; any thread.
     void look_at_events();
@@ -135,8 +140,8 @@ private:
     ibv_pd* pd_ = nullptr;
     Limits limits_;
     std::atomic<bool> gone_{false};
-    std::mutex mutex_; ///< guards what follows
-    std::unordered_map<int, std::uint64_t> down_since_ns_; ///< of ports that are down
+    std::array<std::atomic<std::uint64_t>, 256> down_since_ns_{}; ///< by port
+    std::mutex mutex_;                                            ///< guards what follows
     std::vector<int> bells_;
     std::unordered_map<std::uint64_t, Mr> regions_;
     std::unordered_map<const void*, Said*> watched_;

@@ -27,6 +27,7 @@ struct Inside {
         return found;
     }
     static std::uint64_t deadline(const Connection& connection) { return connection.deadline_ns_; }
+    static void expire(Connection& connection) { connection.deadline_ns_ = 1; }
     static unsigned probe(const Connection& connection) { return connection.probe_; }
     /// What the peer's kernel may answer to a request to connect.
     static Reason refuse(Port& port, Connection& connection, int status) {

@@ -7,6 +7,7 @@
 
 #include <poll.h>
 
+#include "core/link/verbs/clock.hpp"
 #include "core/link/verbs/two_ends_on_device.hpp"
 
 namespace comch::link::verbs {
@@ -122,6 +123,32 @@ TEST_F(Trouble, WhoComputesAfterConnectingIsWaitedFor) {
     }
     EXPECT_EQ(Inside::deadline(*Inside::met(*dpu.port)[0]), ~std::uint64_t{0});
     ASSERT_TRUE(until([&] { return !dpu.seen.messages.empty(); }));
+}
+
+TEST_F(Trouble, WhatIsBehindOthersMessagesHasCome) {
+    Connection* const made = *host.port->connect(dpu.port->address(), {}, nullptr);
+    ASSERT_EQ(made->send(1, bytes_of("hello")), Errc::ok);
+    const auto deadline = std::chrono::steady_clock::now() + contract::patience;
+    while (Inside::met(*dpu.port).empty()) {
+        dpu.progress();
+        ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+    }
+    for (unsigned i = 0; i < tuning::poll_batch; ++i) { // more than are taken at once
+        ASSERT_EQ(connection->send(1, bytes_of("others'")), Errc::ok);
+    }
+    // Who it is is in the acceptor's queue when its time is up and its program comes back.
+    Pipe& pipe = Inside::pipe(*made);
+    while (pipe.posted() == 0 || !pipe.done(pipe.posted())) {
+        host.progress();
+        (void)pipe.ask_for_completion();
+        ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+    }
+    Inside::expire(*Inside::met(*dpu.port)[0]);
+    const std::uint64_t seen = monotonic_ns();
+    while (monotonic_ns() - seen <= 2 * tuning::look_at_all_ns) {
+    }
+    EXPECT_TRUE(until([&] { return dpu.seen.messages.size() == tuning::poll_batch + 1; }));
+    EXPECT_TRUE(dpu.seen.ends.empty());
 }
 
 TEST_F(Trouble, WhatWasSentBeforeACloseWaitsForAnAcceptorThatComputes) {
