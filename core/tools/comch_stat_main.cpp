@@ -57,6 +57,9 @@ Columns:
   path           how most bytes went: inline (in the ring, with the message), bulk (through the
                  bulk ring, two copies), mapped (memory of the peer, one copy), vm (by the kernel)
 
+The totals are of connections that have ended, too; with --face only as long as their rows are
+there, since nobody keeps whose the others were.
+
 JSON has all counters of every connection, under the names of comch/counters_layout.hpp. With
 --interval there is one document on each line, with rates per second.
 

@@ -14,6 +14,8 @@ using counters::ConnectionSample;
 using counters::Figures;
 using counters::ProcessSample;
 
+void add(Figures& sum, const Figures& figures);
+
 class Gains {
 public:
     /// `before`: a reading made `seconds` before the one whose connections are asked for.
@@ -24,6 +26,8 @@ public:
     /// What it has counted since; all of it if it is younger than that. Never negative.
     [[nodiscard]] Figures of(const ProcessSample& process,
                              const ConnectionSample& connection) const;
+    /// What it has counted since on connections whose slots were taken again by now.
+    [[nodiscard]] Figures of_ended(const ProcessSample& process) const;
 
 private:
     // A slot is taken again after its connection's end: its number tells the two apart.
@@ -32,7 +36,12 @@ private:
         return {process.process_id, connection.slot, connection.connection};
     }
 
+    /// What the same connection had counted before; null if it is younger.
+    [[nodiscard]] const Figures* before(const ProcessSample& process,
+                                        const ConnectionSample& connection) const;
+
     std::map<Key, Figures> before_;
+    std::map<std::uint64_t, Figures> sums_; ///< all of a process, ended connections too, before
     double seconds_;
 };
 

@@ -48,5 +48,21 @@ TEST(Gains, AreNotMixedUpWhenASlotIsTakenAgain) {
     EXPECT_EQ(gains.of(now, now.connections[1]).tx_messages, 4u) << "known by its shrinking only";
 }
 
+TEST(Gains, OfEndedConnectionsAreWhatTheyCountedAfterTheyWereLastSeen) {
+    auto then = process(1, {connection(0, 10, 100), connection(1, 11, 50), connection(2, 0, 9)});
+    then.ended.tx_messages = 1000;
+    const Gains gains({then}, 1);
+    EXPECT_EQ(gains.of_ended(then), Figures{});
+    // Two slots were taken again, one of them is known by its shrinking only.
+    auto now = process(1, {connection(0, 12, 3), connection(1, 11, 60), connection(2, 0, 4)});
+    now.ended.tx_messages = 1000 + (100 + 7) + (9 + 1);
+    EXPECT_EQ(gains.of_ended(now).tx_messages, 8u);
+    now.ended = {};
+    EXPECT_EQ(gains.of_ended(now), Figures{}) << "never negative";
+    auto other = process(2, {});
+    other.ended.tx_messages = 5;
+    EXPECT_EQ(gains.of_ended(other).tx_messages, 5u) << "younger than the reading before";
+}
+
 } // namespace
 } // namespace comch::stat

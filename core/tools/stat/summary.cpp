@@ -6,15 +6,7 @@
 
 namespace comch::stat {
 
-using counters::figure_fields;
-
 namespace {
-
-void add(Figures& sum, const Figures& figures) {
-    for (const auto& field : figure_fields) {
-        sum.*field.member += figures.*field.member;
-    }
-}
 
 /// The first of the largest, or none if all are 0.
 template <std::size_t N>
@@ -36,6 +28,9 @@ void apply(const Filter& filter, std::vector<ProcessSample>& processes) {
         return list.empty() || std::ranges::find(list, value) != list.end();
     };
     for (ProcessSample& process : processes) {
+        if (!filter.faces.empty()) {
+            process.ended = {}; // whose they were is not known any more
+        }
         std::erase_if(process.connections, [&](const ConnectionSample& connection) {
             return !contains(filter.faces, connection.face);
         });
@@ -53,6 +48,10 @@ Totals total(const std::vector<ProcessSample>& processes, const Gains* gains) {
         totals.gained.emplace();
     }
     for (const ProcessSample& process : processes) {
+        add(totals.figures, process.ended);
+        if (gains != nullptr) {
+            add(*totals.gained, gains->of_ended(process));
+        }
         for (const ConnectionSample& connection : process.connections) {
             totals.connections += connection.live() ? 1 : 0;
             add(totals.figures, connection.figures);

@@ -17,13 +17,13 @@ struct Filter {
     std::vector<std::string> faces;
 };
 /// Removes the other processes and connections. With faces, processes without any such connection
-/// go as well.
+/// go as well, and so do the sums of connections that have ended.
 void apply(const Filter& filter, std::vector<ProcessSample>& processes);
 
 struct Totals {
     std::size_t processes = 0;
     std::size_t connections = 0; ///< live ones
-    Figures figures;
+    Figures figures;             ///< of those that have ended, too
     std::uint64_t in_flight = 0;   ///< where it is known
     std::optional<Figures> gained; ///< if there is an earlier reading
 };

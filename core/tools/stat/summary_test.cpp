@@ -70,6 +70,24 @@ TEST(Totals, SumUpAllThatIsThere) {
     EXPECT_EQ(total(processes, &gains).figures.tx_messages, 125u);
 }
 
+TEST(Totals, DoNotLoseWhatConnectionsCountedWhoseSlotsWereTakenAgain) {
+    auto processes = three_processes();
+    processes[0].connections[0].connection = 1;
+    processes[0].connections[0].figures.tx_messages = 100;
+    const Gains gains(processes, 1);
+    processes[0].connections[0].connection = 2;
+    processes[0].connections[0].figures.tx_messages = 3;
+    processes[0].ended.tx_messages = 110;
+    const Totals totals = total(processes, &gains);
+    EXPECT_EQ(totals.figures.tx_messages, 113u);
+    EXPECT_EQ(totals.gained->tx_messages, 13u);
+
+    apply({.pids = {}, .faces = {"uct"}}, processes);
+    EXPECT_EQ(total(processes, &gains).figures.tx_messages, 3u)
+        << "whose the others were is unknown";
+    EXPECT_EQ(total(processes, &gains).gained->tx_messages, 3u);
+}
+
 TEST(Sums, TakeInOneSidedOperationsAndEveryPath) {
     const Figures figures{.tx_messages = 1,
                           .tx_bytes = 10,
