@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "core/memory/region_table.hpp"
 
@@ -25,6 +27,7 @@ std::unique_ptr<RegistrationCache> open(std::size_t max_size = SIZE_MAX,
     config.max_regions = ULONG_MAX;
     config.max_size = max_size;
     config.max_unreleased = SIZE_MAX;
+    config.purge_on_fork = 1;
     return RegistrationCache::create(config, make_known);
 }
 
@@ -210,6 +213,26 @@ TEST_F(Registrations, EndWhenTooMuchIsKept) {
     EXPECT_GE(kept, 1);
     EXPECT_LE(kept, 4);
     EXPECT_TRUE(is_registered(seen.back()));
+}
+
+TEST_F(Registrations, EndBeforeAForkAndDoNotKeepItFromComing) {
+    const Pages pages(size);
+    const std::uint64_t region = use(pages.data(), size);
+    const pid_t first = ::fork(); // which might never return
+    if (first == 0) {
+        (void)::alarm(20);
+        const pid_t child = ::fork();
+        if (child == 0) {
+            ::_exit(0);
+        }
+        int status = -1;
+        ::_exit(::waitpid(child, &status, 0) == child && status == 0 ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(::waitpid(first, &status, 0), first);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+    EXPECT_FALSE(is_registered(region));
+    EXPECT_NE(use(pages.data(), size), region);
 }
 
 TEST_F(Registrations, EndWithTheCache) {
