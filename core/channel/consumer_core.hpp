@@ -127,10 +127,8 @@ private:
     static constexpr std::uint32_t announce_up_to = 64;
     static constexpr bool writes_directly = Link::Channel::writes_directly;
     static constexpr bool sends_packets = Link::Channel::sends_packets;
-    /// Messages without feedback. (Where it is a packet, it comes before the link returns credit in
-    /// one of its own: it takes that along. Not so many that a producer with sixteen under way runs
-    /// out of them.)
-    static constexpr std::uint64_t acknowledge_at_most = sends_packets ? 8 : 16;
+    /// Messages without feedback, where it is no packet of its own (else: feedback_pace.hpp).
+    static constexpr std::uint64_t acknowledge_at_most = 16;
     /// How long a producer that was told goodbye may go on writing.
     static constexpr std::chrono::milliseconds patience{500};
     /// How long a consumer that is destroyed waits for the devices, to part from producers in
@@ -600,7 +598,7 @@ private:
             std::int64_t{lane.told.free} - static_cast<std::int64_t>(unacknowledged);
         const bool is_time = it_is_time(lane, drained);
         const bool acknowledge =
-            unacknowledged != 0 && (is_time || unacknowledged >= acknowledge_at_most);
+            unacknowledged != 0 && (is_time || is_enough(lane, unacknowledged));
         const bool runs_dry = free > believed && believed <= free / 2;
         // Others took the buffers that it counts on; nothing else is going on, so say so.
         const bool wrong = idle && free == 0 && believed > 0;
@@ -622,6 +620,13 @@ private:
             return (lane.pace.arrived(now_ns) && drained) || lane.stalled;
         }
         return lane.pace.idle(now_ns) || lane.stalled;
+    }
+    [[nodiscard]] static bool is_enough(Lane& lane, std::uint64_t unacknowledged) noexcept {
+        if constexpr (sends_packets) {
+            return lane.pace.is_enough(unacknowledged);
+        } else {
+            return unacknowledged >= acknowledge_at_most;
+        }
     }
     [[nodiscard]] static std::uint64_t now_ns() noexcept {
         return static_cast<std::uint64_t>(

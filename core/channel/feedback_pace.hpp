@@ -6,6 +6,9 @@
 // which it is, but can see: feedback is withheld now and then, and if the next message comes all
 // the same, nobody waited for it.
 //
+// While messages keep coming it is said after a number of them. Many, if the producer has more
+// under way than that; but one that has not stops, and that is in vain, too.
+//
 // Time is counted in polls. Withholding in vain costs the producer some round trips, so it is tried
 // more and more seldom where it was in vain.
 #pragma once
@@ -24,6 +27,9 @@ public:
         // Some come late, by accident: a long gap counts for a while.
         gap_ = std::max(std::min(polls_, longest_gap), gap_ - gap_ / 8);
         polls_ = 0;
+        if (small_left_ != 0) {
+            --small_left_;
+        }
         if (eager_left_ != 0) {
             --eager_left_;
             return true;
@@ -44,10 +50,15 @@ public:
             return true;
         }
         if (polls_ < patience()) {
-            if (!looks_at_clock() || now_ns() - since_ns_ < longest_ns) {
+            if (!looks_at_clock()) {
                 return false;
             }
-            if (more_came_) { // and still do, as it seems
+            const std::uint64_t for_ns = now_ns() - since_ns_;
+            const bool still_come = more_came_ && polls_ <= 2 * gap_ + 1;
+            if (for_ns < (still_come ? longest_while_more_come_ns : longest_ns)) {
+                return false;
+            }
+            if (still_come) {
                 withheld_ = false;
                 return true;
             }
@@ -60,9 +71,25 @@ public:
             eager_for_ = welcome_ >= few ? few : eager_for_;
             eager_left_ = eager_for_;
             eager_for_ = std::min(2 * eager_for_, seldom);
+            if (small_left_ == 0) {
+                small_left_ = small_for_;
+                small_for_ = std::min(2 * small_for_, longest_small);
+            }
         }
         welcome_ = 0;
         withheld_ = false;
+        return true;
+    }
+    /// So many messages have been handled since it was said last. True: say it now, although more
+    /// come.
+    [[nodiscard]] bool is_enough(std::uint64_t unsaid) noexcept {
+        if (small_left_ != 0) {
+            return unsaid >= small_batch;
+        }
+        if (unsaid < large_batch) {
+            return false;
+        }
+        small_for_ = least_small; // the producer goes on
         return true;
     }
     /// It was said, for whatever reason.
@@ -74,13 +101,23 @@ public:
     /// Whose messages came so often although it was withheld, one that does not come is an
     /// exception.
     static constexpr std::uint32_t many = 32;
+    /// What is enough: while it is not known that the producer has more under way, and then. Before
+    /// the link returns credit in a packet of its own, for it takes that along; and not so many at
+    /// first that a producer with sixteen under way stops.
+    static constexpr std::uint64_t small_batch = 8;
+    static constexpr std::uint64_t large_batch = 24;
+    /// Arrivals for which the small one is enough, after the large one was in vain: first, and at
+    /// most.
+    static constexpr std::uint32_t least_small = 64;
+    static constexpr std::uint32_t longest_small = 1u << 16;
     /// It is withheld for so many times as many polls as messages are waited for; those are not all
     /// alike. And at least so many, which is a microsecond or a few.
     static constexpr std::uint32_t gaps_of_patience = 8;
     static constexpr std::uint32_t least_patience = 64;
     static constexpr std::uint32_t longest_gap = 10'000;
-    /// However seldom the program polls.
+    /// However seldom the program polls, and however slowly messages come.
     static constexpr std::uint64_t longest_ns = 1'000'000;
+    static constexpr std::uint64_t longest_while_more_come_ns = 4 * longest_ns;
 
 private:
     /// Reading it takes as long as all else that an idle poll does, so it is read after 1, 4, 16, 64
@@ -97,6 +134,8 @@ private:
     std::uint64_t since_ns_ = 0; ///< when it was withheld
     std::uint32_t eager_for_ = few;
     std::uint32_t eager_left_ = few;
+    std::uint32_t small_for_ = least_small;
+    std::uint32_t small_left_ = least_small;
     std::uint32_t welcome_ = 0; ///< messages that came while it was withheld, since it was in vain
     bool withheld_ = false;
     bool more_came_ = false; ///< meanwhile

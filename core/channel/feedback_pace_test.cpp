@@ -100,9 +100,20 @@ TEST(FeedbackPace, OfMessagesThatComeSlowlyIsSaidOnceInAWhile) {
     Program program;
     program.ns_per_poll = FeedbackPace::longest_ns / 250;
     for (unsigned i = 0; i < 1000; ++i) {
-        program.send(50); // five in the longest time
+        program.send(50); // twenty in the longest time
     }
-    EXPECT_LE(program.said, 1000 / 5 + FeedbackPace::few);
+    EXPECT_LE(program.said, 1000 / 20 + FeedbackPace::few);
+}
+
+TEST(FeedbackPace, CostsWhoWaitsForAProgramThatSeldomPollsLittle) {
+    // Two messages, then a wait for both.
+    Program program;
+    program.ns_per_poll = FeedbackPace::longest_ns / 10;
+    for (unsigned i = 0; i < 10'000; ++i) {
+        program.send(1);
+        program.send_and_wait_for_feedback(1);
+    }
+    EXPECT_LT(program.polls, 2 * 10'000 * 1.1);
 }
 
 TEST(FeedbackPace, CostsWhoWaitsForItLittle) {
@@ -203,6 +214,52 @@ TEST(FeedbackPace, ThatWasSaidForAnotherReasonIsNoProofThatNobodyWaits) {
     for (unsigned i = 0; i < FeedbackPace::few; ++i) {
         EXPECT_TRUE(pace.arrived(no_time_passes)) << i;
         pace.told();
+    }
+}
+
+/// A producer that has `window` messages under way, each `gap` polls after the one before, and goes
+/// on as it hears that some were handled. How often it heard, and what it cost.
+struct Windowed {
+    FeedbackPace pace;
+    unsigned said = 0;
+    std::uint64_t polls = 0;
+
+    void send(unsigned messages, unsigned window, unsigned gap) {
+        unsigned unsaid = 0;
+        for (unsigned i = 0; i < messages; ++i) {
+            ++unsaid;
+            bool say = pace.arrived(no_time_passes);
+            say = pace.is_enough(unsaid) || say;
+            for (unsigned rested = 0; rested < gap || (unsaid == window && !say); ++rested) {
+                ++polls;
+                say = say || pace.idle(no_time_passes);
+                if (say && unsaid != 0) {
+                    ++said;
+                    unsaid = 0;
+                    pace.told();
+                    say = false;
+                }
+            }
+        }
+    }
+};
+
+TEST(FeedbackPace, IsSaidSeldomToWhoHasMuchUnderWay) {
+    Windowed producer;
+    producer.send(1000, 256, 5);
+    producer.said = 0;
+    producer.send(24'000, 256, 5);
+    EXPECT_LE(producer.said, 24'000 / FeedbackPace::large_batch + 1);
+}
+
+TEST(FeedbackPace, CostsWhoHasLessUnderWayLittle) {
+    constexpr unsigned messages = 50'000;
+    constexpr unsigned gap = 5;
+    for (const unsigned window : {9u, 16u, 23u}) {
+        Windowed producer;
+        producer.send(messages, window, gap);
+        EXPECT_LT(producer.polls, messages * gap * 1.05) << window;
+        EXPECT_LT(producer.said, messages / FeedbackPace::small_batch * 1.05) << window;
     }
 }
 
