@@ -166,14 +166,7 @@ ssize_t cancel_in(Endpoint& endpoint, RecvQueue& queue, void* context) {
                 continue;
             }
             list.remove(*receive);
-            if (receive->users != 0) {
-                // Messages are on their way into it: the last one reports the end.
-                receive->retired = true;
-                receive->canceled = true;
-                return 0;
-            }
-            endpoint.fail_receive(*receive, Errc::canceled);
-            queue.receives.give_back(*receive);
+            endpoint.end_receive(*receive, Errc::canceled);
             return 0;
         }
     }

@@ -187,10 +187,11 @@ public:
     void discard(const Arrival& arrival);
     void complete_receive(Receive& receive, const Arrival& arrival, std::byte* where,
                           std::size_t room, Errc status);
-    void fail_receive(const Receive& receive, Errc status);
+    /// Ends a receive that is in no list any more.
+    void end_receive(Receive& receive, Errc status);
     /// How a receive ends that is posted now and finds no message: nothing can come for it any
     /// more. Ok: something can.
-    [[nodiscard]] Errc end_of(fi_addr_t from) const;
+    [[nodiscard]] Errc end_of(fi_addr_t from);
     [[nodiscard]] fi_addr_t address_of(Peer* peer);
     /// Removes what a program does not use any more.
     void forget_address(fi_addr_t address);
@@ -277,6 +278,13 @@ private:
     /// Those that have gone and that the program does not know: a server may live for months.
     void drop_unused_peers();
     [[nodiscard]] fi_addr_t address_by_name(const Peer& peer) const;
+    /// Whom messages that were sent there have found, or null.
+    [[nodiscard]] Peer* found_at(fi_addr_t address) const;
+    /// Is somebody connected whose messages come from there?
+    [[nodiscard]] bool is_anybody_at(fi_addr_t address);
+    /// The address whose receives nobody who is there can serve now that this peer has gone; or
+    /// none.
+    [[nodiscard]] fi_addr_t deserted_by(Peer& peer);
     /// Tells who is at the other end what we listen under.
     void tell_name(Conn& to) const;
     /// Fails what was outstanding on a connection.
@@ -285,6 +293,7 @@ private:
     void note_dead(Peer& peer);
     /// Fails the receives that only this peer could have served.
     void fail_directed(Peer& peer, Errc status);
+    void fail_receive(const Receive& receive, Errc status);
     /// Tells a connected endpoint's program that its connection has ended.
     void end_connection(Errc status);
     /// The peer sent what no correct one sends.
@@ -373,6 +382,8 @@ private:
     std::vector<Conn*> routes_; ///< by fi_addr_t; null: not known to be usable
     std::vector<Peer*> peers_by_address_;
     std::unordered_map<link::PortAddress, Peer*, PortHash> peers_by_port_;
+    /// Where messages only came from: how the last one who was there has died.
+    std::unordered_map<fi_addr_t, Errc> dead_;
     std::vector<std::unique_ptr<Peer>> peers_;
     static constexpr std::size_t most_peers_at_first = 64;
     std::size_t most_peers_ = most_peers_at_first; ///< then it is worth looking for unused ones

@@ -173,8 +173,7 @@ void Endpoint::end_connection(Errc status) {
         for (List<Receive>& list : queue->posted) {
             while (Receive* const receive = list.first()) {
                 list.remove(*receive);
-                fail_receive(*receive, ended_with);
-                queue->receives.give_back(*receive);
+                end_receive(*receive, ended_with);
             }
         }
     }

@@ -240,15 +240,17 @@ bool Endpoint::take_name(Conn& from, Parser& parser) {
     return true;
 }
 
+Peer* Endpoint::found_at(fi_addr_t address) const {
+    Peer* const peer = address < peers_by_address_.size() ? peers_by_address_[address] : nullptr;
+    return peer != nullptr && peer->port != link::PortAddress{} ? peer : nullptr;
+}
+
 fi_addr_t Endpoint::address_by_name(const Peer& peer) const {
     const fi_addr_t address = av->lookup(peer.name);
     // What the peer says decides whose messages these are, not where ours go: the core finds the
     // one that listens. And an address stays that of the process that it has found.
-    const Peer* const found =
-        address < peers_by_address_.size() ? peers_by_address_[address] : nullptr;
-    const bool is_anothers =
-        found != nullptr && found != &peer && found->port != link::PortAddress{};
-    return is_anothers ? FI_ADDR_NOTAVAIL : address;
+    const Peer* const found = found_at(address);
+    return found != nullptr && found != &peer ? FI_ADDR_NOTAVAIL : address;
 }
 
 void Endpoint::forget_address(fi_addr_t address) {
@@ -258,6 +260,7 @@ void Endpoint::forget_address(fi_addr_t address) {
     if (address < peers_by_address_.size()) {
         peers_by_address_[address] = nullptr;
     }
+    dead_.erase(address);
     for (const auto& peer : peers_) {
         if (peer->address == address) {
             peer->address = FI_ADDR_NOTAVAIL;
@@ -343,40 +346,51 @@ void Endpoint::lose(Conn& with, Reason reason) {
     }
 }
 
-void Endpoint::note_dead(Peer& peer) {
+bool Endpoint::is_anybody_at(fi_addr_t address) {
+    return std::any_of(peers_.begin(), peers_.end(), [&](const auto& peer) {
+        const bool is_here = peer->conns > (peer->connecting != nullptr ? 1u : 0u);
+        return is_here && address_of(peer.get()) == address;
+    });
+}
+
+fi_addr_t Endpoint::deserted_by(Peer& peer) {
     const fi_addr_t address = address_of(&peer);
+    const Peer* const found = found_at(address);
+    const bool is_anothers = found != nullptr ? found != &peer : is_anybody_at(address);
+    return is_anothers ? FI_ADDR_NOTAVAIL : address;
+}
+
+void Endpoint::note_dead(Peer& peer) {
+    const fi_addr_t address = deserted_by(peer);
     if (address != FI_ADDR_NOTAVAIL) {
-        if (address >= peers_by_address_.size()) {
-            peers_by_address_.resize(address + 1);
-        }
-        Peer*& known = peers_by_address_[address];
-        // Unless what was sent there has found somebody else.
-        if (known == nullptr || (known->conns == 0 && known->port == link::PortAddress{})) {
-            known = &peer;
-        }
+        dead_[address] = peer.failure;
     }
     knows_dead = true;
     choose_ways();
 }
 
-Errc Endpoint::end_of(fi_addr_t from) const {
+Errc Endpoint::end_of(fi_addr_t from) {
     if (type == FI_EP_MSG) {
         return state == State::ended ? ended_with : Errc::ok;
     }
     if (from == FI_ADDR_UNSPEC || !knows_dead) {
         return Errc::ok;
     }
-    const Peer* peer = from < peers_by_address_.size() ? peers_by_address_[from] : nullptr;
+    const Peer* peer = found_at(from);
     const Address* const address = av->find(from);
     if (peer == nullptr && address != nullptr && address->named == 0) {
         const auto found = peers_by_port_.find(port_of(*address)); // it died before it was inserted
         peer = found == peers_by_port_.end() ? nullptr : found->second;
     }
-    return peer != nullptr && peer->dead ? peer->failure : Errc::ok;
+    if (peer != nullptr) {
+        return peer->dead ? peer->failure : Errc::ok;
+    }
+    const auto dead = dead_.find(from);
+    return dead == dead_.end() || is_anybody_at(from) ? Errc::ok : dead->second;
 }
 
 void Endpoint::fail_directed(Peer& peer, Errc status) {
-    const fi_addr_t address = address_of(&peer);
+    const fi_addr_t address = deserted_by(peer);
     if (srx != nullptr || address == FI_ADDR_NOTAVAIL) {
         return;
     }
@@ -385,8 +399,7 @@ void Endpoint::fail_directed(Peer& peer, Errc status) {
             Receive* const next = receive->next;
             if (receive->from == address) {
                 list.remove(*receive);
-                fail_receive(*receive, status);
-                queue->receives.give_back(*receive);
+                end_receive(*receive, status);
             }
             receive = next;
         }

@@ -79,7 +79,7 @@ bool Endpoint::post_plain(void* buffer, std::size_t length, fi_addr_t from, std:
     receive.used = 0;
     receive.users = 0;
     receive.retired = false;
-    receive.canceled = false;
+    receive.end = Errc::ok;
     receive.count = 1;
     receive.iov[0] = {buffer, length};
     mine.posted[tagged].append(receive);

@@ -310,7 +310,7 @@ void Endpoint::complete_receive(Receive& receive, const Arrival& arrival, std::b
     if (multi) {
         --receive.users;
         last = receive.retired && receive.users == 0;
-        flags |= last && !receive.canceled ? FI_MULTI_RECV : 0;
+        flags |= last && receive.end == Errc::ok ? FI_MULTI_RECV : 0;
     }
     const bool truncated = status == Errc::ok && arrival.length > room;
     void* const buffer = multi ? where : nullptr;
@@ -344,11 +344,21 @@ void Endpoint::complete_receive(Receive& receive, const Arrival& arrival, std::b
         }
     }
     if (last) {
-        if (receive.canceled) {
-            fail_receive(receive, Errc::canceled);
+        if (receive.end != Errc::ok) {
+            fail_receive(receive, receive.end);
         }
         queue->receives.give_back(receive);
     }
+}
+
+void Endpoint::end_receive(Receive& receive, Errc status) {
+    if (receive.users != 0) { // the last of the messages on their way into it reports the end
+        receive.retired = true;
+        receive.end = status;
+        return;
+    }
+    fail_receive(receive, status);
+    queue->receives.give_back(receive);
 }
 
 void Endpoint::fail_receive(const Receive& receive, Errc status) {

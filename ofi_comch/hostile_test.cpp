@@ -7,16 +7,10 @@
 
 #include <malloc.h>
 
-#include "address.hpp"
-#include "core/link/soft/port.hpp"
-#include "test_node.hpp"
-#include "wire.hpp"
+#include "test_attacker.hpp"
 
 namespace comch::ofi::test {
 namespace {
-
-using Port = link::soft::Port;
-using Connection = link::soft::Connection;
 
 /// Records that are sent one after the other.
 struct Speech {
@@ -27,10 +21,6 @@ struct Speech {
         return out << speech.name;
     }
 };
-
-std::uint8_t id_of(wire::Kind kind, unsigned flags = 0) {
-    return static_cast<std::uint8_t>(static_cast<unsigned>(kind) | flags);
-}
 
 /// A message's first part: how long it says that the whole is, and `size` bytes.
 std::pair<std::uint8_t, std::vector<std::byte>> begin(std::uint64_t whole, std::size_t size,
@@ -43,88 +33,6 @@ std::pair<std::uint8_t, std::vector<std::byte>> begin(std::uint64_t whole, std::
 std::pair<std::uint8_t, std::vector<std::byte>> go_on(std::size_t size) {
     return {id_of(wire::Kind::part), std::vector<std::byte>(size, std::byte{'m'})};
 }
-
-class Attacker {
-public:
-    explicit Attacker(const Node& victim, std::uint32_t version = wire::version) {
-        auto domain = Domain::open({});
-        auto device = domain ? default_device(*domain) : tl::unexpected(domain.error());
-        auto port = device ? Port::open(*device, {.face = "test"}) : tl::unexpected(device.error());
-        if (!port) {
-            throw std::runtime_error(port.error().message);
-        }
-        port_ = std::move(*port);
-        connect(victim, version, port_->address());
-    }
-
-    void progress() {
-        Sink sink{*this};
-        (void)port_->progress(sink);
-    }
-    /// As the victim's program knows it.
-    [[nodiscard]] std::vector<char> name(const Node& victim) const {
-        std::vector<char> bytes = victim.name();
-        const link::PortAddress own = port_->address();
-        std::memcpy(bytes.data() + offsetof(Address, port), own.bytes.data(), own.bytes.size());
-        return bytes;
-    }
-    /// Instead of the connection that there is: as if from a port of that number.
-    void connect_again(const Node& victim, std::uint64_t number) {
-        port_->close(link_);
-        connected_ = false;
-        link::PortAddress port{};
-        std::memcpy(port.bytes.data(), &number, sizeof(number));
-        connect(victim, wire::version, port);
-    }
-    [[nodiscard]] bool connected() const { return connected_; }
-    [[nodiscard]] bool ended() const { return ended_; }
-    [[nodiscard]] link::Reason reason() const { return reason_; }
-    [[nodiscard]] Errc send(std::uint8_t id, const std::vector<std::byte>& bytes) {
-        return ended_ ? Errc::connection_reset : link_->send(id, bytes);
-    }
-
-private:
-    struct Sink {
-        Attacker& self;
-        link::ConnectDecision on_connect_request(Connection&, const link::ConnectRequest&) {
-            return {Errc::not_found, nullptr, {}};
-        }
-        void on_connected(Connection&, std::span<const std::byte>) { self.connected_ = true; }
-        void on_message(Connection&, std::uint8_t, const std::byte*, std::uint32_t) {}
-        void on_complete(Connection&, void*, Errc) {}
-        void on_disconnected(Connection& connection, link::Reason reason,
-                             std::span<const std::byte>) {
-            self.ended_ = true;
-            self.reason_ = reason;
-            self.port_->close(&connection);
-        }
-        void on_channel(Connection&, std::uint64_t, link::soft::Link::Channel&&) {}
-    };
-
-    void connect(const Node& victim, std::uint32_t version, const link::PortAddress& as) {
-        Address address{};
-        const std::vector<char> name = victim.name();
-        std::memcpy(&address, name.data(), std::min(name.size(), sizeof(address)));
-        link::PortAddress to{};
-        std::memcpy(to.bytes.data(), address.port, sizeof(address.port));
-        wire::Hello hello{};
-        hello.magic = wire::hello_magic;
-        hello.version = version;
-        hello.endpoint_type = FI_EP_RDM;
-        std::memcpy(hello.port, as.bytes.data(), sizeof(hello.port));
-        auto connection = port_->connect(to, std::as_bytes(std::span(&hello, 1)), this);
-        if (!connection) {
-            throw std::runtime_error(connection.error().message);
-        }
-        link_ = *connection;
-    }
-
-    std::unique_ptr<Port> port_;
-    Connection* link_ = nullptr;
-    bool connected_ = false;
-    bool ended_ = false;
-    link::Reason reason_{};
-};
 
 struct HostilePeer : testing::TestWithParam<Speech> {
     Node victim;
@@ -226,18 +134,26 @@ TEST_F(Understood, ThatAPeerIsOfAnotherVersion) {
     }
 }
 
-TEST_F(Understood, ThatPeersHaveGone) {
-    // What one leaves in the victim's memory is little, but may be there for each of them.
-    const auto meet = [&](std::uint64_t first, std::uint64_t count) {
-        for (std::uint64_t i = first; i < first + count; ++i) {
-            attacker.connect_again(victim, i);
-            ASSERT_TRUE(until([&] { return attacker.connected(); }));
-        }
-    };
-    ASSERT_NO_FATAL_FAILURE(meet(1, 1000));
-    const std::size_t before = ::mallinfo2().uordblks;
-    ASSERT_NO_FATAL_FAILURE(meet(1001, 10000));
-    EXPECT_LT(::mallinfo2().uordblks, before + 500'000);
+/// What one that has gone leaves in the victim's memory is little, but may be there for each of
+/// them.
+struct Gone : HostilePeer {
+    template <class Say> void expect_forgotten(Say say) {
+        const auto meet = [&](std::uint64_t first, std::uint64_t count) {
+            for (std::uint64_t i = first; i < first + count; ++i) {
+                attacker.connect_again(victim, i);
+                ASSERT_TRUE(until([&] { return attacker.connected(); }));
+                say();
+            }
+        };
+        ASSERT_NO_FATAL_FAILURE(meet(1, 1000));
+        const std::size_t before = ::mallinfo2().uordblks;
+        ASSERT_NO_FATAL_FAILURE(meet(1001, 10000));
+        EXPECT_LT(::mallinfo2().uordblks, before + 500'000);
+    }
+};
+
+TEST_F(Gone, PeersAreForgotten) {
+    expect_forgotten([] {});
 }
 
 TEST_P(HostilePeer, IsCutOff) {

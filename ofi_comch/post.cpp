@@ -66,7 +66,7 @@ Receive& make_receive(const Receiver& to, const iovec* iov, std::size_t count, f
     receive.least = std::max<std::size_t>(to.min_multi_recv, 1); // a full one takes no more
     receive.users = 0;
     receive.retired = false;
-    receive.canceled = false;
+    receive.end = Errc::ok;
     receive.count = count;
     if (count == 1) [[likely]] {
         receive.iov[0] = *iov;
@@ -82,8 +82,7 @@ void serve(const Receiver& at, Unexpected& message, Receive& receive) {
     at.queue->posted[tagged].append(receive); // where deliver() takes it from
     if (message.arrival.is_long && message.arrival.conn == nullptr) {
         at.queue->posted[tagged].remove(receive);
-        message.endpoint->fail_receive(receive, Errc::connection_reset);
-        at.queue->receives.give_back(receive);
+        message.endpoint->end_receive(receive, Errc::connection_reset);
     } else {
         message.endpoint->deliver(receive, message.arrival);
     }
@@ -96,8 +95,7 @@ bool end_if_late(const Receiver& to, Receive& receive) {
     if (end == Errc::ok) {
         return false;
     }
-    to.endpoint->fail_receive(receive, end);
-    to.queue->receives.give_back(receive);
+    to.endpoint->end_receive(receive, end);
     return true;
 }
 

@@ -7,6 +7,8 @@
 #include <memory>
 #include <vector>
 
+#include <comch/error.hpp>
+
 #include "info.hpp"
 #include "libfabric.hpp"
 #include "over_link.hpp"
@@ -109,7 +111,7 @@ struct alignas(64) Receive {
     std::size_t least = 0; ///< multi-receive: with less left than this it takes no more
     unsigned users = 0;    ///< multi-receive: long messages that are on their way into it
     bool retired = false;  ///< multi-receive: takes no more
-    bool canceled = false; ///< and by the program's wish
+    Errc end = Errc::ok;   ///< and why, if not because it is full
     std::size_t count = 0;
     iovec iov[max_iov] = {};
 };

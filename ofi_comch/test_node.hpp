@@ -201,6 +201,13 @@ public:
         }
         return address;
     }
+    fi_addr_t look_up(const char* service) {
+        fi_addr_t address = FI_ADDR_NOTAVAIL;
+        if (fi_av_insertsvc(av, nullptr, service, &address, 0, nullptr) != 1) {
+            throw std::runtime_error("fi_av_insertsvc refuses a name");
+        }
+        return address;
+    }
     fid_mr* expose(void* base, std::size_t length, std::uint64_t key,
                    std::uint64_t access = FI_REMOTE_READ | FI_REMOTE_WRITE) {
         fid_mr* mr = nullptr;
