@@ -55,7 +55,7 @@ struct ConsumerOptions {
     std::uint32_t id = 0;
     /// Producers hear of each message in the progress call that takes it out. Without, over RDMA,
     /// where that is a packet for each, those that go on sending or get answers all the same hear
-    /// of several at once, and of the last ones within a millisecond of further calls, or before a
+    /// of several at once, and of the last ones within four milliseconds of further calls, or before a
     /// sleep. For programs that call no progress after the last message while its producer waits
     /// for it.
     bool prompt = false;
