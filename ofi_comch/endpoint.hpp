@@ -275,7 +275,7 @@ private:
     [[nodiscard]] Peer& peer_at(fi_addr_t to, const Address& address);
     [[nodiscard]] Peer& peer_of(const link::PortAddress& port);
     [[nodiscard]] Peer& make_peer();
-    /// Those that have gone and that the program does not know: a server may live for months.
+    /// Those that have gone and that the program does not send to: a server may live for months.
     void drop_unused_peers();
     [[nodiscard]] fi_addr_t address_by_name(const Peer& peer) const;
     /// Whom messages that were sent there have found, or null.
@@ -386,6 +386,7 @@ private:
     std::unordered_map<fi_addr_t, Errc> dead_;
     std::vector<std::unique_ptr<Peer>> peers_;
     static constexpr std::size_t most_peers_at_first = 64;
+    static constexpr std::size_t most_dead = 1024; ///< that the program does not know
     std::size_t most_peers_ = most_peers_at_first; ///< then it is worth looking for unused ones
     std::vector<std::unique_ptr<Operation>> operations_;
     std::vector<std::uint32_t> free_operations_;

@@ -95,11 +95,20 @@ void Endpoint::drop_unused_peers() {
         }
     }
     // (Connections have theirs, too, and are counted there; all else has a connection.)
-    const auto is_unused = [&](Peer* peer) {
-        return peer->conns == 0 && !named.contains(peer) && address_of(peer) == FI_ADDR_NOTAVAIL;
-    };
-    std::erase_if(peers_by_port_, [&](const auto& entry) { return is_unused(entry.second); });
-    std::erase_if(peers_, [&](const auto& peer) { return is_unused(peer.get()); });
+    std::unordered_set<const Peer*> unused;
+    std::size_t dead = 0;
+    for (auto at = peers_.rbegin(); at != peers_.rend(); ++at) {
+        Peer* const peer = at->get();
+        if (peer->conns != 0 || named.contains(peer)) {
+            continue;
+        }
+        // Who has died is remembered; of those whom the program does not know, the last.
+        if (!peer->dead || (address_of(peer) == FI_ADDR_NOTAVAIL && ++dead > most_dead)) {
+            unused.insert(peer);
+        }
+    }
+    std::erase_if(peers_by_port_, [&](const auto& entry) { return unused.contains(entry.second); });
+    std::erase_if(peers_, [&](const auto& peer) { return unused.contains(peer.get()); });
 }
 
 Peer& Endpoint::peer_at(fi_addr_t to, const Address& address) {
@@ -233,6 +242,10 @@ bool Endpoint::take_name(Conn& from, Parser& parser) {
     if (from.peer == nullptr || !parser.take(name) || parser.left() == 0 ||
         parser.left() > wire::max_name) {
         return false;
+    }
+    const link::PeerInfo& sender = from.link->peer();
+    if (sender.side == Side::host && name.function != sender.function) {
+        return true; // the name is another function's: it is not believed
     }
     from.peer->name =
         Av::name_key(name.function, {reinterpret_cast<const char*>(parser.rest()), parser.left()});

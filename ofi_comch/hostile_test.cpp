@@ -156,6 +156,11 @@ TEST_F(Gone, PeersAreForgotten) {
     expect_forgotten([] {});
 }
 
+TEST_F(Gone, PeersAreForgottenAlsoThoseThatListenUnderANameThatIsKnown) {
+    const Address known = address_at(victim, victim.look_up("well"));
+    expect_forgotten([&] { ASSERT_EQ(attacker.claim(known), Errc::ok); });
+}
+
 TEST_P(HostilePeer, IsCutOff) {
     COMCH_FI(fi_recv(victim.ep, buffer, sizeof(buffer), nullptr, FI_ADDR_UNSPEC, nullptr));
     COMCH_FI(fi_trecv(victim.ep, buffer, sizeof(buffer), nullptr, FI_ADDR_UNSPEC, 0,

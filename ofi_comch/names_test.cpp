@@ -245,5 +245,41 @@ TEST_F(Names, WhoSpokeFirstAndDiedIsNotWhereTheFirstMessageGoes) {
     EXPECT_EQ(second.wait(), 0);
 }
 
+TEST_F(Names, OfAnotherHostFunctionAreNotBelieved) {
+    ::setenv("COMCH_SIDE", "host", 1);
+    Node node;
+    const fi_addr_t from = node.look_up(service);
+    ::setenv("COMCH_DEVICE", "host_pf0vf0", 1);
+    Attacker stranger(node);
+    ::unsetenv("COMCH_DEVICE");
+    ASSERT_TRUE(connects(stranger, node));
+    ASSERT_EQ(stranger.claim(address_at(node, from)), Errc::ok);
+    ASSERT_EQ(stranger.send(id_of(wire::Kind::message), bytes_of("evil")), Errc::ok);
+    char text[8] = {};
+    COMCH_FI(fi_recv(node.ep, text, sizeof(text), nullptr, from, nullptr));
+    COMCH_FI(fi_recv(node.ep, text, sizeof(text), nullptr, FI_ADDR_UNSPEC, text));
+    const Event event = await(node.rx);
+    EXPECT_EQ(event.entry.op_context, text);
+    EXPECT_EQ(event.source, FI_ADDR_NOTAVAIL);
+}
+
+TEST_F(Names, WhoDiedIsKnownHoweverManyOthersHaveComeSince) {
+    Process dead = listener(nullptr);
+    Node node;
+    const std::vector<char> port = dead.line().get_bytes();
+    dead.line().put_bytes(node.name());
+    ASSERT_TRUE(comes(node));
+    dead.kill();
+    ASSERT_TRUE(goes(node));
+    Attacker others(node);
+    for (std::uint64_t i = 1; i <= 500; ++i) {
+        others.connect_again(node, i);
+        ASSERT_TRUE(connects(others, node));
+    }
+    char byte = 0;
+    COMCH_FI(fi_recv(node.ep, &byte, 1, nullptr, node.add(port), nullptr));
+    EXPECT_EQ(await(node.rx, {}, 5).error, FI_ECONNRESET);
+}
+
 } // namespace
 } // namespace comch::ofi::test
