@@ -75,7 +75,7 @@ def traffic_runs(domain):
     result = subprocess.run([stat, "--json", "--domain", domain], capture_output=True, text=True,
                             check=True)
     busy = [process for process in json.loads(result.stdout)["processes"]
-            if any(c["state"] == "connected" and c["rx_messages"] > SET_UP
+            if any(c["state"] == "connected" and c["tx_messages"] + c["rx_messages"] > SET_UP
                    for c in process["connections"])]
     return len(busy) == 2
 
