@@ -57,6 +57,38 @@ TEST(DocaFastPath, SeveralProducersAndConsumersOnAConnection) {
     EXPECT_EQ(state_of(path.producer.ctx), running);
 }
 
+TEST(DocaFastPath, AConsumerWithoutBuffersKeepsSendsToNoOtherWaiting) {
+    FastPath path;
+    TwoSides& sides = path.sides;
+    ConsumerParty second(sides.at_server, sides.server_engine, path.there.mmap);
+    ASSERT_EQ(doca_ctx_start(second.ctx), DOCA_ERROR_IN_PROGRESS);
+    ASSERT_TRUE(sides.until(
+        [&] { return state_of(second.ctx) == running && sides.client.consumers.size() == 2; }));
+    ASSERT_OK(path.producer.send(second.id(), nullptr, "a"));
+    ASSERT_OK(path.producer.send(second.id(), nullptr, "b"));
+    EXPECT_EQ(path.producer.send(0, nullptr, "x"), DOCA_ERROR_NOT_FOUND);
+    EXPECT_EQ(path.producer.send(1000, nullptr, "x"), DOCA_ERROR_NOT_FOUND);
+    // One that waits as well, behind those.
+    ASSERT_OK(path.producer.send(path.consumer.id(), nullptr, "c"));
+    ASSERT_OK(path.consumer.post(nullptr));
+    ASSERT_TRUE(sides.until([&] { return path.producer.done.size() == 1; }));
+    // One that need not.
+    ASSERT_OK(path.consumer.post(nullptr));
+    ASSERT_OK(path.send(nullptr, "d"));
+    ASSERT_TRUE(sides.until([&] { return path.producer.done.size() == 2; }));
+    EXPECT_THAT(path.consumer.immediates, ElementsAre("c", "d"));
+    EXPECT_TRUE(second.immediates.empty());
+    // And each consumer's own come in order.
+    ASSERT_OK(path.producer.send(second.id(), nullptr, "e"));
+    for (int i = 0; i < 3; ++i) {
+        ASSERT_OK(second.post(nullptr));
+    }
+    ASSERT_TRUE(sides.until([&] { return path.producer.done.size() == 5; }));
+    EXPECT_THAT(second.immediates, ElementsAre("a", "b", "e"));
+    EXPECT_EQ(doca_ctx_stop(second.ctx), DOCA_ERROR_IN_PROGRESS);
+    ASSERT_TRUE(sides.until([&] { return state_of(second.ctx) == idle; }));
+}
+
 TEST(DocaFastPath, ASendCompletesWithoutProgressOfTheConnection) {
     TwoSides sides;
     Engine consuming;

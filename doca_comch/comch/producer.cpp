@@ -163,8 +163,8 @@ void ConnectionProducer::finish(ProducerTask& task, doca_error_t status) {
 doca_error_t ConnectionProducer::begin_send(doca_task& base) {
     auto& task = static_cast<ProducerTask&>(base);
     auto& self = static_cast<ConnectionProducer&>(*task.ctx);
-    if (self.waiting_ != nullptr) [[unlikely]] {
-        return self.wait_or_refuse(task, DOCA_ERROR_AGAIN);
+    if (self.waits_for(task.consumer)) [[unlikely]] {
+        return self.wait(task);
     }
     const doca_error_t result = self.put(task);
     return task.consumer == self.last_reached_ ? result : self.wait_or_refuse(task, result);
@@ -172,13 +172,13 @@ doca_error_t ConnectionProducer::begin_send(doca_task& base) {
 
 doca_error_t ConnectionProducer::wait_or_refuse(ProducerTask& task, doca_error_t result) {
     if (result == DOCA_SUCCESS) {
-        last_reached_ = task.consumer;
-        reached_.insert(task.consumer);
+        reached(task.consumer);
         return result;
     }
-    if (result != DOCA_ERROR_AGAIN || (waiting_ == nullptr && reached_.contains(task.consumer))) {
-        return result;
-    }
+    return result == DOCA_ERROR_AGAIN && !reached_.contains(task.consumer) ? wait(task) : result;
+}
+
+doca_error_t ConnectionProducer::wait(ProducerTask& task) {
     if (task.immediate_length > task.keep.size()) {
         return DOCA_ERROR_INVALID_VALUE;
     }
@@ -186,35 +186,64 @@ doca_error_t ConnectionProducer::wait_or_refuse(ProducerTask& task, doca_error_t
         std::memcpy(task.keep.data(), task.immediate, task.immediate_length);
         task.kept = true;
     }
-    if (waiting_ == nullptr) {
+    if (!in_engine_) {
         pe()->engine().add(*this); // only while something waits: progress costs the others
+        in_engine_ = true;
     }
     hold(task);
-    task.next = nullptr;
-    doca_task** end = &waiting_;
-    while (*end != nullptr) {
-        end = &(*end)->next;
-    }
-    *end = &task;
+    queue_of(task.consumer).push(task);
     return DOCA_SUCCESS;
+}
+
+void ConnectionProducer::reached(std::uint32_t consumer) {
+    last_reached_ = consumer;
+    reached_.insert(consumer);
+}
+
+bool ConnectionProducer::waits_for(std::uint32_t consumer) const noexcept {
+    return std::any_of(waiting_.begin(), waiting_.end(), [&](const Queue& queue) {
+        return queue.consumer == consumer && !queue.empty();
+    });
+}
+
+ConnectionProducer::Queue& ConnectionProducer::queue_of(std::uint32_t consumer) {
+    const auto found = std::find_if(waiting_.begin(), waiting_.end(),
+                                    [&](const Queue& queue) { return queue.consumer == consumer; });
+    return found != waiting_.end() ? *found : waiting_.emplace_back(consumer);
+}
+
+void ConnectionProducer::Queue::push(ProducerTask& task) noexcept {
+    task.next = nullptr;
+    (last != nullptr ? last->next : first) = &task;
+    last = &task;
+}
+
+ProducerTask& ConnectionProducer::Queue::pop() noexcept {
+    auto& task = static_cast<ProducerTask&>(*first);
+    first = task.next;
+    if (first == nullptr) {
+        last = nullptr;
+    }
+    task.kept = false;
+    return task;
 }
 
 unsigned ConnectionProducer::send_waiting() {
     unsigned handled = 0;
-    while (waiting_ != nullptr && state() == DOCA_CTX_STATE_RUNNING) {
-        auto& task = static_cast<ProducerTask&>(*waiting_);
-        const doca_error_t result = put(task);
-        if (result == DOCA_ERROR_AGAIN) {
-            break;
-        }
-        waiting_ = task.next;
-        task.kept = false;
-        ++handled;
-        if (result == DOCA_SUCCESS) {
-            last_reached_ = task.consumer;
-            reached_.insert(task.consumer);
-        } else {
-            finish(task, result);
+    // By index: callbacks may submit.
+    for (std::size_t i = 0; i < waiting_.size(); ++i) {
+        while (!waiting_[i].empty() && state() == DOCA_CTX_STATE_RUNNING) {
+            const doca_error_t result = put(static_cast<ProducerTask&>(*waiting_[i].first));
+            if (result == DOCA_ERROR_AGAIN) {
+                break;
+            }
+            ProducerTask& task = waiting_[i].pop();
+            ++handled;
+            if (result == DOCA_SUCCESS) {
+                reached(task.consumer);
+            } else {
+                finish(task, result);
+            }
         }
     }
     leave_when_none_waits();
@@ -222,23 +251,22 @@ unsigned ConnectionProducer::send_waiting() {
 }
 
 void ConnectionProducer::leave_when_none_waits() {
-    if (waiting_ == nullptr) {
+    std::erase_if(waiting_, [](const Queue& queue) { return queue.empty(); });
+    if (waiting_.empty() && in_engine_) {
         pe()->engine().remove(*this);
+        in_engine_ = false;
     }
 }
 
 unsigned ConnectionProducer::flush_waiting(doca_error_t status) {
     unsigned handled = 0;
-    while (waiting_ != nullptr) {
-        auto& task = static_cast<ProducerTask&>(*waiting_);
-        waiting_ = task.next;
-        task.kept = false;
-        finish(task, status);
-        ++handled;
+    for (std::size_t i = 0; i < waiting_.size(); ++i) {
+        while (!waiting_[i].empty()) {
+            finish(waiting_[i].pop(), status);
+            ++handled;
+        }
     }
-    if (handled != 0) {
-        leave_when_none_waits();
-    }
+    leave_when_none_waits();
     return handled;
 }
 
@@ -264,6 +292,7 @@ void ConnectionProducer::drain_now() {
 
 void ConnectionProducer::closed() {
     pe()->engine().remove(*this);
+    in_engine_ = false;
     reached_.clear();
     last_reached_ = 0;
     handle_.detach(generation_);

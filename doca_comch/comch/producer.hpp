@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <unordered_set>
+#include <vector>
 
 #include <comch/producer.hpp>
 #include <doca_comch_producer.h>
@@ -103,6 +104,18 @@ public:
     }
 
 private:
+    /// Sends to one consumer that wait, oldest first: only these have an order.
+    struct Queue {
+        std::uint32_t consumer;
+        doca_task* first = nullptr;
+        doca_task* last = nullptr;
+
+        explicit Queue(std::uint32_t to) noexcept : consumer(to) {}
+        [[nodiscard]] bool empty() const noexcept { return first == nullptr; }
+        void push(ProducerTask& task) noexcept;
+        [[nodiscard]] ProducerTask& pop() noexcept;
+    };
+
     explicit ConnectionProducer(ConnectionHandle& handle);
 
     doca_error_t begin_start() override;
@@ -118,6 +131,10 @@ private:
     static void hold(ProducerTask& task) noexcept;
     static void finish(ProducerTask& task, doca_error_t status);
     [[nodiscard]] doca_error_t wait_or_refuse(ProducerTask& task, doca_error_t result);
+    [[nodiscard]] doca_error_t wait(ProducerTask& task);
+    void reached(std::uint32_t consumer);
+    [[nodiscard]] bool waits_for(std::uint32_t consumer) const noexcept;
+    [[nodiscard]] Queue& queue_of(std::uint32_t consumer);
     [[nodiscard]] unsigned send_waiting();
     [[nodiscard]] unsigned flush_waiting(doca_error_t status);
     void leave_when_none_waits();
@@ -127,7 +144,8 @@ private:
     std::unique_ptr<Producer> core_;
     std::uint32_t last_reached_ = 0;            ///< the consumer of the last send
     std::unordered_set<std::uint32_t> reached_; ///< consumers that were sent to
-    doca_task* waiting_ = nullptr;              ///< oldest first
+    std::vector<Queue> waiting_;                ///< of consumers not reached yet, mostly
+    bool in_engine_ = false;                    ///< as a source of progress
 };
 
 } // namespace comch::doca
