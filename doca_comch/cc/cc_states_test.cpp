@@ -141,6 +141,45 @@ TEST(DocaCcStates, AStoppingConsumerTakesTasksAndFailsThem) {
     EXPECT_OK(doca_ctx_stop(fast.producer_ctx)) << "nothing is outstanding";
 }
 
+TEST(DocaCcStates, TasksSubmittedWhileStoppingEndInOrderAndProgressReturns) {
+    constexpr std::size_t enough = 10; ///< submissions, for a progress that does not return
+    Fast fast;
+    struct Seen {
+        std::vector<doca_cc_consumer_post_recv_task*> ended;
+        std::size_t left = enough;
+    } seen;
+    doca_data data{};
+    data.ptr = &seen;
+    ASSERT_OK(doca_ctx_set_user_data(fast.consumer_ctx, data));
+    const auto submit_again = [](doca_cc_consumer_post_recv_task* task, doca_data, doca_data user) {
+        Seen& all = *static_cast<Seen*>(user.ptr);
+        all.ended.push_back(task);
+        doca_task* const base = doca_cc_consumer_post_recv_task_as_task(task);
+        if (all.left != 0) {
+            --all.left;
+            EXPECT_OK(doca_task_submit(base));
+        } else {
+            doca_task_free(base);
+        }
+    };
+    ASSERT_OK(
+        doca_cc_consumer_post_recv_task_set_conf(fast.consumer, submit_again, submit_again, 2));
+    fast.start();
+    doca_cc_consumer_post_recv_task* first = nullptr;
+    doca_cc_consumer_post_recv_task* second = nullptr;
+    ASSERT_OK(doca_cc_consumer_post_recv_task_alloc_init(fast.consumer, fast.buffer, &first));
+    ASSERT_OK(doca_cc_consumer_post_recv_task_alloc_init(fast.consumer, fast.buffer, &second));
+    ASSERT_EQ(doca_ctx_stop(fast.consumer_ctx), DOCA_ERROR_IN_PROGRESS);
+    EXPECT_OK(doca_task_submit(doca_cc_consumer_post_recv_task_as_task(first)));
+    EXPECT_OK(doca_task_submit(doca_cc_consumer_post_recv_task_as_task(second)));
+    EXPECT_EQ(doca_pe_progress(fast.cc.engine.pe), 1);
+    EXPECT_THAT(seen.ended, ElementsAre(first, second));
+    ASSERT_TRUE(
+        progress_until([&] { return state_of(fast.consumer_ctx) == idle; }, fast.cc.engine));
+    EXPECT_EQ(seen.ended.size(), enough + 2);
+    EXPECT_OK(doca_ctx_stop(fast.producer_ctx)) << "nothing is outstanding";
+}
+
 TEST(DocaCc, SeveralMessagesOfManyMegabytesAreUnderWayAtOnce) {
     const std::size_t mega = 1 << 20;
     const std::size_t half = 44 * mega; // what is sent is in front of where it is to be

@@ -1,6 +1,7 @@
 #include "doca_comch/common/context.hpp"
 
 #include <memory>
+#include <utility>
 
 #include "doca_comch/common/device.hpp"
 #include "doca_comch/common/status.hpp"
@@ -88,8 +89,12 @@ doca_error_t doca_ctx::submit_when_not_running(doca_task& task) {
     }
     task.use = doca_task::Use::submitted;
     task.status = DOCA_ERROR_IN_PROGRESS;
-    task.next = flushed_;
-    flushed_ = &task;
+    task.next = nullptr;
+    doca_task** end = &flushed_;
+    while (*end != nullptr) {
+        end = &(*end)->next;
+    }
+    *end = &task;
     ++inflight_;
     return DOCA_SUCCESS;
 }
@@ -104,9 +109,11 @@ bool doca_ctx::wants_attention() const noexcept {
 
 unsigned doca_ctx::attend() {
     unsigned handled = drain();
-    while (flushed_ != nullptr) {
-        doca_task& task = *flushed_;
-        flushed_ = task.next;
+    // What callbacks submit again is for the next progress: this one returns.
+    doca_task* flushed = std::exchange(flushed_, nullptr);
+    while (flushed != nullptr) {
+        doca_task& task = *flushed;
+        flushed = task.next;
         complete(task, DOCA_ERROR_SHUTDOWN);
         ++handled;
     }
