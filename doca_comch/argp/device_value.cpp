@@ -39,11 +39,6 @@ bool is_called(const Representor& representor, std::string_view name) {
     return name == function.representor_iface || name == function.vuid || is_called(function, name);
 }
 
-bool is_same(const Device& a, const Device& b) {
-    return a.domain()->id() == b.domain()->id() && a.side() == b.side() &&
-           a.function().id == b.function().id;
-}
-
 } // namespace
 
 doca_error_t DeviceValues::refuse(std::string sentence) {

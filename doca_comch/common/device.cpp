@@ -53,11 +53,6 @@ template <class T> bool is_in_list(const T* wanted) {
     return open.find(wanted) != open.list.end();
 }
 
-bool same(const Device& a, const Device& b) {
-    return a.domain()->id() == b.domain()->id() && a.side() == b.side() &&
-           a.function().id == b.function().id;
-}
-
 doca_error_t copy_text(std::string_view text, char* to, std::uint32_t size, std::uint32_t needed) {
     if (to == nullptr || size < needed) {
         return DOCA_ERROR_INVALID_VALUE;
@@ -162,6 +157,11 @@ bool comch::doca::hold(doca_dev* device) {
 bool comch::doca::hold(doca_dev_rep* representor) {
     return hold_open(representor);
 }
+bool comch::doca::is_same(const Device& a, const Device& b) {
+    return a.domain()->id() == b.domain()->id() && a.side() == b.side() &&
+           a.function().id == b.function().id;
+}
+
 bool comch::doca::is_open(const doca_dev* device) {
     return is_in_list(device);
 }
@@ -216,7 +216,7 @@ doca_error_t doca_dev_open(doca_devinfo* devinfo, doca_dev** dev) {
     auto& open = Open<doca_dev>::instance();
     const std::lock_guard lock(open.mutex);
     for (const std::unique_ptr<doca_dev>& other : open.list) {
-        if (same(other->info.device, devinfo->device)) {
+        if (comch::doca::is_same(other->info.device, devinfo->device)) {
             ++other->opened;
             *dev = other.get();
             return DOCA_SUCCESS;

@@ -35,5 +35,7 @@ namespace comch::doca {
 /// Not null, and not closed.
 [[nodiscard]] bool is_open(const doca_dev* device);
 [[nodiscard]] bool is_open(const doca_dev_rep* representor);
+/// The same function of the same domain, seen from the same side.
+[[nodiscard]] bool is_same(const Device& a, const Device& b);
 
 } // namespace comch::doca

@@ -203,6 +203,50 @@ TEST_F(DocaMemory, ExportsComeFromStartedMapsThatGrantSomething) {
     }
 }
 
+TEST_F(DocaMemory, AnotherDeviceIsNotTakenForOneThatWasClosed) {
+    doca_devinfo** list = nullptr;
+    std::uint32_t count = 0;
+    ASSERT_OK(doca_devinfo_create_list(&list, &count));
+    std::vector<doca_devinfo*> others;
+    for (std::uint32_t i = 0; i < count; ++i) {
+        doca_dev* dev = nullptr;
+        ASSERT_OK(doca_dev_open(list[i], &dev));
+        if (dev != lab.host && dev != lab.dpu) {
+            others.push_back(list[i]);
+        }
+        ASSERT_OK(doca_dev_close(dev));
+    }
+    ASSERT_GE(others.size(), 2u);
+    doca_dev* closed = nullptr;
+    ASSERT_OK(doca_dev_open(others[0], &closed));
+    doca_mmap* settable = nullptr;
+    doca_mmap* started = nullptr;
+    for (doca_mmap** const map : {&settable, &started}) {
+        ASSERT_OK(doca_mmap_create(map));
+        ASSERT_OK(doca_mmap_set_memrange(*map, bytes.data(), bytes.size()));
+        ASSERT_OK(doca_mmap_set_permissions(*map, DOCA_ACCESS_FLAG_PCI_READ_WRITE));
+        ASSERT_OK(doca_mmap_add_dev(*map, closed));
+    }
+    ASSERT_OK(doca_mmap_start(started));
+    const void* descriptor = nullptr;
+    std::size_t length = 0;
+    ASSERT_OK(doca_mmap_export_pci(started, closed, &descriptor, &length));
+    ASSERT_OK(doca_dev_close(closed));
+    doca_dev* other = nullptr;
+    ASSERT_OK(doca_dev_open(others[1], &other)); // at the same address, as a rule
+    EXPECT_EQ(doca_mmap_export_pci(started, other, &descriptor, &length), DOCA_ERROR_NOT_FOUND);
+    EXPECT_EQ(doca_mmap_rm_dev(settable, other), DOCA_ERROR_NOT_FOUND);
+    EXPECT_OK(doca_mmap_add_dev(settable, other));
+    ASSERT_OK(doca_dev_open(others[0], &closed)); // again: the maps still have it
+    EXPECT_OK(doca_mmap_export_pci(started, closed, &descriptor, &length));
+    EXPECT_EQ(doca_mmap_add_dev(settable, closed), DOCA_ERROR_ALREADY_EXIST);
+    ASSERT_OK(doca_dev_close(closed));
+    ASSERT_OK(doca_dev_close(other));
+    ASSERT_OK(doca_devinfo_destroy_list(list));
+    EXPECT_OK(doca_mmap_destroy(settable));
+    EXPECT_OK(doca_mmap_destroy(started));
+}
+
 TEST_F(DocaMemory, BuffersLieInsideTheirMapAndDataInsideItsBuffer) {
     doca_buf* buf = nullptr;
     char* const base = bytes.data();

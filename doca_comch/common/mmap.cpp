@@ -63,6 +63,13 @@ doca_error_t unused(const doca_mmap& mmap) {
 
 } // namespace
 
+doca_mmap::Device* doca_mmap::find(const comch::Device& device) noexcept {
+    const auto found = std::find_if(devices.begin(), devices.end(), [&](const Device& each) {
+        return comch::doca::is_same(each.device, device);
+    });
+    return found != devices.end() ? &*found : nullptr;
+}
+
 doca_error_t doca_mmap_create(doca_mmap** mmap) {
     if (mmap == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
@@ -155,25 +162,28 @@ doca_error_t doca_mmap_add_dev(doca_mmap* mmap, doca_dev* dev) {
     if (const doca_error_t result = settable(mmap); result != DOCA_SUCCESS) {
         return result;
     }
-    if (std::find(mmap->devices.begin(), mmap->devices.end(), dev) != mmap->devices.end()) {
+    if (mmap->find(dev->info.device) != nullptr) {
         return refuse(DOCA_ERROR_ALREADY_EXIST, "the memory map has this device already");
     }
     if (mmap->devices.size() >= mmap->max_devices) {
         return refuse(DOCA_ERROR_NO_MEMORY, "the memory map has as many devices as it was set to "
                                             "have (doca_mmap_set_max_num_devices)");
     }
-    mmap->devices.push_back(dev);
+    mmap->devices.push_back({.device = dev->info.device, .exported = {}});
     return DOCA_SUCCESS;
 }
 
 doca_error_t doca_mmap_rm_dev(doca_mmap* mmap, doca_dev* dev) {
-    if (dev == nullptr) {
+    if (!comch::doca::is_open(dev)) {
         return DOCA_ERROR_INVALID_VALUE;
     }
     if (const doca_error_t result = settable(mmap); result != DOCA_SUCCESS) {
         return result;
     }
-    return std::erase(mmap->devices, dev) != 0 ? DOCA_SUCCESS : DOCA_ERROR_NOT_FOUND;
+    const auto removed = std::erase_if(mmap->devices, [&](const doca_mmap::Device& each) {
+        return comch::doca::is_same(each.device, dev->info.device);
+    });
+    return removed != 0 ? DOCA_SUCCESS : DOCA_ERROR_NOT_FOUND;
 }
 
 doca_error_t doca_mmap_start(doca_mmap* mmap) {
@@ -220,7 +230,9 @@ doca_error_t doca_mmap_stop(doca_mmap* mmap) {
     if (result == DOCA_SUCCESS) {
         comch::doca::forget_handle(*mmap);
         mmap->map.reset();
-        mmap->exported.clear();
+        for (doca_mmap::Device& each : mmap->devices) {
+            each.exported.clear();
+        }
     }
     return result;
 }
@@ -265,7 +277,10 @@ doca_error_t doca_mmap_get_exported(const doca_mmap* mmap, uint8_t* exported) {
     if (mmap == nullptr || exported == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
-    *exported = mmap->exported.empty() ? 0 : 1;
+    *exported = std::any_of(mmap->devices.begin(), mmap->devices.end(),
+                            [](const doca_mmap::Device& each) { return !each.exported.empty(); })
+                    ? 1
+                    : 0;
     return DOCA_SUCCESS;
 }
 
@@ -289,21 +304,21 @@ doca_error_t doca_mmap_export_pci(doca_mmap* mmap, const doca_dev* dev, const vo
     if (mmap->imported()) {
         return refuse(DOCA_ERROR_NOT_PERMITTED, "cannot export an imported memory map");
     }
-    if (std::find(mmap->devices.begin(), mmap->devices.end(), dev) == mmap->devices.end()) {
+    doca_mmap::Device* const found = mmap->find(dev->info.device);
+    if (found == nullptr) {
         return refuse(DOCA_ERROR_NOT_FOUND,
                       "cannot export the memory map to a device that it does not have");
     }
-    auto found = mmap->exported.find(dev);
-    if (found == mmap->exported.end()) {
+    if (found->exported.empty()) {
         // The other side's device reaches the memory without this program's help.
         auto descriptor = comch::transfer::export_memory(dev->info.device, *mmap->map);
         if (!descriptor) {
             return refuse(descriptor.error());
         }
-        found = mmap->exported.emplace(dev, std::move(*descriptor)).first;
+        found->exported = std::move(*descriptor);
     }
-    *export_desc = found->second.data();
-    *export_desc_len = found->second.size();
+    *export_desc = found->exported.data();
+    *export_desc_len = found->exported.size();
     return DOCA_SUCCESS;
 }
 
@@ -332,7 +347,7 @@ doca_error_t doca_mmap_create_from_export(const doca_data* user_data, const void
     made->map = std::move(memory->map);
     made->service = memory->service;
     made->importer = dev->info.device;
-    made->devices.push_back(dev);
+    made->devices.push_back({.device = dev->info.device, .exported = {}});
     if (user_data != nullptr) {
         made->user_data = *user_data;
     }
@@ -360,13 +375,13 @@ doca_error_t doca_mmap_cap_is_create_from_export_pci_supported(const doca_devinf
 
 doca_error_t doca_mmap_dev_get_dpa_handle(doca_mmap* mmap, const doca_dev* dev,
                                           doca_dpa_dev_mmap_t* dpa_mmap) {
-    if (mmap == nullptr || dev == nullptr || dpa_mmap == nullptr) {
+    if (mmap == nullptr || !comch::doca::is_open(dev) || dpa_mmap == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
     if (!mmap->started()) {
         return DOCA_ERROR_BAD_STATE;
     }
-    if (std::find(mmap->devices.begin(), mmap->devices.end(), dev) == mmap->devices.end()) {
+    if (mmap->find(dev->info.device) == nullptr) {
         return refuse(DOCA_ERROR_NOT_FOUND, "the memory map does not have this device");
     }
     *dpa_mmap = comch::doca::handle_of(*mmap);

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -21,12 +20,17 @@ struct doca_mmap {
     /// Where none is set, this process may use its own memory; the other side may not.
     std::uint32_t access = DOCA_ACCESS_FLAG_LOCAL_READ_WRITE;
     std::uint32_t max_devices = 1024;
-    std::vector<doca_dev*> devices; ///< compared only: they may be closed by now
+    /// Whichever handles it is opened with, in turn: a map outlives them, and another device's
+    /// handle may come to lie where one was.
+    struct Device {
+        comch::Device device;
+        std::vector<std::byte> exported; ///< what it was given
+    };
+    std::vector<Device> devices;
     doca_mmap_memrange_free_cb_t* free_callback = nullptr;
     void* free_cookie = nullptr;
     bool was_started = false; ///< from then on the range is given back in the end
     doca_data user_data{};
-    std::map<const doca_dev*, std::vector<std::byte>> exported; ///< what each was given
     std::unique_ptr<comch::MemoryMap> map;                      ///< while started
     comch::link::PortAddress service{};                         ///< where imported memory is served
     std::optional<comch::Device> importer;                      ///< imported: through which device
@@ -35,6 +39,8 @@ struct doca_mmap {
     /// Whoever keeps a map for later asks by this whether it still exists.
     std::shared_ptr<const char> life = std::make_shared<const char>();
 
+    /// Null: it is not one of the map's.
+    [[nodiscard]] Device* find(const comch::Device& device) noexcept;
     [[nodiscard]] bool started() const noexcept { return map != nullptr; }
     [[nodiscard]] bool imported() const noexcept { return map != nullptr && map->imported(); }
 };
