@@ -327,6 +327,30 @@ TEST(DocaMisuse, ATaskWithNothingToSendIsRefusedWhenItIsSubmitted) {
     EXPECT_EQ(path.consumer.immediates[0].size(), 8u);
 }
 
+TEST(DocaMisuse, WhatWaitsBehindAnotherSendIsCheckedWhenItIsSubmitted) {
+    FastPath path;
+    const std::uint32_t id = path.consumer.id();
+    ASSERT_OK(path.producer.send(id, nullptr, "first"));
+    std::uint32_t free = 0;
+    doca_buf* const returned = path.here.data(0, 4);
+    give_back(returned);
+    EXPECT_EQ(path.producer.send(id, returned), DOCA_ERROR_INVALID_VALUE);
+    std::uint8_t byte = 0;
+    doca_comch_producer_task_send* task = nullptr;
+    ASSERT_OK(doca_comch_producer_task_send_alloc_init(path.producer.producer, nullptr, &byte, 1,
+                                                       id, &task));
+    doca_comch_producer_task_send_set_imm_data(task, nullptr, 0);
+    doca_task* const base = doca_comch_producer_task_send_as_task(task);
+    EXPECT_EQ(doca_task_submit(base), DOCA_ERROR_INVALID_VALUE) << "nothing to send";
+    doca_task_free(base);
+    ASSERT_OK(path.consumer.post(nullptr));
+    ASSERT_TRUE(path.sides.until([&] { return path.producer.done.size() == 1; }));
+    path.stop();
+    EXPECT_THAT(path.producer.done, ElementsAre(DOCA_SUCCESS));
+    EXPECT_OK(doca_buf_inventory_get_num_free_elements(path.here.inventory, &free));
+    EXPECT_EQ(free, 64u);
+}
+
 TEST(DocaMisuse, NothingStartsOnAConnectionThatHasEnded) {
     TwoSides sides;
     Memory memory(sides.lab.dpu, 4096, DOCA_ACCESS_FLAG_PCI_READ_WRITE);

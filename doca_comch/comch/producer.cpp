@@ -179,6 +179,10 @@ doca_error_t ConnectionProducer::wait_or_refuse(ProducerTask& task, doca_error_t
 }
 
 doca_error_t ConnectionProducer::wait(ProducerTask& task) {
+    SendBuffer buffer;
+    if (const doca_error_t result = describe(task, buffer); result != DOCA_SUCCESS) {
+        return result;
+    }
     if (task.immediate_length > task.keep.size()) {
         return DOCA_ERROR_INVALID_VALUE;
     }
