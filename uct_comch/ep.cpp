@@ -27,23 +27,24 @@ RemoteRegion& region_of(uct_rkey_t rkey) { return *reinterpret_cast<RemoteRegion
 /// What a call on an endpoint without a connection answers.
 template <class Link> ucs_status_t ended(const Ep<Link>& ep) { return ep.failure; }
 
-ucs_status_t too_long(const char* what, std::size_t value, std::size_t limit) {
-    ucs_error("comch: %s of %zu is above the limit of %zu that the interface states", what, value,
-              limit);
-    return UCS_ERR_INVALID_PARAM;
-}
-
-/// The answer of an operation. The first one of a request from the queue that is through may
-/// complete it, and who is told of that may send the next: it must not pass those that are still
-/// queued.
+/// The answer of an operation. The first one of a request from the queue that is through, or has
+/// failed, may complete it, and who is told of that may send the next: it must not pass those that
+/// are still queued.
 template <class Link, class Status> Status answer(Ep<Link>& ep, Status status) {
-    if (ep.dispatching && status >= 0) [[unlikely]] {
-        ep.dispatching = false;
+    if (ep.turn == Turn::one_operation && status != UCS_ERR_NO_RESOURCE) [[unlikely]] {
+        ep.turn = Turn::none;
         if (!ucs_queue_is_empty(&ep.queue)) {
             ep.connection->hold(true);
         }
     }
     return status;
+}
+
+template <class Link>
+ucs_status_t too_long(Ep<Link>& ep, const char* what, std::size_t value, std::size_t limit) {
+    ucs_error("comch: %s of %zu is above the limit of %zu that the interface states", what, value,
+              limit);
+    return answer(ep, UCS_ERR_INVALID_PARAM);
 }
 
 /// Copies what the entries name, one behind the other. An empty entry's pointer may be null.
@@ -79,7 +80,7 @@ template <class Link>
     }
     const std::size_t total = sizeof(header) + length;
     if (total > ep.iface()->max_short) [[unlikely]] {
-        return too_long("am_short", total, ep.iface()->max_short);
+        return too_long(ep, "am_short", total, ep.iface()->max_short);
     }
     // By value: what a call that is not inlined could see through a reference has to be in memory.
     const Errc result =
@@ -119,7 +120,7 @@ template <class Link> ucs_status_t am_short_iov(uct_ep_h tl_ep, std::uint8_t id,
     }
     const std::size_t total = uct_iov_total_length(iov, count);
     if (total > ep.iface()->max_short) [[unlikely]] {
-        return too_long("am_short_iov", total, ep.iface()->max_short);
+        return too_long(ep, "am_short_iov", total, ep.iface()->max_short);
     }
     const Errc result = ep.connection->send_inline(id, static_cast<std::uint32_t>(total),
                                                    [=](std::byte* to) { gather(to, iov, count); });
@@ -147,7 +148,7 @@ template <class Link> ucs_status_t am_zcopy(uct_ep_h tl_ep, std::uint8_t id, con
     }
     const std::size_t total = header_length + uct_iov_total_length(iov, count);
     if (total > LinkLimits<Link>::max_message) [[unlikely]] {
-        return too_long("am_zcopy", total, LinkLimits<Link>::max_message);
+        return too_long(ep, "am_zcopy", total, LinkLimits<Link>::max_message);
     }
     const std::int64_t result = ep.connection->send_packed(
         id, static_cast<std::uint32_t>(total), [&](std::byte* to) {
@@ -188,7 +189,7 @@ template <class Link> ucs_status_t put_short(uct_ep_h tl_ep, const void* buffer,
         return ended(ep);
     }
     if (length > LinkLimits<Link>::max_message) [[unlikely]] {
-        return too_long("put_short", length, LinkLimits<Link>::max_message);
+        return too_long(ep, "put_short", length, LinkLimits<Link>::max_message);
     }
     // At most one chunk, so it is through at once or not at all.
     return written(ep, ep.connection->put(buffer, length, region_of(rkey), address, nullptr),
@@ -216,7 +217,7 @@ template <class Link> ucs_status_t put_zcopy(uct_ep_h tl_ep, const uct_iov_t* io
         return ended(ep);
     }
     if (count != 1) [[unlikely]] {
-        return count == 0 ? UCS_OK : too_long("put_zcopy", count, 1);
+        return count == 0 ? answer(ep, UCS_OK) : too_long(ep, "put_zcopy", count, 1);
     }
     const std::size_t length = uct_iov_get_length(iov);
     const Errc result = move<Link>(iov[0], [&](auto... region) {
@@ -236,7 +237,7 @@ template <class Link> ucs_status_t get_short(uct_ep_h tl_ep, void* buffer, unsig
         return ended(ep);
     }
     if (length > LinkLimits<Link>::max_message) [[unlikely]] {
-        return too_long("get_short", length, LinkLimits<Link>::max_message);
+        return too_long(ep, "get_short", length, LinkLimits<Link>::max_message);
     }
     auto* const where = reinterpret_cast<void*>(address);
     auto* const region = reinterpret_cast<void*>(rkey);
@@ -282,7 +283,7 @@ template <class Link> ucs_status_t get_bcopy(uct_ep_h tl_ep, uct_unpack_callback
         return ended(ep);
     }
     if (length > LinkLimits<Link>::max_message) [[unlikely]] {
-        return too_long("get_bcopy", length, LinkLimits<Link>::max_message);
+        return too_long(ep, "get_bcopy", length, LinkLimits<Link>::max_message);
     }
     auto get = ep.iface()->take_get();
     get->unpack = unpack;
@@ -311,7 +312,7 @@ template <class Link> ucs_status_t get_zcopy(uct_ep_h tl_ep, const uct_iov_t* io
         return ended(ep);
     }
     if (count != 1) [[unlikely]] {
-        return count == 0 ? UCS_OK : too_long("get_zcopy", count, 1);
+        return count == 0 ? answer(ep, UCS_OK) : too_long(ep, "get_zcopy", count, 1);
     }
     const Errc result = move<Link>(iov[0], [&](auto... region) {
         return ep.connection->get(iov[0].buffer, uct_iov_get_length(iov), region_of(rkey), address,
@@ -411,7 +412,7 @@ template <class Link> ucs_status_t pending_add(uct_ep_h tl_ep, uct_pending_req_t
 template <class Link> void leave_pending(Ep<Link>& ep) {
     if (ep.queued) {
         ep.queued = false;
-        ep.dispatching = false;
+        ep.turn = Turn::none;
         std::erase(ep.iface()->pending, &ep);
     }
 }
@@ -449,7 +450,7 @@ template <class Link> ucs_status_t flush(uct_ep_h tl_ep, unsigned flags, uct_com
     }
     // A request that is just being dispatched was queued before those that still are, and need not
     // wait for them; one flush in a queue before another request would wait for ever.
-    if (!ucs_queue_is_empty(&ep.queue) && !ep.dispatching) {
+    if (!ucs_queue_is_empty(&ep.queue) && ep.turn == Turn::none) {
         return UCS_ERR_NO_RESOURCE;
     }
     outdate_get_short(ep);
@@ -582,20 +583,24 @@ template <class Link> unsigned dispatch_pending(Iface<Link>& iface) {
             if (ep->connection != nullptr) {
                 ep->connection->hold(false);
             }
-            ep->dispatching = true;
+            // One that has had so many turns may be asking for the same again each time, as for a
+            // flush: it gets all it asks for at once.
+            ep->turn = turns < most_turns ? Turn::one_operation : Turn::any_number;
             const ucs_status_t status = request->func(request);
             listed = find_again(iface, ep, i);
             // (Not listed, it may be destroyed.)
-            const bool had_its_turn = listed && !std::exchange(ep->dispatching, false);
+            const bool had_its_turn = listed && std::exchange(ep->turn, Turn::none) == Turn::none;
             if (status == UCS_OK) {
                 ++count;
+                turns = 0;
                 continue;
             }
             ucs_queue_push_head(&ep->queue, &priv_of(request)->queue_elem);
             // If something of it went, what it wanted besides was refused for that: it is the next
-            // again, now or, if it never has enough, in the next call.
+            // again.
             count += had_its_turn ? 1 : 0;
-            stuck = status != UCS_INPROGRESS && (!had_its_turn || ++turns == most_turns);
+            turns += had_its_turn && status != UCS_INPROGRESS ? 1 : 0;
+            stuck = status != UCS_INPROGRESS && !had_its_turn;
         }
         if (!listed) {
             continue; // purged or destroyed meanwhile; somebody else is at this place now

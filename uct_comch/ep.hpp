@@ -5,6 +5,9 @@
 
 namespace comch::uct {
 
+/// What a request from the pending queue may still do.
+enum class Turn : std::uint8_t { none, one_operation, any_number };
+
 /// A uct_ep_h of ours points here.
 template <class Link> struct Ep {
     uct_base_ep_t super;
@@ -13,7 +16,7 @@ template <class Link> struct Ep {
     ucs_status_t failure = UCS_OK;    ///< what operations answer once the connection has ended
     bool untold_loss = false;         ///< it ended in an orderly way, without puts of ours
     bool queued = false;              ///< in the interface's list
-    bool dispatching = false;         ///< a request from the queue is being tried; nothing went yet
+    Turn turn = Turn::none;           ///< of the request from the queue that is being tried
     GetBcopy* get_short = nullptr;    ///< the one get_short under way, or its result
     void* get_short_key[2] = {};      ///< which one: address and region; none if it is outdated
     bool get_short_done = false;

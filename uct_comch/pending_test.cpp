@@ -284,6 +284,47 @@ TEST_F(Pending, WhoSendsFromWithinARequestDoesNotOvertakeTheOnesBehindIt) {
     }
 }
 
+TEST_F(Pending, WhoSendsFromWithinARequestThatFailsOrIsEmptyDoesNotOvertakeTheOnesBehindIt) {
+    const Log log;
+    establish();
+    const std::vector<std::byte> bytes(1 << 20);
+    const std::function<ucs_status_t()> operations[] = {
+        [&] { return uct_ep_am_short(ep, 0, sent, bytes.data(), 1 << 20); },
+        [&] { return uct_ep_put_zcopy(ep, nullptr, 0, 0, 0, nullptr); },
+        [&] { return uct_ep_get_zcopy(ep, nullptr, 0, 0, 0, nullptr); },
+    };
+    for (const auto& operation : operations) {
+        SCOPED_TRACE(&operation - operations);
+        fill();
+        ucs_status_t after = UCS_ERR_LAST;
+        Request first([&] {
+            EXPECT_NE(operation(), UCS_ERR_NO_RESOURCE);
+            after = send();
+            return UCS_OK;
+        });
+        Request last([&] { return send(); });
+        ASSERT_EQ(uct_ep_pending_add(ep, &first.super, 0), UCS_OK);
+        ASSERT_EQ(uct_ep_pending_add(ep, &last.super, 0), UCS_OK);
+        drain();
+        ASSERT_TRUE(until([&] { return last.calls != 0; }, host));
+        EXPECT_EQ(after, UCS_ERR_NO_RESOURCE);
+        expect_all_in_order();
+    }
+}
+
+TEST_F(Pending, ARequestThatFlushesAnewBeforeItSendsIsThroughAllTheSame) {
+    establish();
+    fill();
+    Request first(
+        [&] { return uct_ep_flush(ep, 0, nullptr) == UCS_OK ? send() : UCS_ERR_NO_RESOURCE; });
+    Request second([&] { return send(); });
+    ASSERT_EQ(uct_ep_pending_add(ep, &first.super, 0), UCS_OK);
+    ASSERT_EQ(uct_ep_pending_add(ep, &second.super, 0), UCS_OK);
+    const std::uint64_t before = sent;
+    ASSERT_TRUE(until([&] { return sent == before + 2; }, host, dpu));
+    expect_all_in_order();
+}
+
 /// An endpoint with a full ring, and a request that waits there.
 struct Stuck {
     Stuck(const Interface& from, const Interface& to) : ep(from, to) {
