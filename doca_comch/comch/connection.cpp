@@ -58,7 +58,7 @@ ConnectionHandle& ConnectionHandle::make(ControlContext& owner, Connection* core
     handle.snapshot = {};
     handle.status = core != nullptr ? Errc::ok : Errc::not_connected;
     handle.busy = false;
-    handle.disconnecting = false;
+    handle.disconnecting_ = false;
     handle.owner_.store(&owner, std::memory_order_release);
     return handle;
 }
@@ -66,7 +66,19 @@ ConnectionHandle& ConnectionHandle::make(ControlContext& owner, Connection* core
 void ConnectionHandle::end(Errc why) noexcept {
     const std::lock_guard lock(mutex_);
     core_ = nullptr;
+    disconnecting_ = false;
     status = why;
+}
+
+bool ConnectionHandle::begin_disconnect() noexcept {
+    const std::lock_guard lock(mutex_);
+    disconnecting_ = attached_ == 0;
+    return disconnecting_;
+}
+
+void ConnectionHandle::cease_disconnecting() noexcept {
+    const std::lock_guard lock(mutex_);
+    disconnecting_ = false;
 }
 
 void ConnectionHandle::retire() {

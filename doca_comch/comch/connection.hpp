@@ -51,7 +51,7 @@ public:
     /// NOT_CONNECTED if it is not that connection any more, or has ended.
     template <class Open> [[nodiscard]] doca_error_t attach(std::uint32_t generation, Open&& open) {
         const std::lock_guard lock(mutex_);
-        if (generation != this->generation() || core_ == nullptr) {
+        if (generation != this->generation() || core_ == nullptr || disconnecting_) {
             return DOCA_ERROR_NOT_CONNECTED;
         }
         const doca_error_t result = open(*core_);
@@ -74,6 +74,11 @@ public:
     [[nodiscard]] Connection* core() const noexcept { return core_; }
     /// From here on nothing attaches.
     void end(Errc status) noexcept;
+    /// Nor does anything from here on until it has ended, once nothing waits any more. False:
+    /// producers or consumers are not idle.
+    [[nodiscard]] bool begin_disconnect() noexcept;
+    [[nodiscard]] bool disconnecting() const noexcept { return disconnecting_; }
+    void cease_disconnecting() noexcept;
 
     doca_data user_data{};
     ConnectionStatistics snapshot;
@@ -81,7 +86,6 @@ public:
     SendQueue waiting;          ///< found no room on the link
     SendQueue sent;             ///< not confirmed
     bool busy = false;          ///< in the owner's list
-    bool disconnecting = false; ///< once nothing waits any more
     Clock::time_point disconnecting_since{};
     Clock::time_point moved{}; ///< when some of what waited found room last
 
@@ -93,6 +97,7 @@ private:
     std::atomic<ControlContext*> owner_ = nullptr;
     mutable std::mutex mutex_; ///< guards what follows
     Connection* core_ = nullptr;
+    bool disconnecting_ = false;
     std::uint32_t attached_ = 0; ///< producers and consumers that are not idle
 };
 

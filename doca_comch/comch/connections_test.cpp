@@ -297,6 +297,28 @@ TEST(DocaConnections, SendsEndInTheCallbackForTheirOutcomeWithTheirUserData) {
     EXPECT_EQ(sides.server.messages.size(), heard) << "what failed was not delivered";
 }
 
+TEST(DocaConnections, NothingStartsOnAConnectionThatIsBeingEnded) {
+    constexpr std::uint32_t many = 400;
+    TwoSides sides(many);
+    doca_comch_producer* producer = nullptr;
+    ASSERT_OK(doca_comch_producer_create(sides.at_server, &producer));
+    doca_ctx* const ctx = doca_comch_producer_as_ctx(producer);
+    const auto sent = [](doca_comch_producer_task_send*, doca_data, doca_data) {};
+    ASSERT_OK(doca_comch_producer_task_send_set_conf(producer, sent, sent, 1));
+    ASSERT_OK(doca_pe_connect_ctx(sides.server_engine.pe, ctx));
+    for (std::uint32_t i = 0; i < many; ++i) {
+        ASSERT_OK(sides.server.send(sides.at_server, std::string(1000, 'm')));
+    }
+    ASSERT_OK(doca_comch_server_disconnect(sides.server.server, sides.at_server));
+    // Its last messages wait for room, and it would keep the connection.
+    ASSERT_TRUE(sides.server.disconnected.empty());
+    EXPECT_EQ(doca_ctx_start(ctx), DOCA_ERROR_NOT_CONNECTED);
+    EXPECT_TRUE(sides.until([&] {
+        return sides.server.disconnected.size() == 1 && sides.client.messages.size() == many;
+    }));
+    EXPECT_OK(doca_comch_producer_destroy(producer));
+}
+
 TEST(DocaConnections, AContextStopsInsideItsCompletionAndMessageCallbacks) {
     TwoSides sides;
     sides.client.on_sent = [&](doca_comch_task_send* task) {

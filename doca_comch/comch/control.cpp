@@ -147,7 +147,7 @@ doca_error_t ControlContext::begin_send(doca_task& base) {
     if (handle.core() == nullptr) {
         return to_doca(handle.status);
     }
-    if (handle.disconnecting) {
+    if (handle.disconnecting()) {
         return DOCA_ERROR_NOT_CONNECTED;
     }
     auto& self = static_cast<ControlContext&>(*task.ctx);
@@ -198,7 +198,7 @@ unsigned ControlContext::progress() {
         handled += serve(*busy_[i]);
     }
     const auto done = std::erase_if(busy_, [](ConnectionHandle* handle) {
-        handle->busy = !handle->sent.empty() || !handle->waiting.empty() || handle->disconnecting;
+        handle->busy = !handle->sent.empty() || !handle->waiting.empty() || handle->disconnecting();
         return !handle->busy;
     });
     if (done != 0 && busy_.empty()) {
@@ -262,9 +262,9 @@ unsigned ControlContext::serve(ConnectionHandle& handle) {
             complete(task, result);
         }
     }
-    if (handle.disconnecting && sent_all(handle, handle.disconnecting_since)) {
-        handle.disconnecting = false;
+    if (handle.disconnecting() && sent_all(handle, handle.disconnecting_since)) {
         disconnect_now(handle);
+        handle.cease_disconnecting();
         ++handled;
     }
     return handled;
@@ -272,7 +272,7 @@ unsigned ControlContext::serve(ConnectionHandle& handle) {
 
 Errc ControlContext::arm() {
     for (const ConnectionHandle* const handle : busy_) {
-        if (handle->core() == nullptr || handle->disconnecting) {
+        if (handle->core() == nullptr || handle->disconnecting()) {
             return Errc::again;
         }
         const ConnectionStatistics statistics = handle->core()->statistics();
@@ -320,7 +320,6 @@ void ControlContext::end(ConnectionHandle& handle, Errc status, bool delivered) 
         handle.core() != nullptr ? handle.core()->statistics() : ConnectionStatistics{};
     const std::uint64_t confirmed = statistics.sent_messages - statistics.in_flight_messages;
     handle.end(status);
-    handle.disconnecting = false;
     std::erase(busy_, &handle);
     handle.busy = false;
     // Callbacks may submit again: that is refused, since there is no connection any more.

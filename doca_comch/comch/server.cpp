@@ -150,16 +150,15 @@ doca_error_t ServerContext::disconnect(ConnectionHandle* handle) {
                    : refuse(DOCA_ERROR_INVALID_VALUE,
                             "cannot disconnect: the connection is not this server's");
     }
-    if (handle->core() == nullptr || handle->disconnecting) {
+    if (handle->core() == nullptr || handle->disconnecting()) {
         return DOCA_ERROR_NOT_CONNECTED;
     }
-    if (handle->has_attached()) {
+    const bool waits = !handle->waiting.empty();
+    if (waits ? !handle->begin_disconnect() : handle->has_attached()) {
         return refuse(DOCA_ERROR_IN_USE, "cannot disconnect: producers or consumers are not idle "
                                          "on the connection; stop them first");
     }
-    if (!handle->waiting.empty()) {
-        // Its last words first.
-        handle->disconnecting = true;
+    if (waits) { // its last words first
         handle->disconnecting_since = Clock::now();
         return DOCA_SUCCESS;
     }
