@@ -164,8 +164,12 @@ template <class Link> ucs_status_t am_zcopy(uct_ep_h tl_ep, std::uint8_t id, con
 // ---- put and get --------------------------------------------------------------------------------
 
 /// What a get_short has been answered, or will be, is not for one that is called from now on.
-template <class Link> void outdate_get_short(Ep<Link>& ep) {
-    ep.get_short_key[1] = nullptr;
+/// Of flushes and fences only the first counts: who tries, and orders between the tries, comes to
+/// an end.
+template <class Link> void outdate_get_short_by_order(Ep<Link>& ep) {
+    if (ep.get_short_outdated == Outdated::no && !ep.get_short_again) {
+        ep.get_short_outdated = Outdated::by_order;
+    }
 }
 
 /// The answer to a write. Only for the place that it was aimed at is a get_short outdated by it:
@@ -176,7 +180,7 @@ ucs_status_t written(Ep<Link>& ep, Errc result, std::uint64_t address, std::size
         [[unlikely]] {
         const auto got = reinterpret_cast<std::uint64_t>(ep.get_short_key[0]);
         if (address < got + ep.get_short->length && got < address + length) {
-            outdate_get_short(ep);
+            ep.get_short_outdated = Outdated::by_write;
         }
     }
     return answer(ep, to_ucs(result));
@@ -241,6 +245,7 @@ template <class Link> ucs_status_t get_short(uct_ep_h tl_ep, void* buffer, unsig
     }
     auto* const where = reinterpret_cast<void*>(address);
     auto* const region = reinterpret_cast<void*>(rkey);
+    bool again = false;
     if (ep.get_short != nullptr) {
         if (!ep.get_short_done) {
             return UCS_ERR_NO_RESOURCE;
@@ -248,11 +253,13 @@ template <class Link> ucs_status_t get_short(uct_ep_h tl_ep, void* buffer, unsig
         std::unique_ptr<GetBcopy> get(std::exchange(ep.get_short, nullptr));
         const bool same = ep.get_short_key[0] == where && ep.get_short_key[1] == region &&
                           get->length == length;
-        if (same) {
+        const bool good = same && ep.get_short_outdated == Outdated::no;
+        again = same && ep.get_short_outdated == Outdated::by_order;
+        if (good) {
             std::memcpy(buffer, get->buffer.get(), length);
         }
         ep.iface()->give_back(std::move(get));
-        if (same) {
+        if (good) {
             return answer(ep, UCS_OK);
         }
     }
@@ -270,6 +277,8 @@ template <class Link> ucs_status_t get_short(uct_ep_h tl_ep, void* buffer, unsig
         ep.get_short_key[0] = where;
         ep.get_short_key[1] = region;
         ep.get_short_done = false;
+        ep.get_short_outdated = Outdated::no;
+        ep.get_short_again = again;
         return UCS_ERR_NO_RESOURCE;
     }
     ep.iface()->give_back(std::move(get));
@@ -444,7 +453,7 @@ template <class Link> ucs_status_t flush(uct_ep_h tl_ep, unsigned flags, uct_com
     }
     if ((flags & UCT_FLUSH_FLAG_CANCEL) != 0) {
         pending_purge<Link>(tl_ep, nullptr, nullptr);
-        outdate_get_short(ep);
+        ep.get_short_outdated = Outdated::by_write; // its caller has given it up
         ep.connection->cancel([&](void* token, Errc status) { complete(ep, token, to_ucs(status)); });
         return UCS_OK;
     }
@@ -453,14 +462,14 @@ template <class Link> ucs_status_t flush(uct_ep_h tl_ep, unsigned flags, uct_com
     if (!ucs_queue_is_empty(&ep.queue) && ep.turn == Turn::none) {
         return UCS_ERR_NO_RESOURCE;
     }
-    outdate_get_short(ep);
+    outdate_get_short_by_order(ep);
     return answer(ep, to_ucs(ep.connection->flush(completion)));
 }
 
 template <class Link> ucs_status_t fence(uct_ep_h tl_ep, unsigned) {
     auto& ep = *Ep<Link>::of(tl_ep);
     if (ucs_queue_is_empty(&ep.queue)) { // one in the queue is older than the fence
-        outdate_get_short(ep);
+        outdate_get_short_by_order(ep);
     }
     return ep.connection == nullptr ? UCS_OK : to_ucs(ep.connection->fence());
 }

@@ -8,6 +8,9 @@ namespace comch::uct {
 /// What a request from the pending queue may still do.
 enum class Turn : std::uint8_t { none, one_operation, any_number };
 
+/// By what the answer of a get_short is not one for a call from now on: a flush or fence, or more.
+enum class Outdated : std::uint8_t { no, by_order, by_write };
+
 /// A uct_ep_h of ours points here.
 template <class Link> struct Ep {
     uct_base_ep_t super;
@@ -18,7 +21,9 @@ template <class Link> struct Ep {
     bool queued = false;              ///< in the interface's list
     Turn turn = Turn::none;           ///< of the request from the queue that is being tried
     GetBcopy* get_short = nullptr;    ///< the one get_short under way, or its result
-    void* get_short_key[2] = {};      ///< which one: address and region; none if it is outdated
+    void* get_short_key[2] = {};      ///< which one: address and region
+    Outdated get_short_outdated = Outdated::no;
+    bool get_short_again = false; ///< asked once more, since an order came after the first time
     bool get_short_done = false;
 
     [[nodiscard]] bool awaits_get_short() const { return get_short != nullptr && !get_short_done; }

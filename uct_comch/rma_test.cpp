@@ -443,6 +443,19 @@ TEST_F(LateGetShort, IsNotFromBeforeAFlushOrFence) {
     }
 }
 
+TEST_F(LateGetShort, ComesThoughItsCallerFencesAndFlushesBetweenItsTries) {
+    target.set_word(0, 3);
+    EXPECT_TRUE(until(
+        [&] {
+            const ucs_status_t status = get();
+            EXPECT_EQ(uct_iface_fence(host.iface, 0), UCS_OK);
+            (void)uct_ep_flush(ep, 0, nullptr);
+            return status == UCS_OK;
+        },
+        host));
+    EXPECT_EQ(word, 3u);
+}
+
 TEST_F(LateGetShort, InTheQueueIsServedHoweverOftenOthersFenceAndFlush) {
     ASSERT_EQ(get(), UCS_ERR_NO_RESOURCE);
     struct Request {
