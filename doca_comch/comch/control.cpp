@@ -5,6 +5,8 @@
 #include <cstring>
 #include <memory>
 
+#include <sys/timerfd.h>
+
 #include "core/channel/limits.hpp"
 
 namespace comch::doca {
@@ -14,6 +16,10 @@ namespace {
 /// on the link; and for one that takes a little now and then.
 constexpr auto stop_patience = std::chrono::seconds(1);
 constexpr auto stop_patience_in_all = std::chrono::seconds(10);
+
+/// A peer that takes nothing wakes nobody: a program that sleeps meanwhile is woken so often to
+/// look.
+constexpr long look_interval_ns = 10'000'000;
 
 } // namespace
 
@@ -271,17 +277,45 @@ unsigned ControlContext::serve(ConnectionHandle& handle) {
 }
 
 Errc ControlContext::arm() {
+    bool waits = false;
     for (const ConnectionHandle* const handle : busy_) {
-        if (handle->core() == nullptr || handle->disconnecting()) {
+        if (handle->core() == nullptr || (handle->disconnecting() && handle->waiting.empty())) {
             return Errc::again;
         }
+        waits = waits || (!handle->waiting.empty() &&
+                          (handle->disconnecting() || state() == DOCA_CTX_STATE_STOPPING));
         const ConnectionStatistics statistics = handle->core()->statistics();
         if (!handle->sent.empty() &&
             handle->sent.head->number <= statistics.sent_messages - statistics.in_flight_messages) {
             return Errc::again;
         }
     }
+    if (waits) {
+        return wake_in_a_moment();
+    }
+    close_timer();
     return Errc::ok;
+}
+
+Errc ControlContext::wake_in_a_moment() {
+    if (!timer_) {
+        timer_.reset(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+        if (!timer_ || !pe()->engine().watch(timer_.get())) {
+            timer_.reset();
+            return Errc::again; // better awake than asleep for ever
+        }
+    }
+    itimerspec when{};
+    when.it_value.tv_nsec = look_interval_ns;
+    (void)::timerfd_settime(timer_.get(), 0, &when, nullptr);
+    return Errc::ok;
+}
+
+void ControlContext::close_timer() noexcept {
+    if (timer_) {
+        pe()->engine().unwatch(timer_.get());
+        timer_.reset();
+    }
 }
 
 bool ControlContext::sent_all(Clock::time_point since) const {

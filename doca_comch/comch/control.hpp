@@ -13,6 +13,7 @@
 
 #include <comch/progress.hpp>
 
+#include "core/base/unique_fd.hpp"
 #include "doca_comch/comch/connection.hpp"
 #include "doca_comch/common/context.hpp"
 #include "doca_comch/common/device.hpp"
@@ -74,7 +75,10 @@ protected:
     [[nodiscard]] ConnectionLimits limits() const noexcept;
     /// After the core's source, so that it is asked after it.
     void join_engine() { pe()->engine().add(*this); }
-    void leave_engine() noexcept { pe()->engine().remove(*this); }
+    void leave_engine() noexcept {
+        pe()->engine().remove(*this);
+        close_timer();
+    }
 
     // what the core tells
     [[nodiscard]] static ConnectionHandle& handle_of_core(const Connection& connection) noexcept {
@@ -110,11 +114,14 @@ private:
     unsigned complete_confirmed(ConnectionHandle& handle);
     [[nodiscard]] static bool sent_all(const ConnectionHandle& handle, Clock::time_point since);
     [[nodiscard]] Errc arm();
+    [[nodiscard]] Errc wake_in_a_moment();
+    void close_timer() noexcept;
 
     TaskStore<SendTask> store_;
     std::uint32_t send_tasks_ = 0;
     std::uint32_t message_size_ = 0;
     std::uint32_t recv_queue_ = 0;
+    UniqueFd timer_;                      ///< open while a program sleeps that patience is to end
     std::vector<ConnectionHandle*> busy_; ///< with tasks under way
 };
 

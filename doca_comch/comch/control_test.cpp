@@ -3,6 +3,7 @@
 #include <utility>
 
 #include <gmock/gmock.h>
+#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -469,6 +470,55 @@ TEST(DocaControl, AStopWaitsForAPeerThatTakesALittleNowAndThen) {
     EXPECT_EQ(client.sends.size(), many);
     ASSERT_EQ(doca_ctx_stop(server.ctx), DOCA_ERROR_IN_PROGRESS);
     EXPECT_TRUE(progress_until([&] { return state_of(server.ctx) == idle; }, slow));
+}
+
+/// Progresses only when the handle says so; false if it stays silent far too long.
+template <class Condition> bool sleep_until(Engine& engine, int& wakes, Condition&& condition) {
+    doca_notification_handle_t handle = 0;
+    EXPECT_OK(doca_pe_get_notification_handle(engine.pe, &handle));
+    for (;;) {
+        while (doca_pe_progress(engine.pe) != 0) {
+        }
+        if (condition()) {
+            return true;
+        }
+        EXPECT_OK(doca_pe_request_notification(engine.pe));
+        pollfd fd{.fd = handle, .events = POLLIN, .revents = 0};
+        if (poll(&fd, 1, 20'000) != 1) {
+            return false;
+        }
+        ++wakes;
+        EXPECT_OK(doca_pe_clear_notification(engine.pe, handle));
+    }
+}
+
+TEST(DocaControl, AStopThatWaitsForAFrozenPeerWakesWhoSleeps) {
+    constexpr std::uint32_t many = 400;
+    TwoSides sides(many);
+    for (std::uint32_t i = 0; i < many; ++i) {
+        ASSERT_OK(sides.client.send(std::string(1000, 'm'))); // more than there is room for
+    }
+    EXPECT_EQ(doca_ctx_stop(sides.client.ctx), DOCA_ERROR_IN_PROGRESS);
+    // The server does nothing, as if it were frozen.
+    int wakes = 0;
+    ASSERT_TRUE(sleep_until(sides.client_engine, wakes,
+                            [&] { return state_of(sides.client.ctx) == idle; }));
+    EXPECT_LT(wakes, 1000) << "it slept in between";
+    EXPECT_EQ(sides.client.sends.size(), many);
+}
+
+TEST(DocaControl, ADisconnectThatWaitsForAFrozenPeerWakesWhoSleeps) {
+    constexpr std::uint32_t many = 400;
+    TwoSides sides(many);
+    for (std::uint32_t i = 0; i < many; ++i) {
+        ASSERT_OK(sides.server.send(sides.at_server, std::string(1000, 'm')));
+    }
+    EXPECT_OK(doca_comch_server_disconnect(sides.server.server, sides.at_server));
+    int wakes = 0;
+    ASSERT_TRUE(sleep_until(sides.server_engine, wakes,
+                            [&] { return !sides.server.disconnected.empty(); }));
+    EXPECT_LT(wakes, 1000) << "it slept in between";
+    EXPECT_EQ(sides.server.sends.size(), many);
 }
 
 TEST(DocaControl, AServerDisconnectsOneClientInsideItsCallback) {
