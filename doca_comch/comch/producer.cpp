@@ -201,6 +201,9 @@ doca_error_t ConnectionProducer::wait(ProducerTask& task) {
 
 void ConnectionProducer::reached(std::uint32_t consumer) {
     last_reached_ = consumer;
+    if (reached_.size() > limits::consumers_per_connection) {
+        reached_.clear(); // most are gone; to the others one send more may wait
+    }
     reached_.insert(consumer);
 }
 
