@@ -29,15 +29,26 @@ template <class F> doca_error_t with(const doca_comm_channel_ep_t* handle, bool 
     }
 }
 
+/// A connection of this endpoint, which is locked; null if there is none such.
+Peer* peer_of(Endpoint& endpoint, const doca_comm_channel_addr_t* address) {
+    Peer* const peer = doca_comm_channel_addr_t::object_of(address);
+    return peer != nullptr && address->owner == &endpoint ? peer : nullptr;
+}
+
 /// The same for an address, with its endpoint locked.
 template <class F> doca_error_t with(const doca_comm_channel_addr_t* handle, bool valid, F f) {
-    Peer* const peer = doca_comm_channel_addr_t::object_of(handle);
-    if (peer == nullptr || !valid) {
+    if (doca_comm_channel_addr_t::object_of(handle) == nullptr || !valid) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    Endpoint* const owner = handle->owner;
+    if (owner == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
     try {
-        const std::lock_guard lock(peer->owner.mutex);
-        return f(*peer);
+        const std::lock_guard lock(owner->mutex);
+        // Another thread may have disconnected it while we waited.
+        Peer* const peer = peer_of(*owner, handle);
+        return peer != nullptr ? f(*peer) : DOCA_ERROR_INVALID_VALUE;
     } catch (const std::bad_alloc&) {
         return DOCA_ERROR_NO_MEMORY;
     }
@@ -52,12 +63,6 @@ template <class F> doca_error_t change(doca_comm_channel_ep_t* handle, bool vali
         }
         return f(endpoint.properties);
     });
-}
-
-/// A connection of this endpoint; null if there is none such.
-Peer* peer_of(Endpoint& endpoint, const doca_comm_channel_addr_t* address) {
-    Peer* const peer = doca_comm_channel_addr_t::object_of(address);
-    return peer != nullptr && &peer->owner == &endpoint ? peer : nullptr;
 }
 
 doca_error_t check_name(const char* name) {

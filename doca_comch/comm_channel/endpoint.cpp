@@ -168,11 +168,13 @@ Peer& Endpoint::add_peer() {
     peers_.push_back(std::make_unique<Peer>(*this));
     Peer& peer = *peers_.back();
     peer.handle = AddressPool::instance().take(&peer);
+    peer.handle->owner = this;
     return peer;
 }
 
 void Endpoint::remove_peer(Peer& peer) {
     backlog_.drop(&peer);
+    peer.handle->owner = nullptr;
     AddressPool::instance().give_back(peer.handle);
     std::erase_if(peers_, [&](const auto& each) { return each.get() == &peer; });
 }

@@ -1,6 +1,8 @@
 // Endpoints of the 2023 generation, used wrongly: the documented error, and never a crash.
+#include <atomic>
 #include <functional>
 #include <memory>
+#include <thread>
 
 #include <sys/resource.h>
 
@@ -65,6 +67,30 @@ TEST_F(CommChannelPair, HandlesUsedAfterTheirEndAreRefused) {
     if (known_here != nullptr) {
         EXPECT_EQ(doca_comm_channel_peer_addr_update_info(known_here), DOCA_ERROR_INVALID_VALUE);
     }
+}
+
+TEST_F(CommChannelPair, AnAddressMayEndWhileAnotherThreadAsksAboutIt) {
+    std::atomic<doca_comm_channel_addr_t*> address = client.peer;
+    std::atomic<bool> done = false;
+    std::thread asking([&] {
+        while (!done) {
+            const doca_error_t result = doca_comm_channel_peer_addr_update_info(address);
+            EXPECT_TRUE(result == DOCA_SUCCESS || result == DOCA_ERROR_INVALID_VALUE ||
+                        result == DOCA_ERROR_CONNECTION_INPROGRESS)
+                << result;
+        }
+    });
+    for (int i = 0; i < 100; ++i) {
+        EXPECT_EQ(doca_comm_channel_ep_disconnect(client, client.peer), DOCA_SUCCESS);
+        EXPECT_EQ(client.connect("s"), DOCA_SUCCESS);
+        address = client.peer;
+        EXPECT_TRUE(eventually([&] {
+            (void)service.receive();
+            return client.update() == DOCA_SUCCESS;
+        }));
+    }
+    done = true;
+    asking.join();
 }
 
 TEST_F(CommChannelPair, OnlyAServiceTellsOfAService) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 
 #include <comch/connection.hpp>
@@ -72,4 +73,7 @@ private:
 
 } // namespace comch::doca
 
-struct doca_comm_channel_addr_t : comch::doca::Handle<comch::doca::Peer, 0x2d72656570636322> {};
+struct doca_comm_channel_addr_t : comch::doca::Handle<comch::doca::Peer, 0x2d72656570636322> {
+    /// Whose lock keeps the object alive; null while there is none.
+    std::atomic<comch::doca::Endpoint*> owner{nullptr};
+};
