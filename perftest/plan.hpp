@@ -74,7 +74,7 @@ struct Load {
         load.window = 1;
         // One message is under way; the others hide the way of the news that some are free, and
         // share what memory there is.
-        load.posted = 32;
+        load.posted = 64;
         buffers = buffers != 0 ? buffers : size <= (1u << 20) ? 4 : 2;
     } else {
         load.window = window != 0 ? window : fits(default_window);
