@@ -391,9 +391,14 @@ TEST_F(Counting, AFencedMessageWaitsForAPutThatIsOnlyPartlyPosted) {
         {.base = target.data(), .length = target.size(), .access = access_remote_all});
     key.link_data = link_data_of(dpu_device, key.region);
     RemoteRegion region(key);
+    // Registered, so that all is posted long before the device is done with the first put.
+    const auto own = *RegionTable::instance().add({.base = const_cast<std::byte*>(first.data()),
+                                                   .length = first.size(),
+                                                   .access = access_remote_read});
     Pipe& pipe = Inside::pipe(*connection);
     const auto put = [&](const std::vector<std::byte>& source, std::size_t length) {
-        ASSERT_EQ(connection->put(source.data(), length, region, key.base, nullptr),
+        ASSERT_EQ(connection->put(source.data(), length, region, key.base, nullptr,
+                                  &source == &first ? own.region : 0),
                   Errc::in_progress);
     };
     // The device has work for long, and many more requests than are left behind these.
@@ -418,6 +423,7 @@ TEST_F(Counting, AFencedMessageWaitsForAPutThatIsOnlyPartlyPosted) {
     ASSERT_TRUE(until([&] { return !dpu.seen.messages.empty(); }));
     EXPECT_TRUE(was_there);
     ASSERT_TRUE(until([&] { return connection->flush(nullptr) == Errc::ok; }));
+    RegionTable::instance().remove(own.region);
     RegionTable::instance().remove(key.region);
 }
 
