@@ -34,21 +34,6 @@ struct Handles {
     }
 };
 
-void SendQueue::push(SendTask& task) noexcept {
-    task.following = nullptr;
-    (tail != nullptr ? tail->following : head) = &task;
-    tail = &task;
-}
-
-SendTask& SendQueue::pop() noexcept {
-    SendTask& task = *head;
-    head = task.following;
-    if (head == nullptr) {
-        tail = nullptr;
-    }
-    return task;
-}
-
 ConnectionHandle& ConnectionHandle::make(ControlContext& owner, Connection* core) {
     ConnectionHandle& handle = Handles::instance().take();
     const std::lock_guard lock(handle.mutex_);

@@ -13,22 +13,14 @@
 #include <comch/connection.hpp>
 #include <doca_comch.h>
 
+#include "doca_comch/common/task.hpp"
+
 namespace comch::doca {
 
 using Clock = std::chrono::steady_clock;
 
 class ControlContext;
 struct SendTask;
-
-/// Tasks of one connection, in the order of sending.
-struct SendQueue {
-    SendTask* head = nullptr;
-    SendTask* tail = nullptr;
-
-    [[nodiscard]] bool empty() const noexcept { return head == nullptr; }
-    void push(SendTask& task) noexcept;
-    SendTask& pop() noexcept;
-};
 
 class ConnectionHandle {
 public:
@@ -83,8 +75,8 @@ public:
     doca_data user_data{};
     ConnectionStatistics snapshot;
     Errc status = Errc::ok;     ///< why it ended
-    SendQueue waiting;          ///< found no room on the link
-    SendQueue sent;             ///< not confirmed
+    TaskQueue<SendTask> waiting; ///< found no room on the link
+    TaskQueue<SendTask> sent;    ///< not confirmed
     bool busy = false;          ///< in the owner's list
     Clock::time_point disconnecting_since{};
     Clock::time_point moved{}; ///< when some of what waited found room last

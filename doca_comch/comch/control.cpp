@@ -217,7 +217,7 @@ unsigned ControlContext::complete_confirmed(ConnectionHandle& handle) {
     const ConnectionStatistics statistics = handle.core()->statistics();
     const std::uint64_t confirmed = statistics.sent_messages - statistics.in_flight_messages;
     unsigned handled = 0;
-    while (!handle.sent.empty() && handle.sent.head->number <= confirmed) {
+    while (!handle.sent.empty() && handle.sent.front().number <= confirmed) {
         complete(handle.sent.pop(), DOCA_SUCCESS);
         ++handled;
     }
@@ -247,16 +247,10 @@ unsigned ControlContext::serve(ConnectionHandle& handle) {
     unsigned handled = complete_confirmed(handle);
     bool moved = false;
     while (!handle.waiting.empty()) {
-        SendTask& task = *handle.waiting.head;
-        // Off the queue first: put() links it into the other one.
-        (void)handle.waiting.pop();
+        SendTask& task = handle.waiting.pop(); // first: put() links it into the other one
         const doca_error_t result = put(handle, task);
         if (result == DOCA_ERROR_AGAIN) {
-            task.following = handle.waiting.head;
-            handle.waiting.head = &task;
-            if (handle.waiting.tail == nullptr) {
-                handle.waiting.tail = &task;
-            }
+            handle.waiting.push_front(task);
             if (moved) {
                 handle.moved = Clock::now();
             }
@@ -285,8 +279,8 @@ Errc ControlContext::arm() {
         waits = waits || (!handle->waiting.empty() &&
                           (handle->disconnecting() || state() == DOCA_CTX_STATE_STOPPING));
         const ConnectionStatistics statistics = handle->core()->statistics();
-        if (!handle->sent.empty() &&
-            handle->sent.head->number <= statistics.sent_messages - statistics.in_flight_messages) {
+        if (!handle->sent.empty() && handle->sent.front().number <=
+                                         statistics.sent_messages - statistics.in_flight_messages) {
             return Errc::again;
         }
     }

@@ -26,8 +26,7 @@ struct SendTask : doca_task {
     std::uint32_t generation = 0;
     const void* message = nullptr;
     std::uint32_t length = 0;
-    std::uint64_t number = 0; ///< among the connection's messages
-    SendTask* following = nullptr;
+    std::uint64_t number = 0;          ///< among the connection's messages
     std::unique_ptr<std::byte[]> kept; ///< of a message that waits: the program may reuse its own
 };
 

@@ -208,29 +208,21 @@ void ConnectionProducer::reached(std::uint32_t consumer) {
 }
 
 bool ConnectionProducer::waits_for(std::uint32_t consumer) const noexcept {
-    return std::any_of(waiting_.begin(), waiting_.end(), [&](const Queue& queue) {
-        return queue.consumer == consumer && !queue.empty();
+    return std::any_of(waiting_.begin(), waiting_.end(), [&](const Waiting& waiting) {
+        return waiting.consumer == consumer && !waiting.tasks.empty();
     });
 }
 
-ConnectionProducer::Queue& ConnectionProducer::queue_of(std::uint32_t consumer) {
-    const auto found = std::find_if(waiting_.begin(), waiting_.end(),
-                                    [&](const Queue& queue) { return queue.consumer == consumer; });
-    return found != waiting_.end() ? *found : waiting_.emplace_back(consumer);
+TaskQueue<ProducerTask>& ConnectionProducer::queue_of(std::uint32_t consumer) {
+    const auto found = std::find_if(waiting_.begin(), waiting_.end(), [&](const Waiting& waiting) {
+        return waiting.consumer == consumer;
+    });
+    return found != waiting_.end() ? found->tasks
+                                   : waiting_.emplace_back(Waiting{consumer, {}}).tasks;
 }
 
-void ConnectionProducer::Queue::push(ProducerTask& task) noexcept {
-    task.next = nullptr;
-    (last != nullptr ? last->next : first) = &task;
-    last = &task;
-}
-
-ProducerTask& ConnectionProducer::Queue::pop() noexcept {
-    auto& task = static_cast<ProducerTask&>(*first);
-    first = task.next;
-    if (first == nullptr) {
-        last = nullptr;
-    }
+ProducerTask& ConnectionProducer::pop(TaskQueue<ProducerTask>& tasks) noexcept {
+    ProducerTask& task = tasks.pop();
     task.kept = false;
     return task;
 }
@@ -239,12 +231,12 @@ unsigned ConnectionProducer::send_waiting() {
     unsigned handled = 0;
     // By index: callbacks may submit.
     for (std::size_t i = 0; i < waiting_.size(); ++i) {
-        while (!waiting_[i].empty() && state() == DOCA_CTX_STATE_RUNNING) {
-            const doca_error_t result = put(static_cast<ProducerTask&>(*waiting_[i].first));
+        while (!waiting_[i].tasks.empty() && state() == DOCA_CTX_STATE_RUNNING) {
+            const doca_error_t result = put(waiting_[i].tasks.front());
             if (result == DOCA_ERROR_AGAIN) {
                 break;
             }
-            ProducerTask& task = waiting_[i].pop();
+            ProducerTask& task = pop(waiting_[i].tasks);
             ++handled;
             if (result == DOCA_SUCCESS) {
                 reached(task.consumer);
@@ -258,7 +250,7 @@ unsigned ConnectionProducer::send_waiting() {
 }
 
 void ConnectionProducer::leave_when_none_waits() {
-    std::erase_if(waiting_, [](const Queue& queue) { return queue.empty(); });
+    std::erase_if(waiting_, [](const Waiting& waiting) { return waiting.tasks.empty(); });
     if (waiting_.empty() && in_engine_) {
         pe()->engine().remove(*this);
         in_engine_ = false;
@@ -268,8 +260,8 @@ void ConnectionProducer::leave_when_none_waits() {
 unsigned ConnectionProducer::flush_waiting(doca_error_t status) {
     unsigned handled = 0;
     for (std::size_t i = 0; i < waiting_.size(); ++i) {
-        while (!waiting_[i].empty()) {
-            finish(waiting_[i].pop(), status);
+        while (!waiting_[i].tasks.empty()) {
+            finish(pop(waiting_[i].tasks), status);
             ++handled;
         }
     }

@@ -105,15 +105,9 @@ public:
 
 private:
     /// Sends to one consumer that wait, oldest first: only these have an order.
-    struct Queue {
+    struct Waiting {
         std::uint32_t consumer;
-        doca_task* first = nullptr;
-        doca_task* last = nullptr;
-
-        explicit Queue(std::uint32_t to) noexcept : consumer(to) {}
-        [[nodiscard]] bool empty() const noexcept { return first == nullptr; }
-        void push(ProducerTask& task) noexcept;
-        [[nodiscard]] ProducerTask& pop() noexcept;
+        TaskQueue<ProducerTask> tasks;
     };
 
     explicit ConnectionProducer(ConnectionHandle& handle);
@@ -134,7 +128,8 @@ private:
     [[nodiscard]] doca_error_t wait(ProducerTask& task);
     void reached(std::uint32_t consumer);
     [[nodiscard]] bool waits_for(std::uint32_t consumer) const noexcept;
-    [[nodiscard]] Queue& queue_of(std::uint32_t consumer);
+    [[nodiscard]] TaskQueue<ProducerTask>& queue_of(std::uint32_t consumer);
+    [[nodiscard]] static ProducerTask& pop(TaskQueue<ProducerTask>& tasks) noexcept;
     [[nodiscard]] unsigned send_waiting();
     [[nodiscard]] unsigned flush_waiting(doca_error_t status);
     void leave_when_none_waits();
@@ -144,7 +139,7 @@ private:
     std::unique_ptr<Producer> core_;
     std::uint32_t last_reached_ = 0;            ///< the consumer of the last send
     std::unordered_set<std::uint32_t> reached_; ///< consumers that were sent to
-    std::vector<Queue> waiting_;                ///< of consumers not reached yet, mostly
+    std::vector<Waiting> waiting_;              ///< of consumers not reached yet, mostly
     bool in_engine_ = false;                    ///< as a source of progress
 };
 

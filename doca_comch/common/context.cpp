@@ -89,12 +89,7 @@ doca_error_t doca_ctx::submit_when_not_running(doca_task& task) {
     }
     task.use = doca_task::Use::submitted;
     task.status = DOCA_ERROR_IN_PROGRESS;
-    task.next = nullptr;
-    doca_task** end = &flushed_;
-    while (*end != nullptr) {
-        end = &(*end)->next;
-    }
-    *end = &task;
+    flushed_.push(task);
     ++inflight_;
     return DOCA_SUCCESS;
 }
@@ -104,17 +99,15 @@ bool doca_ctx::can_be_idle() const noexcept {
 }
 
 bool doca_ctx::wants_attention() const noexcept {
-    return flushed_ != nullptr || can_be_idle();
+    return !flushed_.empty() || can_be_idle();
 }
 
 unsigned doca_ctx::attend() {
     unsigned handled = drain();
     // What callbacks submit again is for the next progress: this one returns.
-    doca_task* flushed = std::exchange(flushed_, nullptr);
-    while (flushed != nullptr) {
-        doca_task& task = *flushed;
-        flushed = task.next;
-        complete(task, DOCA_ERROR_SHUTDOWN);
+    auto flushed = std::exchange(flushed_, {});
+    while (!flushed.empty()) {
+        complete(flushed.pop(), DOCA_ERROR_SHUTDOWN);
         ++handled;
     }
     if (can_be_idle()) {

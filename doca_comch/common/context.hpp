@@ -146,7 +146,7 @@ private:
     std::array<doca_task*, doca_task::kinds> free_tasks_{};
     std::uint32_t allocated_ = 0; ///< tasks that are not free
     doca_pe* pe_ = nullptr;
-    doca_task* flushed_ = nullptr; ///< accepted while stopping, oldest first
+    comch::doca::TaskQueue<doca_task> flushed_; ///< accepted while stopping
 };
 
 namespace comch::doca {

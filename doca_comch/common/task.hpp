@@ -33,6 +33,33 @@ namespace comch::doca {
 /// A program's callback of any kind; whoever stores one knows what it is.
 using Callback = void (*)();
 
+/// Submitted tasks, oldest first. A task is in one such queue at a time, chained as the free ones
+/// are.
+template <class Task> class TaskQueue {
+public:
+    [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
+    [[nodiscard]] Task& front() const noexcept { return static_cast<Task&>(*first_); }
+    void push(Task& task) noexcept {
+        task.next = nullptr;
+        (first_ != nullptr ? last_->next : first_) = &task;
+        last_ = &task;
+    }
+    void push_front(Task& task) noexcept {
+        last_ = first_ != nullptr ? last_ : &task;
+        task.next = first_;
+        first_ = &task;
+    }
+    Task& pop() noexcept {
+        Task& task = front();
+        first_ = task.next;
+        return task;
+    }
+
+private:
+    doca_task* first_ = nullptr;
+    doca_task* last_ = nullptr; ///< if there is a first one
+};
+
 /// The tasks of a context that are of one kind. They stay where they are from one start to the
 /// next: a program may still hold one of before, and is told that it is not its own.
 template <class Task> class TaskStore {
