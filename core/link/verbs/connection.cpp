@@ -335,6 +335,7 @@ void Connection::drop_operations() {
             read = transfer.last;
         }
     }
+    pipe_->release(Pipe::hold_transfer);
     wait_at_end(read);
     if (!pipe_->settled(read)) {
         take_back_memory(read);
