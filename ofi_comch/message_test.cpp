@@ -240,16 +240,10 @@ TEST_F(Message, AMultiReceiveTakesUntilItIsFull) {
     COMCH_FI(
         fi_setopt(&b_.ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &minimum, sizeof(minimum)));
     std::vector<char> buffer(100000 + 450);
-    iovec iov{buffer.data(), buffer.size()};
-    fi_msg message{};
-    message.msg_iov = &iov;
-    message.iov_count = 1;
-    message.addr = FI_ADDR_UNSPEC;
-    message.context = &buffer;
     const auto data = pattern(100, 6);
     const auto large = pattern(100000, 7);
     post([&] { return fi_send(a_.ep, data.data(), 100, nullptr, pair_.to_b, nullptr); }, pair_.cqs);
-    COMCH_FI(fi_recvmsg(b_.ep, &message, FI_MULTI_RECV));
+    post_multi_receive(b_.ep, buffer);
     for (int i = 0; i < 4; ++i) {
         const auto& next = i == 2 ? large : data;
         post([&] { return fi_send(a_.ep, next.data(), next.size(), nullptr, pair_.to_b, nullptr); },
@@ -275,13 +269,7 @@ TEST_F(Message, AMultiReceiveWithoutAMinimumTakesUntilItIsFull) {
         fi_setopt(&b_.ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &minimum, sizeof(minimum)));
     std::vector<char> buffers[2] = {std::vector<char>(200), std::vector<char>(200)};
     for (std::vector<char>& buffer : buffers) {
-        const iovec iov{buffer.data(), buffer.size()};
-        fi_msg message{};
-        message.msg_iov = &iov;
-        message.iov_count = 1;
-        message.addr = FI_ADDR_UNSPEC;
-        message.context = &buffer;
-        COMCH_FI(fi_recvmsg(b_.ep, &message, FI_MULTI_RECV));
+        post_multi_receive(b_.ep, buffer);
     }
     const auto data = pattern(200, 1);
     for (const std::size_t length : {100, 99, 1, 200}) {
@@ -299,13 +287,7 @@ TEST_F(Message, ACanceledMultiReceiveIsReleasedOnceAndAfterWhatIsOnItsWay) {
     const auto data = pattern(length, 8);
     for (int round = 0; round < 8; ++round) {
         std::vector<char> buffer(3 * length);
-        iovec iov{buffer.data(), buffer.size()};
-        fi_msg message{};
-        message.msg_iov = &iov;
-        message.iov_count = 1;
-        message.addr = FI_ADDR_UNSPEC;
-        message.context = &buffer;
-        COMCH_FI(fi_recvmsg(b_.ep, &message, FI_MULTI_RECV));
+        post_multi_receive(b_.ep, buffer);
         const char first = 'f';
         post([&] { return fi_inject(a_.ep, &first, 1, pair_.to_b); }, pair_.cqs);
         EXPECT_EQ(received().entry.len, 1u);
@@ -557,13 +539,7 @@ TEST(MultiReceive, ASharedOneIsReleasedAtItsMinimum) {
                        sizeof(minimum)));
     std::vector<char> buffers[2] = {std::vector<char>(8192), std::vector<char>(8192)};
     for (std::vector<char>& buffer : buffers) {
-        const iovec iov{buffer.data(), buffer.size()};
-        fi_msg message{};
-        message.msg_iov = &iov;
-        message.iov_count = 1;
-        message.addr = FI_ADDR_UNSPEC;
-        message.context = &buffer;
-        COMCH_FI(fi_recvmsg(pair.b.srx, &message, FI_MULTI_RECV));
+        post_multi_receive(pair.b.srx, buffer);
     }
     const auto data = pattern(5000, 1);
     for (std::vector<char>& buffer : buffers) {

@@ -14,22 +14,27 @@ using comch::test::Process;
 constexpr const char* service = "oracle";
 constexpr std::uint64_t left_tag = 99;
 
-/// A process that leaves the other one a message, and then only waits until it is killed.
+/// Leaves a message with the process at the other end of the line, and then only waits to be
+/// killed.
+void leave_message(Node& node, Line& line) {
+    const fi_addr_t peer = node.add(line.get_bytes());
+    const std::vector<char> large(100'000);
+    post(
+        [&] {
+            return fi_tsend(node.ep, large.data(), large.size(), nullptr, peer, left_tag, nullptr);
+        },
+        {node.rx, node.tx});
+    (void)line.get<int>();
+}
+
+/// A process that does so, once it has said its name.
 Process listener(const char* name) {
     return Process([name](Line& line) {
         NodeOptions options;
         options.service = name;
         Node node(options);
         line.put_bytes(node.name());
-        const fi_addr_t peer = node.add(line.get_bytes());
-        const std::vector<char> large(100'000);
-        post(
-            [&] {
-                return fi_tsend(node.ep, large.data(), large.size(), nullptr, peer, left_tag,
-                                nullptr);
-            },
-            {node.rx, node.tx});
-        (void)line.get<int>();
+        leave_message(node, line);
     });
 }
 
@@ -97,16 +102,6 @@ Event await_with(Attacker& attacker, Node& node) {
     return event;
 }
 
-void post_multi_receive(Node& node, std::vector<char>& buffer, fi_addr_t from) {
-    const iovec iov{buffer.data(), buffer.size()};
-    fi_msg message{};
-    message.msg_iov = &iov;
-    message.iov_count = 1;
-    message.addr = from;
-    message.context = &buffer;
-    COMCH_FI(fi_recvmsg(node.ep, &message, FI_MULTI_RECV));
-}
-
 /// A receive that is for anybody, and the message for it.
 struct Next {
     explicit Next(Node& node) : at(node) {
@@ -140,7 +135,7 @@ TEST_F(Names, AReceiveIsNotEndedByTheDeathOfOneOfTwoThatSayTheyAreThere) {
     ASSERT_TRUE(connects(second, node));
     ASSERT_EQ(second.claim(address_at(node, from)), Errc::ok);
     std::vector<char> buffer(1'000'000);
-    post_multi_receive(node, buffer, from);
+    post_multi_receive(node.ep, buffer, from);
     ASSERT_EQ(second.announce(100'000), Errc::ok);
     ASSERT_EQ(second.send(id_of(wire::Kind::message), bytes_of("short")), Errc::ok);
     EXPECT_EQ(await(node.rx).entry.op_context, &buffer); // the long one is on its way
@@ -165,15 +160,7 @@ TEST_F(Names, AMultiReceiveThatIsPostedLateEndsAfterTheMessageThatIsOnItsWay) {
         char byte = 0;
         COMCH_FI(fi_recv(node.ep, &byte, 1, nullptr, FI_ADDR_UNSPEC, nullptr));
         EXPECT_EQ(await(node.rx).error, 0);
-        const fi_addr_t peer = node.add(line.get_bytes());
-        const std::vector<char> large(100'000);
-        post(
-            [&] {
-                return fi_tsend(node.ep, large.data(), large.size(), nullptr, peer, left_tag,
-                                nullptr);
-            },
-            {node.rx, node.tx});
-        (void)line.get<int>();
+        leave_message(node, line);
     });
     Node node;
     const fi_addr_t from = node.look_up(service);
@@ -194,7 +181,7 @@ TEST_F(Names, AMultiReceiveThatIsPostedLateEndsAfterTheMessageThatIsOnItsWay) {
     ASSERT_EQ(second.send(id_of(wire::Kind::message, wire::has_tag), tagged(1)), Errc::ok);
     ASSERT_TRUE(comes(node, 1)); // and the long one was before it
     std::vector<char> buffer(1'000'000);
-    post_multi_receive(node, buffer, from);
+    post_multi_receive(node.ep, buffer, from);
     Next next(node);
     const Event message = await_with(second, node);
     EXPECT_EQ(message.entry.op_context, &buffer);

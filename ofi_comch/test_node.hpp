@@ -288,6 +288,18 @@ template <class Post> void post(Post&& call, const std::vector<fid_cq*>& cqs) {
     COMCH_FI(result);
 }
 
+/// All of the buffer is for many messages; it is the context, too.
+inline void post_multi_receive(fid_ep* ep, std::vector<char>& buffer,
+                               fi_addr_t from = FI_ADDR_UNSPEC) {
+    const iovec iov{buffer.data(), buffer.size()};
+    fi_msg message{};
+    message.msg_iov = &iov;
+    message.iov_count = 1;
+    message.addr = from;
+    message.context = &buffer;
+    COMCH_FI(fi_recvmsg(ep, &message, FI_MULTI_RECV));
+}
+
 inline std::vector<char> pattern(std::size_t length, unsigned seed) {
     std::vector<char> bytes(length);
     for (std::size_t i = 0; i < length; ++i) {

@@ -21,6 +21,20 @@ protected:
         pollfd entry{.fd = fd, .events = POLLIN, .revents = 0};
         return ::poll(&entry, 1, 0) == 1;
     }
+    /// A connection, with a message, whose initiator's kernel has agreed; its program has yet to
+    /// say who it is, and has not been here since.
+    Connection* meet() {
+        Connection* const made = *host.port->connect(dpu.port->address(), {}, nullptr);
+        EXPECT_EQ(made->send(1, bytes_of("hello")), Errc::ok);
+        const auto deadline = std::chrono::steady_clock::now() + contract::patience;
+        while (Inside::met(*dpu.port).empty()) {
+            dpu.progress();
+            if (std::chrono::steady_clock::now() > deadline) {
+                return nullptr;
+            }
+        }
+        return made;
+    }
     static ibv_async_event about(ibv_event_type type, Connection& connection) {
         ibv_async_event event{};
         event.event_type = type;
@@ -113,31 +127,20 @@ TEST_F(Trouble, OnlyThePortBehindTheAddressCounts) {
 }
 
 TEST_F(Trouble, WhoComputesAfterConnectingIsWaitedFor) {
-    // Its kernel has agreed; its program has yet to say who it is, and has not been here since.
-    Connection* const made = *host.port->connect(dpu.port->address(), {}, nullptr);
-    ASSERT_EQ(made->send(1, bytes_of("hello")), Errc::ok);
-    const auto deadline = std::chrono::steady_clock::now() + contract::patience;
-    while (Inside::met(*dpu.port).empty()) {
-        dpu.progress();
-        ASSERT_LT(std::chrono::steady_clock::now(), deadline);
-    }
+    ASSERT_NE(meet(), nullptr);
     EXPECT_EQ(Inside::deadline(*Inside::met(*dpu.port)[0]), ~std::uint64_t{0});
     ASSERT_TRUE(until([&] { return !dpu.seen.messages.empty(); }));
 }
 
 TEST_F(Trouble, WhatIsBehindOthersMessagesHasCome) {
-    Connection* const made = *host.port->connect(dpu.port->address(), {}, nullptr);
-    ASSERT_EQ(made->send(1, bytes_of("hello")), Errc::ok);
-    const auto deadline = std::chrono::steady_clock::now() + contract::patience;
-    while (Inside::met(*dpu.port).empty()) {
-        dpu.progress();
-        ASSERT_LT(std::chrono::steady_clock::now(), deadline);
-    }
+    Connection* const made = meet();
+    ASSERT_NE(made, nullptr);
     for (unsigned i = 0; i < tuning::poll_batch; ++i) { // more than are taken at once
         ASSERT_EQ(connection->send(1, bytes_of("others'")), Errc::ok);
     }
     // Who it is is in the acceptor's queue when its time is up and its program comes back.
     Pipe& pipe = Inside::pipe(*made);
+    const auto deadline = std::chrono::steady_clock::now() + contract::patience;
     while (pipe.posted() == 0 || !pipe.done(pipe.posted())) {
         host.progress();
         (void)pipe.ask_for_completion();
