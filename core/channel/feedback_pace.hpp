@@ -37,6 +37,7 @@ public:
         more_came_ = withheld_;
         if (withheld_) {
             ++welcome_;
+            doubt_ -= doubt_ != 0 ? 1 : 0;
         } else {
             withheld_ = true;
             since_ns_ = now_ns();
@@ -64,18 +65,7 @@ public:
             }
         }
         polls_ = 0; // who waited for it sends from now on
-        // In vain, unless that was an exception.
-        if (welcome_ >= many) {
-            eager_for_ = few;
-        } else {
-            eager_for_ = welcome_ >= few ? few : eager_for_;
-            eager_left_ = eager_for_;
-            eager_for_ = std::min(2 * eager_for_, seldom);
-            if (small_left_ == 0) {
-                small_left_ = small_for_;
-                small_for_ = std::min(2 * small_for_, longest_small);
-            }
-        }
+        was_in_vain();
         welcome_ = 0;
         withheld_ = false;
         return true;
@@ -101,6 +91,13 @@ public:
     /// Whose messages came so often although it was withheld, one that does not come is an
     /// exception.
     static constexpr std::uint32_t many = 32;
+    /// That it is no accident: what each time in vain counts, what is enough, and the most. A
+    /// message that came takes one away, so those who stop after up to so many are recognized.
+    static constexpr std::uint32_t doubt_each = 8;
+    static constexpr std::uint32_t doubt_enough = 2 * doubt_each;
+    static constexpr std::uint32_t most_doubt = 4 * doubt_each;
+    /// Or it stops after as many messages as before, so many times in a row.
+    static constexpr std::uint32_t proof = 2;
     /// What is enough: while it is not known that the producer has more under way, and then. Before
     /// the link returns credit in a packet of its own, for it takes that along; and not so many at
     /// first that a producer with sixteen under way stops.
@@ -120,6 +117,23 @@ public:
     static constexpr std::uint64_t longest_while_more_come_ns = 4 * longest_ns;
 
 private:
+    /// It was withheld, and no message came. A producer that waits for it stops every time; one
+    /// that was stopped by accident, now and then: one accident is no reason to say more.
+    void was_in_vain() noexcept {
+        alike_ = welcome_ == welcome_before_ ? std::min(alike_ + 1, proof) : 0;
+        welcome_before_ = welcome_;
+        doubt_ = std::min(doubt_ + doubt_each, most_doubt);
+        if (welcome_ >= many) {
+            eager_for_ = few;
+        } else if (doubt_ >= doubt_enough || alike_ == proof) {
+            eager_left_ = eager_for_;
+            eager_for_ = std::min(2 * eager_for_, seldom);
+        }
+        if (alike_ == proof && small_left_ == 0) {
+            small_left_ = small_for_;
+            small_for_ = std::min(2 * small_for_, longest_small);
+        }
+    }
     /// Reading it takes as long as all else that an idle poll does, so it is read after 1, 4, 16, 64
     /// and so on of them: who polls seldom says it after four times as long, at the worst.
     [[nodiscard]] bool looks_at_clock() const noexcept {
@@ -137,6 +151,9 @@ private:
     std::uint32_t small_for_ = least_small;
     std::uint32_t small_left_ = least_small;
     std::uint32_t welcome_ = 0; ///< messages that came while it was withheld, since it was in vain
+    std::uint32_t welcome_before_ = 0; ///< the time before
+    std::uint32_t alike_ = 0;          ///< how often that was the same
+    std::uint32_t doubt_ = 0;
     bool withheld_ = false;
     bool more_came_ = false; ///< meanwhile
 };
