@@ -7,8 +7,9 @@
 #
 #   COMCH_UCX_CACHE    where they are kept; by default in the build folder. Give a folder outside
 #                      of it (or the environment variable of the same name) to share it.
-#   COMCH_UCX_SOURCE   a source tree of another UCX version to build against instead; its libraries
-#                      are found by PKG_CONFIG_PATH, and COMCH_UCX_INFO is its ucx_info.
+#   COMCH_UCX_SOURCE   a source tree of another build or patch level of UCX 1.13 (comch supports no other
+#                      version) to build against instead; its libraries are found by PKG_CONFIG_PATH, and
+#                      COMCH_UCX_INFO is its ucx_info.
 
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(UCX REQUIRED IMPORTED_TARGET ucx ucx-uct ucx-ucs)
@@ -19,7 +20,7 @@ else()
     set(default_cache "${PROJECT_BINARY_DIR}/ucx-src")
 endif()
 set(COMCH_UCX_CACHE "${default_cache}" CACHE PATH "Where UCX's internal headers are kept")
-set(COMCH_UCX_SOURCE "" CACHE PATH "A UCX source tree to build against, instead of the installed version's")
+set(COMCH_UCX_SOURCE "" CACHE PATH "A UCX 1.13 source tree to build against, instead of the installed UCX's")
 find_program(COMCH_UCX_INFO ucx_info DOC "ucx_info of the UCX to build against")
 if(NOT COMCH_UCX_INFO)
     set(COMCH_UCX_INFO ucx_info)

@@ -13,9 +13,10 @@ usage() {
 usage: scripts/fetch-ucx-headers.sh [--cache DIR] [--source TREE] [--ucx-info PROGRAM]
   --cache DIR         where the result is kept (default: $COMCH_UCX_CACHE, or build/ucx-src in the
                       repository); one subfolder per UCX version, shared by any number of builds
-  --source TREE       use this unpacked UCX source tree (any version) instead of the installed
-                      version's source package. It is used as it is if it has been configured
-                      (has a config.h), else it is copied to the cache and configured there
+  --source TREE       use this unpacked UCX source tree instead of the installed version's source
+                      package. It must be of UCX 1.13, the only version that comch supports. It is
+                      used as it is if it has been configured (has a config.h), else it is copied
+                      to the cache and configured there
   --ucx-info PROGRAM  the ucx_info of the UCX to build for (default: the one in PATH); tells its
                       version and configure flags
 END

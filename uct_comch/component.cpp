@@ -52,7 +52,7 @@ bool is_the_ucx_we_were_built_for() {
         return true;
     }
     ucs_warn("comch: libuct_comch.so was built for UCX %u.%u and this is UCX %u.%u.%u; the "
-             "transport is not offered. Rebuild comch against this UCX",
+             "transport is not offered; comch supports UCX 1.13 only: run with 1.13",
              built_major, built_minor, major, minor, release);
     return false;
 }
