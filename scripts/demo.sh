@@ -46,7 +46,7 @@ export NINJA_STATUS='[%f/%t] '
 jobs=$(comch_jobs)
 # Paths as one would type them: relative to the current folder if they are below it.
 short() { realpath -m --relative-base="$PWD" "$1"; }
-library=$(short "$build/lib/ucx/libuct_comch.so")
+library=$build/lib/ucx/libuct_comch.so # in full: programs may be started anywhere
 failed=()
 
 heading() { printf '\n=== %s\n\n' "$*"; }
