@@ -42,13 +42,12 @@ function(comch_add_gtests target)
     # it tests are optimised as ever.
     target_compile_options(${target} PRIVATE -O0)
     comch_precompile(${target} GTEST)
-    # COMCH_TEST_DATA_DIR-like paths are derived from these two by the tests themselves.
     set(properties LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT})
     if(arg_SERIAL)
         list(APPEND properties RUN_SERIAL TRUE)
     endif()
     # PRE_TEST: a test program is first run when testing, not as a build step, so a crash in one
-    # does not keep the others from being built.
+    # does not keep the others from being built. The tests find their files by the two folders.
     gtest_discover_tests(${target} TEST_PREFIX "${target}." DISCOVERY_MODE PRE_TEST
         DISCOVERY_TIMEOUT 60
         PROPERTIES ${properties}
