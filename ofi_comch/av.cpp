@@ -202,8 +202,8 @@ fi_addr_t Av::insert(const Address& address) {
     ++version_;
     fi_addr_t at = entries_.size();
     if (!free_.empty()) {
-        at = free_.back();
-        free_.pop_back();
+        at = *free_.begin();
+        free_.erase(free_.begin());
         entries_[at] = {address, 1};
     } else {
         entries_.push_back({address, 1});
@@ -226,7 +226,7 @@ bool Av::remove(fi_addr_t at) {
     ++version_;
     std::erase_if(by_port_, [&](const auto& entry) { return entry.second == at; });
     std::erase_if(by_name_, [&](const auto& entry) { return entry.second == at; });
-    free_.push_back(at);
+    free_.insert(at);
     for (Endpoint* const endpoint : endpoints) {
         endpoint->forget_address(at);
     }

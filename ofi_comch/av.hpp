@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -63,7 +64,7 @@ struct Av {
 
 private:
     std::vector<Entry> entries_;
-    std::vector<fi_addr_t> free_;
+    std::set<fi_addr_t> free_; ///< the lowest is taken first, as fi_av(3) says
     std::unordered_map<link::PortAddress, fi_addr_t, PortHash> by_port_;
     std::unordered_map<std::string, fi_addr_t> by_name_;
     std::uint64_t version_ = 1;

@@ -281,6 +281,7 @@ TEST_F(Calls, RegistrationInEveryForm) {
     attr.iov_count = 1;
     attr.access = FI_REMOTE_WRITE;
     attr.requested_key = 20;
+    attr.iface = FI_HMEM_CUDA; // to be ignored: nobody asked for FI_HMEM
     fid_mr* first = nullptr;
     fid_mr* second = nullptr;
     COMCH_FI(fi_mr_regattr(pair_.b.domain, &attr, 0, &first));

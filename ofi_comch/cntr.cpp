@@ -52,7 +52,7 @@ int wait(fid_cntr* fid, std::uint64_t threshold, int timeout) {
         told = cntr.told_errors;
     }
     int result = -FI_ETIMEDOUT;
-    while (!wait_until(cntr.waiter, timeout, [&] {
+    const int ended = wait_until(cntr.waiter, timeout, [&] {
         if (cntr.value >= threshold) {
             result = 0;
             cntr.known_value.read(cntr.value);
@@ -61,12 +61,8 @@ int wait(fid_cntr* fid, std::uint64_t threshold, int timeout) {
             cntr.tell_errors();
         }
         return result != -FI_ETIMEDOUT;
-    })) {
-        if (timeout >= 0) {
-            break;
-        }
-    }
-    return result;
+    });
+    return ended == -FI_EINTR ? ended : result;
 }
 
 fi_ops fid_ops = operations_of_fid(close_waiting<Cntr, &Cntr::domain>, control_waiting<Cntr>);

@@ -1,10 +1,12 @@
 // Connected endpoints: how connections begin and end, and what travels between.
 #include <memory>
+#include <string>
 #include <thread>
 #include <utility>
 
 #include <netinet/in.h>
 
+#include "test_attacker.hpp"
 #include "test_connection.hpp"
 
 namespace comch::ofi::test {
@@ -261,6 +263,138 @@ TEST(Connected, ARequestOutlivesItsListener) {
         EXPECT_EQ(fi_close(&fabric->fid), 0);
         fi_freeinfo(request.info);
         fi_freeinfo(here);
+    }
+}
+
+TEST(Connected, ARequestThatHasAnEndpointIsNobodyElses) {
+    Listener listener("kitchen");
+    Client client("kitchen");
+    const CmEvent request = next_event(listener.eq, {client.node.eq});
+    {
+        Node server(connected(), request.info, listener.fabric);
+        // As a program does that gives up, whatever it was that failed.
+        EXPECT_EQ(fi_reject(listener.pep, request.info->handle, nullptr, 0), -FI_EINVAL);
+        fid_ep* second = nullptr;
+        EXPECT_EQ(fi_endpoint(server.domain, request.info, &second, nullptr), -FI_EINVAL);
+        COMCH_FI(fi_accept(server.ep, nullptr, 0));
+        EXPECT_EQ(next_event(client.node.eq, {server.eq}).event,
+                  static_cast<std::uint32_t>(FI_CONNECTED));
+    }
+    fi_freeinfo(request.info);
+}
+
+TEST(Connected, DataThatIsTooLongIsCutOff) {
+    Listener listener("kitchen");
+    const std::string data(500, 'd');
+    Client client("kitchen", data.c_str());
+    ASSERT_EQ(client.result, 0);
+    const CmEvent request = next_event(listener.eq, {client.node.eq});
+    std::size_t most = 0;
+    std::size_t size = sizeof(most);
+    COMCH_FI(fi_getopt(&listener.pep->fid, FI_OPT_ENDPOINT, FI_OPT_CM_DATA_SIZE, &most, &size));
+    EXPECT_EQ(request.data, data.substr(0, most));
+    COMCH_FI(fi_reject(listener.pep, request.info->handle, data.data(), data.size()));
+    EXPECT_EQ(next_event(client.node.eq, {listener.eq}).data, data.substr(0, most));
+    fi_freeinfo(request.info);
+}
+
+TEST(Connected, ErrorDataIsTheProvidersForProgramsBefore1_5) {
+    for (const std::uint32_t version : {FI_VERSION(1, 4), FI_VERSION(1, 5)}) {
+        Listener listener("kitchen");
+        InfoHints hints;
+        hints->ep_attr->type = FI_EP_MSG;
+        hints->domain_attr->mr_mode = FI_MR_SCALABLE;
+        fi_info* there = nullptr;
+        ASSERT_EQ(fi_getinfo(version, nullptr, "kitchen", 0, hints.value, &there), 0);
+        fid_fabric* fabric = nullptr;
+        COMCH_FI(fi_fabric(there->fabric_attr, &fabric, nullptr));
+        {
+            Disabled client(fabric, there);
+            client.bind_queue();
+            COMCH_FI(fi_connect(client.ep, there->dest_addr, nullptr, 0));
+            const CmEvent request = next_event(listener.eq, {client.eq});
+            COMCH_FI(fi_reject(listener.pep, request.info->handle, "closed", 6));
+            fi_freeinfo(request.info);
+            char room[64] = "as before";
+            fi_eq_err_entry failure{};
+            failure.err_data = room; // older programs do not set these
+            failure.err_data_size = sizeof(room);
+            const auto end = Clock::now() + std::chrono::seconds(60);
+            std::uint32_t event = 0;
+            while (fi_eq_read(client.eq, &event, nullptr, 0, 0) != -FI_EAVAIL) {
+                ASSERT_LT(Clock::now(), end);
+            }
+            EXPECT_GT(fi_eq_readerr(client.eq, &failure, 0), 0);
+            EXPECT_EQ(std::string(static_cast<char*>(failure.err_data), failure.err_data_size),
+                      "closed");
+            EXPECT_EQ(std::string(room, 6), version < FI_VERSION(1, 5) ? "as bef" : "closed");
+        }
+        EXPECT_EQ(fi_close(&fabric->fid), 0);
+        fi_freeinfo(there);
+    }
+}
+
+TEST(Connected, TheDomainsEventQueueIsOfEndpointsWithoutOne) {
+    Listener listener("kitchen");
+    InfoHints hints;
+    hints->ep_attr->type = FI_EP_MSG;
+    fi_info* const there = query(hints.value, "kitchen");
+    fid_domain* domain = nullptr;
+    fid_eq* eq = nullptr;
+    fid_cq* cq = nullptr;
+    fid_ep* ep = nullptr;
+    fi_eq_attr eq_attr{};
+    fi_cq_attr cq_attr{};
+    COMCH_FI(fi_domain(listener.fabric, there, &domain, nullptr));
+    COMCH_FI(fi_eq_open(listener.fabric, &eq_attr, &eq, nullptr));
+    EXPECT_EQ(fi_domain_bind(domain, &eq->fid, FI_REG_MR), -FI_EBADFLAGS);
+    COMCH_FI(fi_domain_bind(domain, &eq->fid, 0));
+    COMCH_FI(fi_cq_open(domain, &cq_attr, &cq, nullptr));
+    COMCH_FI(fi_endpoint(domain, there, &ep, nullptr));
+    COMCH_FI(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV));
+    COMCH_FI(fi_connect(ep, there->dest_addr, nullptr, 0));
+    const CmEvent request = next_event(listener.eq, {eq});
+    COMCH_FI(fi_reject(listener.pep, request.info->handle, nullptr, 0));
+    const CmEvent answer = next_event(eq, {listener.eq});
+    EXPECT_EQ(answer.subject, &ep->fid);
+    EXPECT_EQ(answer.error, FI_ECONNREFUSED);
+    EXPECT_EQ(fi_close(&eq->fid), -FI_EBUSY);
+    EXPECT_EQ(fi_close(&ep->fid), 0);
+    EXPECT_EQ(fi_close(&cq->fid), 0);
+    EXPECT_EQ(fi_close(&domain->fid), 0);
+    EXPECT_EQ(fi_close(&eq->fid), 0);
+    fi_freeinfo(request.info);
+    fi_freeinfo(there);
+}
+
+TEST(Connected, APeerDoesNotAcceptItself) {
+    using wire::Kind;
+    for (const Kind kind : {Kind::accept, Kind::reject, Kind::message}) {
+        Listener listener("kitchen");
+        Attacker attacker(listener.info);
+        const CmEvent request = next_event(listener.eq);
+        {
+            Node server(connected(), request.info, listener.fabric);
+            const auto end = Clock::now() + std::chrono::seconds(60);
+            const auto progress = [&] {
+                ASSERT_LT(Clock::now(), end);
+                attacker.progress();
+                (void)fi_cq_read(server.rx, nullptr, 0);
+            };
+            while (!attacker.connected()) {
+                ASSERT_NO_FATAL_FAILURE(progress());
+            }
+            ASSERT_EQ(attacker.send(id_of(kind), {}), Errc::ok);
+            while (!attacker.ended()) {
+                ASSERT_NO_FATAL_FAILURE(progress());
+            }
+            std::uint32_t event = 0;
+            fi_eq_cm_entry entry{};
+            EXPECT_NE(fi_eq_read(server.eq, &event, &entry, sizeof(entry), 0),
+                      static_cast<ssize_t>(sizeof(entry)));
+            EXPECT_EQ(fi_accept(server.ep, nullptr, 0), -FI_ECONNABORTED);
+        }
+        fi_freeinfo(request.info);
     }
 }
 

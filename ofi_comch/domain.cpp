@@ -1,5 +1,6 @@
 #include "domain.hpp"
 
+#include <algorithm>
 #include <memory>
 #include <system_error>
 
@@ -8,6 +9,7 @@
 #include "cntr.hpp"
 #include "cq.hpp"
 #include "endpoint.hpp"
+#include "eq.hpp"
 #include "poll_set.hpp"
 #include "progress_thread.hpp"
 #include "provider.hpp"
@@ -21,8 +23,26 @@ int close(fid* fid) {
     if (domain->references != 0) {
         return -FI_EBUSY;
     }
+    if (domain->eq != nullptr) {
+        --domain->eq->references;
+    }
     --domain->fabric->references;
     delete domain;
+    return 0;
+}
+
+/// An event queue for endpoints that are bound to none. Registrations are done when the call
+/// returns.
+int bind(fid* fid, struct fid* other, std::uint64_t flags) {
+    Domain& domain = *object_of<Domain>(fid);
+    if (flags != 0) {
+        return -FI_EBADFLAGS;
+    }
+    if (other->fclass != FI_CLASS_EQ || domain.eq != nullptr) {
+        return -FI_EINVAL;
+    }
+    domain.eq = object_of<Eq>(other);
+    ++domain.eq->references;
     return 0;
 }
 
@@ -68,7 +88,7 @@ int query_atomic(fid_domain*, fi_datatype datatype, fi_op op, fi_atomic_attr* at
     return 0;
 }
 
-fi_ops fid_ops = operations_of_fid(close, control);
+fi_ops fid_ops = operations_of_fid(close, control, bind);
 
 fi_ops_domain domain_ops = {sizeof(fi_ops_domain),
                             open_av,
@@ -129,6 +149,36 @@ void keep_registrations(Domain& domain) {
 }
 
 } // namespace
+
+void Domain::add_memory_counter(Cntr& cntr) {
+    memory_counters.push_back(&cntr);
+    ++cntr.references;
+    for (Endpoint* const endpoint : enabled_endpoints) {
+        cntr.waiter.add(endpoint->station);
+    }
+}
+
+void Domain::remove_memory_counter(Cntr& cntr) {
+    memory_counters.erase(std::find(memory_counters.begin(), memory_counters.end(), &cntr));
+    --cntr.references;
+    for (Endpoint* const endpoint : enabled_endpoints) {
+        cntr.waiter.remove(*endpoint->station);
+    }
+}
+
+void Domain::add_enabled(Endpoint& endpoint) {
+    enabled_endpoints.push_back(&endpoint);
+    for (Cntr* const cntr : memory_counters) {
+        cntr->waiter.add(endpoint.station);
+    }
+}
+
+void Domain::remove_enabled(Endpoint& endpoint) {
+    std::erase(enabled_endpoints, &endpoint);
+    for (Cntr* const cntr : memory_counters) {
+        cntr->waiter.remove(*endpoint.station);
+    }
+}
 
 int open_domain(fid_fabric* fabric_fid, fi_info* info, fid_domain** out, void* context) {
     Fabric& fabric = *object_of<Fabric>(fabric_fid);

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <unordered_map>
+#include <vector>
 
 #include "core/memory/kept_registrations.hpp"
 #include "fabric.hpp"
@@ -18,6 +19,8 @@ namespace comch::ofi::inline COMCH_OFI_LINK {
 
 struct Cntr;
 struct Domain;
+struct Eq;
+class Endpoint;
 
 /// Registered memory.
 struct Mr {
@@ -47,9 +50,20 @@ struct Domain {
     std::uint64_t next_key = 1;
     std::unordered_map<std::uint64_t, Mr*> regions;
     std::multimap<const std::byte*, Mr*> regions_by_base;
+    Eq* eq = nullptr; ///< of endpoints that are bound to none
     /// Of the connecting endpoints; while there are any.
     std::weak_ptr<Station> station;
     std::unique_ptr<KeptRegistrations> kept; ///< of the program's buffers; null: none are
+    /// Peers reach registered memory through any of these, so each progresses with every counter
+    /// of memory.
+    std::vector<Endpoint*> enabled_endpoints;
+    std::vector<Cntr*> memory_counters; ///< once for each binding
+
+    /// With the lock held, as the others.
+    void add_memory_counter(Cntr& cntr);
+    void remove_memory_counter(Cntr& cntr);
+    void add_enabled(Endpoint& endpoint);
+    void remove_enabled(Endpoint& endpoint);
 
     /// The memory that a peer names, if it may do `access` to it.
     [[nodiscard]] std::byte* find(std::uint64_t key, std::uint64_t address, std::uint64_t length,

@@ -66,15 +66,16 @@ int bind_cntr(Endpoint& endpoint, Cntr& cntr, std::uint64_t flags) {
     constexpr std::uint64_t events[Endpoint::kinds] = {FI_SEND,  FI_RECV,        FI_READ,
                                                        FI_WRITE, FI_REMOTE_READ, FI_REMOTE_WRITE};
     for (unsigned i = 0; i < Endpoint::kinds; ++i) {
-        if ((flags & events[i]) == 0) {
-            continue;
-        }
-        if (endpoint.counters[i] != nullptr) {
+        if ((flags & events[i]) != 0 && endpoint.counters[i] != nullptr) {
             return -FI_EINVAL;
         }
-        endpoint.counters[i] = &cntr;
-        ++cntr.references;
-        cntr.waiter.add(endpoint.station);
+    }
+    for (unsigned i = 0; i < Endpoint::kinds; ++i) {
+        if ((flags & events[i]) != 0) {
+            endpoint.counters[i] = &cntr;
+            ++cntr.references;
+            cntr.waiter.add(endpoint.station);
+        }
     }
     return 0;
 }
@@ -103,11 +104,7 @@ int bind_to(Endpoint& endpoint, struct fid* other, std::uint64_t flags) {
         if (endpoint.eq != nullptr) {
             return -FI_EINVAL;
         }
-        endpoint.eq = object_of<Eq>(other);
-        ++endpoint.eq->references;
-        if (endpoint.type == FI_EP_MSG) { // others' ends are no events
-            endpoint.eq->waiter.add(endpoint.station);
-        }
+        endpoint.bind_eq(*object_of<Eq>(other));
         return 0;
     case FI_CLASS_SRX_CTX:
         if (endpoint.srx != nullptr || endpoint.enabled) {
@@ -245,7 +242,8 @@ void take_over(Endpoint& endpoint, ConnectionRequest& request) {
         request.conn->endpoint = &endpoint;
         request.conn->request = nullptr;
     }
-    request.use_up();
+    // A program that gives up may still reject it: it stays as long as the endpoint.
+    endpoint.taken_request = request.use_up();
 }
 
 } // namespace
@@ -283,9 +281,23 @@ int Endpoint::enable() {
     return 0;
 }
 
+void Endpoint::bind_eq(Eq& to) {
+    eq = &to;
+    ++eq->references;
+    if (type == FI_EP_MSG) { // others' ends are no events
+        eq->waiter.add(station);
+    }
+}
+
 void Endpoint::set_enabled() {
-    if (!std::exchange(enabled, true) && domain->progress_thread != nullptr) {
-        domain->progress_thread->add(station);
+    if (!std::exchange(enabled, true)) {
+        if (eq == nullptr && domain->eq != nullptr) {
+            bind_eq(*domain->eq);
+        }
+        domain->add_enabled(*this);
+        if (domain->progress_thread != nullptr) {
+            domain->progress_thread->add(station);
+        }
     }
     choose_ways();
 }
@@ -304,7 +316,8 @@ void Endpoint::choose_ways() noexcept {
     posts_plainly = open && !may_be_late && srx == nullptr &&
                     (rx_op_flags & ~std::uint64_t{FI_COMPLETION}) == 0;
     must_ask = rx_selective ? FI_COMPLETION : 0;
-    arrives_plainly = open && rx_cq != nullptr && counters[receives] == nullptr;
+    const bool may_come = type == FI_EP_RDM || state == State::connected;
+    arrives_plainly = open && may_come && rx_cq != nullptr && counters[receives] == nullptr;
 }
 
 void Endpoint::close() {
@@ -312,8 +325,11 @@ void Endpoint::close() {
         return;
     }
     choose_ways();
-    if (enabled && domain->progress_thread != nullptr) {
-        domain->progress_thread->remove(*station);
+    if (enabled) {
+        domain->remove_enabled(*this);
+        if (domain->progress_thread != nullptr) {
+            domain->progress_thread->remove(*station);
+        }
     }
     // What is outstanding is dropped without a word. Receives of a shared context are not ours.
     release(tx_cq);
@@ -430,6 +446,9 @@ int open_endpoint(fid_domain* domain_fid, fi_info* info, fid_ep** out, void* con
     if (info == nullptr || info->ep_attr == nullptr ||
         (info->ep_attr->type != FI_EP_RDM && info->ep_attr->type != FI_EP_MSG)) {
         return -FI_EINVAL;
+    }
+    if (info->handle != nullptr && info->handle->fclass == ConnectionRequest::used_class) {
+        return -FI_EINVAL; // an endpoint has it already
     }
     const fi_ep_type type = info->ep_attr->type;
     if (type == FI_EP_MSG && domain.lock != domain.fabric->lock) {

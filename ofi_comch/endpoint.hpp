@@ -210,6 +210,7 @@ public:
     [[nodiscard]] int enable();
     /// Ready to use: from now on it is progressed.
     void set_enabled();
+    void bind_eq(Eq& to);
 
     /// What the program's close does; calls on the endpoint fail afterwards.
     void close();
@@ -252,6 +253,8 @@ public:
     State state = State::idle;
     Errc ended_with = Errc::canceled; ///< once it has ended: what receives end with
     Conn* conn = nullptr;
+    /// That it was opened for; null: it connects by itself.
+    std::shared_ptr<ConnectionRequest> taken_request;
     std::optional<Address> remote_address;
     std::optional<Address> local_address;
     FunctionId function = dpu_function_id; ///< the host function that its names lie under

@@ -49,7 +49,7 @@ int get_peer(fid_ep* fid, void* to, std::size_t* length) {
 
 int connect(fid_ep* fid, const void* to, const void* data, std::size_t length) {
     Endpoint& endpoint = endpoint_of(fid);
-    if (endpoint.type != FI_EP_MSG || length > wire::max_connection_data) {
+    if (endpoint.type != FI_EP_MSG) {
         return -FI_EINVAL;
     }
     const Guard guard(*endpoint.domain->lock);
@@ -63,16 +63,16 @@ int connect(fid_ep* fid, const void* to, const void* data, std::size_t length) {
     if (const int error = endpoint.enabled ? 0 : endpoint.enable(); error != 0) {
         return error;
     }
-    return endpoint.connect_to(*address, {static_cast<const std::byte*>(data), length});
+    return endpoint.connect_to(*address, connection_data(data, length));
 }
 
 int accept(fid_ep* fid, const void* data, std::size_t length) {
     Endpoint& endpoint = endpoint_of(fid);
-    if (endpoint.type != FI_EP_MSG || length > wire::max_connection_data) {
+    if (endpoint.type != FI_EP_MSG) {
         return -FI_EINVAL;
     }
     const Guard guard(*endpoint.domain->lock);
-    return endpoint.accept({static_cast<const std::byte*>(data), length});
+    return endpoint.accept(connection_data(data, length));
 }
 
 int shut_down(fid_ep* fid, std::uint64_t flags) {
@@ -140,6 +140,7 @@ int Endpoint::accept(std::span<const std::byte> data) {
         return -to_fi(result);
     }
     state = State::connected;
+    choose_ways();
     if (eq != nullptr) {
         eq->add(FI_CONNECTED, CmEntry{&fid.fid, nullptr});
     }
@@ -148,12 +149,13 @@ int Endpoint::accept(std::span<const std::byte> data) {
 
 bool Endpoint::take_decision(Conn& from, Parser& parser, bool accepted) {
     if (type != FI_EP_MSG || &from != conn || state != State::connecting ||
-        parser.left() > wire::max_connection_data) {
+        taken_request != nullptr || parser.left() > wire::max_connection_data) {
         return false;
     }
     std::vector<std::byte> data(parser.rest(), parser.rest() + parser.left());
     if (accepted) {
         state = State::connected;
+        choose_ways();
         if (eq != nullptr) {
             eq->add(FI_CONNECTED, CmEntry{&fid.fid, nullptr}, data);
         }

@@ -18,9 +18,12 @@ void Endpoint::on_message(Conn& from, std::uint8_t id, const std::byte* data,
         return;
     }
     Parser parser(data, length);
-    const bool fine = (id & wire::kind_mask) == static_cast<std::uint8_t>(wire::Kind::message)
-                          ? take_message(from, id, parser)
-                          : handle(from, id, parser);
+    const auto kind = static_cast<wire::Kind>(id & wire::kind_mask);
+    // A correct peer says nothing else before the program here, or there, has accepted.
+    const bool in_time =
+        state != State::connecting || kind == wire::Kind::accept || kind == wire::Kind::reject;
+    const bool fine = in_time && (kind == wire::Kind::message ? take_message(from, id, parser)
+                                                              : handle(from, id, parser));
     if (!fine) [[unlikely]] {
         break_off(from);
     }

@@ -159,9 +159,10 @@ bool Endpoint::take_done(Conn& from, Parser& parser) {
     if (operation != nullptr) {
         finish(*operation, status);
     } else if (status != Errc::ok && done.operation == 0) {
-        // Something injected was refused: there is no context, but it is not kept quiet.
+        // Something injected was refused. It has no context of its own; fi_endpoint(3) names this
+        // one.
         const std::uint64_t kind = done.of_atomic != 0 ? FI_ATOMIC : FI_RMA;
-        add_failure(kind | FI_WRITE, nullptr, to_fi(status), writes);
+        add_failure(kind | FI_WRITE, fid.fid.context, to_fi(status), writes);
     }
     return true;
 }

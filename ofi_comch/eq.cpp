@@ -137,7 +137,9 @@ ssize_t Eq::take_failure(fi_eq_err_entry* to, bool peek) {
     // A program that gives room wants a copy; any other gets ours, valid until its next read.
     to->err_data = error_data_.empty() ? nullptr : error_data_.data();
     to->err_data_size = error_data_.size();
-    if (room != nullptr && room_size != 0) {
+    // (Older programs do not know that they could, and set neither.)
+    if (FI_VERSION_GE(fabric->fid.api_version, FI_VERSION(1, 5)) && room != nullptr &&
+        room_size != 0) {
         to->err_data_size = std::min(room_size, error_data_.size());
         std::memcpy(room, error_data_.data(), to->err_data_size);
         to->err_data = room;

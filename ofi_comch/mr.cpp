@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "cntr.hpp"
 #include "domain.hpp"
@@ -22,11 +23,10 @@ int close(fid* fid) {
         if (mr->region != 0) {
             RegionTable::instance().remove(mr->region);
         }
-        if (mr->remote_write != nullptr) {
-            --mr->remote_write->references;
-        }
-        if (mr->remote_read != nullptr) {
-            --mr->remote_read->references;
+        for (Cntr* const cntr : {mr->remote_write, mr->remote_read}) {
+            if (cntr != nullptr) {
+                domain.remove_memory_counter(*cntr);
+            }
         }
     }
     --domain.references;
@@ -48,13 +48,18 @@ int bind(fid* fid, struct fid* other, std::uint64_t flags) {
     if (mr.told) {
         return -FI_EOPNOTSUPP; // peers' devices do not count: it is registered without FI_RMA_EVENT
     }
-    if ((flags & FI_REMOTE_WRITE) != 0) {
-        mr.remote_write = cntr;
-        ++cntr->references;
+    const std::pair<std::uint64_t, Cntr**> places[] = {{FI_REMOTE_WRITE, &mr.remote_write},
+                                                       {FI_REMOTE_READ, &mr.remote_read}};
+    for (const auto& [flag, place] : places) {
+        if ((flags & flag) != 0 && *place != nullptr) {
+            return -FI_EINVAL; // it has one
+        }
     }
-    if ((flags & FI_REMOTE_READ) != 0) {
-        mr.remote_read = cntr;
-        ++cntr->references;
+    for (const auto& [flag, place] : places) {
+        if ((flags & flag) != 0) {
+            *place = cntr;
+            mr.domain->add_memory_counter(*cntr);
+        }
     }
     return 0;
 }
@@ -92,9 +97,6 @@ int register_attr(fid* fid, const fi_mr_attr* attr, std::uint64_t flags, fid_mr*
     if (fid->fclass != FI_CLASS_DOMAIN || attr == nullptr || attr->iov_count != 1 ||
         attr->mr_iov == nullptr) {
         return -FI_EINVAL;
-    }
-    if (attr->iface != FI_HMEM_SYSTEM) {
-        return -FI_ENOSYS;
     }
     if (attr->offset != 0 || (flags & ~std::uint64_t{FI_RMA_EVENT}) != 0) {
         return attr->offset != 0 ? -FI_EINVAL : -FI_EBADFLAGS;

@@ -109,18 +109,17 @@ int reject(fid_pep* fid, struct fid* handle, const void* data, std::size_t lengt
     PassiveEndpoint& passive = passive_of(fid);
     const Guard guard(*passive.fabric->lock);
     auto* const request = reinterpret_cast<ConnectionRequest*>(handle);
-    if (length > wire::max_connection_data || handle == nullptr ||
-        handle->fclass != FI_CLASS_CONNREQ) {
+    if (handle == nullptr || handle->fclass != FI_CLASS_CONNREQ) {
         return -FI_EINVAL;
     }
     if (Conn* const conn = request->conn) {
         // A close does not take back what was sent before it.
         (void)conn->link->send(static_cast<std::uint8_t>(wire::Kind::reject),
-                               {static_cast<const std::byte*>(data), length});
+                               connection_data(data, length));
         conn->station->port().close(conn->link);
         conn->station->remove_conn(conn);
     }
-    request->use_up();
+    (void)request->use_up();
     return 0;
 }
 
@@ -182,9 +181,15 @@ PassiveEndpoint::~PassiveEndpoint() {
     fi_freeinfo(info);
 }
 
-void ConnectionRequest::use_up() {
+std::shared_ptr<ConnectionRequest> ConnectionRequest::use_up() {
     auto& all = passive != nullptr ? passive->requests : fabric->left_requests;
-    std::erase_if(all, [&](const auto& other) { return other.get() == this; });
+    const auto found = std::find_if(all.begin(), all.end(),
+                                    [&](const auto& other) { return other.get() == this; });
+    std::shared_ptr<ConnectionRequest> self = std::move(*found);
+    all.erase(found);
+    fid.fclass = used_class;
+    conn = nullptr;
+    return self;
 }
 
 ConnectDecision PassiveEndpoint::on_connect_request(Connection& link,

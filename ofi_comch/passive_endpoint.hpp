@@ -1,8 +1,10 @@
 // Passive endpoints: they listen under a service name, for connected endpoints.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "address.hpp"
@@ -10,6 +12,7 @@
 #include "libfabric.hpp"
 #include "over_link.hpp"
 #include "station.hpp"
+#include "wire.hpp"
 
 namespace comch::ofi::inline COMCH_OFI_LINK {
 
@@ -23,8 +26,11 @@ struct ConnectionRequest {
     std::shared_ptr<Station> station;
     Conn* conn = nullptr; ///< null: the peer has gone, or the passive endpoint
 
-    /// It has been answered, or is the endpoint's: the last use of it.
-    void use_up();
+    /// Of one that has been answered, or is an endpoint's.
+    static constexpr std::size_t used_class = FI_CLASS_UNSPEC;
+
+    /// It is nobody else's from now on.
+    [[nodiscard]] std::shared_ptr<ConnectionRequest> use_up();
 };
 
 class PassiveEndpoint {
@@ -44,6 +50,14 @@ public:
     fi_info* info = nullptr; ///< a copy
     std::vector<std::shared_ptr<ConnectionRequest>> requests;
 };
+
+/// What the program wants to tell the other end; what is too long for it is cut off, as fi_cm(3)
+/// says.
+[[nodiscard]] inline std::span<const std::byte> connection_data(const void* data,
+                                                                std::size_t length) {
+    return {static_cast<const std::byte*>(data),
+            std::min<std::size_t>(length, wire::max_connection_data)};
+}
 
 [[nodiscard]] int open_passive_endpoint(fid_fabric* fabric, fi_info* info, fid_pep** endpoint,
                                         void* context);

@@ -75,7 +75,7 @@ void ProgressThread::run() {
         armed_ = may_sleep;
         guard.unlock();
         if (may_sleep) {
-            waiter_.sleep(-1);
+            (void)waiter_.sleep(-1);
         } else {
             std::this_thread::yield(); // the program may want in
         }

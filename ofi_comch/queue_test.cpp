@@ -1,6 +1,7 @@
 // Completion queues in every format, counters, event queues; and the ways to wait for them.
 #include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <cstddef>
 #include <future>
 #include <thread>
@@ -584,6 +585,58 @@ TEST(Waiting, WhoSleepsOnABusyQueueLetsOthersIn) {
     EXPECT_FALSE(too_late);
 }
 
+/// Interrupts this thread again and again, until it returns from a call.
+class Interruptions {
+public:
+    Interruptions() {
+        struct sigaction action {};
+        action.sa_handler = [](int) {};
+        (void)::sigaction(SIGUSR1, &action, &before_);
+    }
+    ~Interruptions() {
+        over_ = true;
+        thread_.join();
+        (void)::sigaction(SIGUSR1, &before_, nullptr);
+    }
+    Interruptions(const Interruptions&) = delete;
+    Interruptions& operator=(const Interruptions&) = delete;
+
+private:
+    struct sigaction before_ {};
+    std::atomic<bool> over_{false};
+    pthread_t self_ = ::pthread_self();
+    std::thread thread_{[this] {
+        while (!over_) {
+            (void)::pthread_kill(self_, SIGUSR1);
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+    }};
+};
+
+TEST(Waiting, EndsForAThreadThatIsInterrupted) {
+    NodeOptions options;
+    options.wait_object = FI_WAIT_FD;
+    Node node(options);
+    fi_eq_attr attr{};
+    attr.wait_obj = FI_WAIT_FD;
+    fid_eq* eq = nullptr;
+    COMCH_FI(fi_eq_open(node.fabric, &attr, &eq, nullptr));
+    fi_cntr_attr cntr_attr{};
+    cntr_attr.wait_obj = FI_WAIT_FD;
+    fid_cntr* cntr = nullptr;
+    COMCH_FI(fi_cntr_open(node.domain, &cntr_attr, &cntr, nullptr));
+    {
+        const Interruptions interruptions;
+        fi_cq_tagged_entry entry{};
+        EXPECT_EQ(fi_cq_sread(node.rx, &entry, 1, nullptr, -1), -FI_EAGAIN);
+        std::uint32_t event = 0;
+        EXPECT_EQ(fi_eq_sread(eq, &event, &entry, sizeof(entry), -1, 0), -FI_EAGAIN);
+        EXPECT_EQ(fi_cntr_wait(cntr, 1, -1), -FI_EINTR);
+    }
+    EXPECT_EQ(fi_close(&cntr->fid), 0);
+    EXPECT_EQ(fi_close(&eq->fid), 0);
+}
+
 TEST(PollSet, ThreadsMayHaveSetsOfTheSameObject) {
     Node node;
     fi_cntr_attr attr{};
@@ -633,6 +686,34 @@ TEST(EventQueue, ASleeperGetsWhatIsWritten) {
     EXPECT_EQ(entry.data, 9u);
     writes.join();
     EXPECT_EQ(fi_close(&eq->fid), 0);
+}
+
+TEST(Vector, TheLowestUnusedIndexIsNext) {
+    Node node;
+    fi_av_attr attr{};
+    attr.type = FI_AV_TABLE;
+    fid_av* av = nullptr;
+    COMCH_FI(fi_av_open(node.domain, &attr, &av, nullptr));
+    Node a;
+    Node b;
+    Node c;
+    const std::vector<char> names[] = {a.name(), b.name(), c.name()};
+    const auto insert_all = [&] {
+        for (const auto& name : names) {
+            ASSERT_EQ(fi_av_insert(av, name.data(), 1, nullptr, 0, nullptr), 1);
+        }
+    };
+    insert_all();
+    fi_addr_t all[] = {0, 1, 2};
+    COMCH_FI(fi_av_remove(av, all, 3, 0));
+    insert_all();
+    for (fi_addr_t at = 0; at < 3; ++at) {
+        std::vector<char> found(names[at].size());
+        std::size_t length = found.size();
+        COMCH_FI(fi_av_lookup(av, at, found.data(), &length));
+        EXPECT_EQ(found, names[at]) << at;
+    }
+    EXPECT_EQ(fi_close(&av->fid), 0);
 }
 
 TEST(Vector, NumberedServicesComeInARow) {

@@ -1,5 +1,7 @@
 // Reads, writes and atomics.
+#include <atomic>
 #include <limits>
+#include <thread>
 
 #include "test_node.hpp"
 
@@ -237,10 +239,43 @@ TEST_P(Rma, AnEventCounterOfTheMemoryCounts) {
     const std::uint64_t address = virtual_ ? reinterpret_cast<std::uint64_t>(small) : 0;
     post([&] { return fi_inject_write(pair_.a.ep, "abc", 3, pair_.to_b, address, fi_mr_key(mr)); },
          pair_.cqs);
-    while (fi_cntr_read(cntr) != 1) {
-        (void)fi_cq_read(pair_.b.rx, nullptr, 0);
+    while (fi_cntr_read(cntr) != 1) { // which is all that the owner does
+        (void)fi_cq_read(pair_.a.tx, nullptr, 0);
     }
     EXPECT_STREQ(small, "abc");
+    EXPECT_EQ(fi_mr_bind(mr, &cntr->fid, FI_REMOTE_WRITE | FI_REMOTE_READ), -FI_EINVAL);
+    EXPECT_EQ(fi_close(&cntr->fid), -FI_EBUSY);
+    EXPECT_EQ(fi_close(&mr->fid), 0);
+    EXPECT_EQ(fi_close(&cntr->fid), 0);
+}
+
+TEST_P(Rma, WhoSleepsOnTheMemorysCounterIsWoken) {
+    char small[64] = {};
+    fid_cntr* cntr = nullptr;
+    fid_mr* mr = nullptr;
+    {
+        fi_cntr_attr attr{};
+        attr.wait_obj = FI_WAIT_FD;
+        COMCH_FI(fi_cntr_open(pair_.b.domain, &attr, &cntr, nullptr));
+    }
+    COMCH_FI(fi_mr_reg(pair_.b.domain, small, sizeof(small), FI_REMOTE_WRITE, 0, 50, FI_RMA_EVENT,
+                       &mr, nullptr));
+    COMCH_FI(fi_mr_bind(mr, &cntr->fid, FI_REMOTE_WRITE));
+    COMCH_FI(fi_mr_enable(mr));
+    const std::uint64_t address = virtual_ ? reinterpret_cast<std::uint64_t>(small) : 0;
+    const std::uint64_t key = fi_mr_key(mr);
+    std::atomic<bool> over{false};
+    std::thread writer([&] {
+        post([&] { return fi_inject_write(pair_.a.ep, "abc", 3, pair_.to_b, address, key); },
+             {pair_.a.tx});
+        while (!over) {
+            (void)fi_cq_read(pair_.a.tx, nullptr, 0);
+        }
+    });
+    EXPECT_EQ(fi_cntr_wait(cntr, 1, 30'000), 0);
+    EXPECT_STREQ(small, "abc");
+    over = true;
+    writer.join();
     EXPECT_EQ(fi_close(&mr->fid), 0);
     EXPECT_EQ(fi_close(&cntr->fid), 0);
 }

@@ -32,15 +32,17 @@ class Attacker {
     using Connection = link::soft::Connection;
 
 public:
-    explicit Attacker(const Node& victim, std::uint32_t version = wire::version) {
-        auto domain = Domain::open({});
-        auto device = domain ? default_device(*domain) : tl::unexpected(domain.error());
-        auto port = device ? Port::open(*device, {.face = "test"}) : tl::unexpected(device.error());
-        if (!port) {
-            throw std::runtime_error(port.error().message);
-        }
-        port_ = std::move(*port);
+    explicit Attacker(const Node& victim, std::uint32_t version = wire::version) : Attacker() {
         connect(victim, version, port_->address());
+    }
+    /// Of connected endpoints: who listens there.
+    explicit Attacker(const fi_info* listener) : Attacker() {
+        Address address{};
+        std::memcpy(&address, listener->src_addr, sizeof(address));
+        const wire::Hello hello = hello_of(FI_EP_MSG, wire::version, port_->address());
+        keep(port_->connect(
+            link::ServiceName{FunctionId{address.function}, {address.name, address.name_length}},
+            std::as_bytes(std::span(&hello, 1)), this));
     }
 
     void progress() {
@@ -102,22 +104,38 @@ private:
         void on_channel(Connection&, std::uint64_t, link::soft::Link::Channel&&) {}
     };
 
+    Attacker() {
+        auto domain = Domain::open({});
+        auto device = domain ? default_device(*domain) : tl::unexpected(domain.error());
+        auto port = device ? Port::open(*device, {.face = "test"}) : tl::unexpected(device.error());
+        if (!port) {
+            throw std::runtime_error(port.error().message);
+        }
+        port_ = std::move(*port);
+    }
+    static wire::Hello hello_of(fi_ep_type type, std::uint32_t version,
+                                const link::PortAddress& as) {
+        wire::Hello hello{};
+        hello.magic = wire::hello_magic;
+        hello.version = version;
+        hello.endpoint_type = static_cast<std::uint32_t>(type);
+        std::memcpy(hello.port, as.bytes.data(), sizeof(hello.port));
+        return hello;
+    }
+    void keep(Result<Connection*> connection) {
+        if (!connection) {
+            throw std::runtime_error(connection.error().message);
+        }
+        link_ = *connection;
+    }
     void connect(const Node& victim, std::uint32_t version, const link::PortAddress& as) {
         Address address{};
         const std::vector<char> name = victim.name();
         std::memcpy(&address, name.data(), std::min(name.size(), sizeof(address)));
         link::PortAddress to{};
         std::memcpy(to.bytes.data(), address.port, sizeof(address.port));
-        wire::Hello hello{};
-        hello.magic = wire::hello_magic;
-        hello.version = version;
-        hello.endpoint_type = FI_EP_RDM;
-        std::memcpy(hello.port, as.bytes.data(), sizeof(hello.port));
-        auto connection = port_->connect(to, std::as_bytes(std::span(&hello, 1)), this);
-        if (!connection) {
-            throw std::runtime_error(connection.error().message);
-        }
-        link_ = *connection;
+        const wire::Hello hello = hello_of(FI_EP_RDM, version, as);
+        keep(port_->connect(to, std::as_bytes(std::span(&hello, 1)), this));
     }
 
     std::unique_ptr<Port> port_;

@@ -1,6 +1,7 @@
 #include "waiter.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include <poll.h>
@@ -186,9 +187,9 @@ void Waiter::leave() {
     }
 }
 
-void Waiter::sleep(int timeout_ms) {
+bool Waiter::sleep(int timeout_ms) {
     pollfd entry{own_.epoll.get(), POLLIN, 0};
-    (void)::poll(&entry, 1, timeout_ms);
+    return ::poll(&entry, 1, timeout_ms) >= 0 || errno != EINTR;
 }
 
 int control_wait(Waiter& waiter, fi_wait_obj kind, int command, void* argument) {

@@ -68,8 +68,9 @@ public:
     /// not known here: armed until the descriptor has been made readable. `for_all`: what it has
     /// been made readable for is nobody's alone, so those who armed before must come back first.
     [[nodiscard]] bool arm_for_poll(bool for_all);
-    /// Without the lock. Until there is something, or so many ms (-1: for ever).
-    void sleep(int timeout_ms);
+    /// Without the lock. Until there is something, or so many ms (-1: for ever). False: the thread
+    /// was interrupted by a signal.
+    [[nodiscard]] bool sleep(int timeout_ms);
 
 private:
     using Clock = std::chrono::steady_clock;
@@ -140,31 +141,35 @@ template <class Object> int control_waiting(fid* fid, int command, void* argumen
 /// 0 or a negative error: the kinds of wait object that there are.
 [[nodiscard]] int check_wait_object(fi_wait_obj kind);
 
-/// Calls `done`, with the lock held, until it answers true; progresses and sleeps in between.
-/// False: the time is over or somebody called wake().
-template <class Done> bool wait_until(Waiter& waiter, int timeout_ms, Done&& done) {
+/// Calls `done`, with the lock held, until it answers true; progresses and sleeps in between. 0: it
+/// did. -FI_EAGAIN: the time is over, or somebody called signal(). -FI_EINTR: the thread has
+/// handled a signal meanwhile, after which the program may want to do something else.
+template <class Done> int wait_until(Waiter& waiter, int timeout_ms, Done&& done) {
     using Clock = std::chrono::steady_clock;
     const Clock::time_point end = Clock::now() + std::chrono::milliseconds(timeout_ms);
     std::unique_lock guard(waiter.lock());
-    for (;;) {
+    for (bool interrupted = false;;) {
         (void)waiter.progress();
         if (done()) {
-            return true;
+            return 0;
         }
         if (waiter.take_signal()) {
-            return false;
+            return -FI_EAGAIN;
+        }
+        if (interrupted) {
+            return -FI_EINTR;
         }
         int rest = -1;
         if (timeout_ms >= 0) {
             const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
             if (left.count() <= 0) {
-                return false;
+                return -FI_EAGAIN;
             }
             rest = static_cast<int>(left.count());
         }
         if (waiter.arm()) {
             guard.unlock();
-            waiter.sleep(rest);
+            interrupted = !waiter.sleep(rest);
             guard.lock();
             waiter.disarm();
         } else { // others want in: to post, or because they have been woken
