@@ -66,6 +66,7 @@ struct Operation : Awaited {
     std::unique_ptr<std::byte[]> staging; ///< where `iov` has several parts and the data is long
     iovec iov[max_iov] = {};              ///< where the result goes; in parts: what is sent
     std::size_t count = 0;
+    std::uint64_t answer = 0; ///< of Conn::asked
     std::uint32_t generation = 0;
     std::uint32_t index = 0; ///< its own
     Kind kind = Kind::send;
@@ -314,6 +315,8 @@ private:
     [[nodiscard]] ssize_t send_in_parts(Conn& conn, const SendCall& call, std::size_t length);
     [[nodiscard]] Operation& begin(Operation::Kind kind, Conn& conn, std::uint64_t flags,
                                    void* context, bool report, std::uint64_t& name);
+    /// The peer will answer it with so many bytes of data.
+    static void expect_answer(Operation& operation, std::uint64_t length);
     [[nodiscard]] Operation* find(std::uint64_t name, const Conn& conn);
     /// FI_FENCE: something before this operation is not done yet at the peer.
     [[nodiscard]] bool must_wait(std::uint64_t flags, const Conn& to) const {

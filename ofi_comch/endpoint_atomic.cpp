@@ -58,7 +58,7 @@ ssize_t Endpoint::atomic(const AtomicRequest& call) {
     if (to == nullptr) {
         return fail_call(call.inject, flags, call.context, error, fetches ? reads : writes);
     }
-    if (must_wait(call.flags, *to)) {
+    if (must_wait(call.flags, *to) || to->asked > wire::max_unanswered) {
         return try_again(*to);
     }
     wire::Remote remote{call.key, call.address, 0};
@@ -72,6 +72,7 @@ ssize_t Endpoint::atomic(const AtomicRequest& call) {
                            call.flags, call.context, call.report, remote.operation);
         operation->length = fetches ? count * size : 0;
         operation->count = call.result_count;
+        expect_answer(*operation, operation->length);
         for (std::size_t i = 0; i < call.result_count; ++i) {
             operation->iov[i] = {call.results[i].addr, call.results[i].count * size};
         }

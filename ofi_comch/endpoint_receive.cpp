@@ -22,8 +22,9 @@ void Endpoint::on_message(Conn& from, std::uint8_t id, const std::byte* data,
     // A correct peer says nothing else before the program here, or there, has accepted.
     const bool in_time =
         state != State::connecting || kind == wire::Kind::accept || kind == wire::Kind::reject;
-    const bool fine = in_time && (kind == wire::Kind::message ? take_message(from, id, parser)
-                                                              : handle(from, id, parser));
+    bool fine = in_time && (kind == wire::Kind::message ? take_message(from, id, parser)
+                                                        : handle(from, id, parser));
+    fine = fine && from.owed <= 2 * wire::max_unanswered;
     if (!fine) [[unlikely]] {
         break_off(from);
     }

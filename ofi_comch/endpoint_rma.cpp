@@ -32,7 +32,7 @@ ssize_t Endpoint::rma_write(const RmaCall& call) {
     if (to == nullptr) {
         return fail_call(call.inject, FI_RMA | FI_WRITE, call.context, error, writes);
     }
-    if (must_wait(call.flags, *to)) {
+    if (must_wait(call.flags, *to) || to->asked > wire::max_unanswered) {
         return try_again(*to);
     }
     const std::size_t length = total_length(call.iov, call.count);
@@ -96,7 +96,7 @@ ssize_t Endpoint::rma_read(const RmaCall& call) {
     if (to == nullptr) {
         return fail_call(false, FI_RMA | FI_READ, call.context, error, reads);
     }
-    if (must_wait(call.flags, *to)) {
+    if (must_wait(call.flags, *to) || to->asked > wire::max_unanswered) {
         return try_again(*to);
     }
     const std::size_t length = total_length(call.iov, call.count);
@@ -118,6 +118,7 @@ ssize_t Endpoint::rma_read(const RmaCall& call) {
     bool sent = false;
     if (length <= max_packed - sizeof(wire::Reply)) {
         const wire::Length wanted{length};
+        expect_answer(operation, length);
         sent = send_record(*to, id_of(wire::Kind::read), sizeof(remote) + sizeof(wanted),
                            [&](std::byte* at) {
                                std::memcpy(at, &remote, sizeof(remote));

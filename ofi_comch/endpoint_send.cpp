@@ -218,10 +218,17 @@ Operation& Endpoint::begin(Operation::Kind kind, Conn& to, std::uint64_t flags, 
     operation.length = 0;
     operation.count = 0;
     operation.direct = false;
+    operation.answer = wire::answer_overhead;
+    to.asked += operation.answer;
     ++operation.generation;
     operation.index = index;
     name = (std::uint64_t{index} + 1) | std::uint64_t{operation.generation} << 32;
     return operation;
+}
+
+void Endpoint::expect_answer(Operation& operation, std::uint64_t length) {
+    operation.answer += length;
+    operation.conn->asked += length;
 }
 
 Operation* Endpoint::find(std::uint64_t name, const Conn& from) {
@@ -255,6 +262,7 @@ void Endpoint::forget(Operation& operation) {
     if (operation.direct) {
         --operation.conn->direct;
     }
+    operation.conn->asked -= operation.answer;
     operation.staging.reset();
     operation.active = false;
     free_operations_.push_back(operation.index);

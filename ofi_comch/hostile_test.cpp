@@ -61,6 +61,24 @@ struct HostilePeer : testing::TestWithParam<Speech> {
 
 using Understood = HostilePeer;
 
+TEST_F(HostilePeer, ThatTakesNoAnswersIsCutOff) {
+    constexpr std::uint64_t length = 30'000;
+    std::vector<char> memory(length);
+    victim.expose(memory.data(), memory.size(), 7);
+    ASSERT_TRUE(until([&] { return attacker.connected(); }));
+    struct {
+        wire::Remote remote;
+        wire::Length length;
+    } const request{{7, 0, 1}, {length}};
+    const auto* const bytes = reinterpret_cast<const std::byte*>(&request);
+    const std::vector<std::byte> record(bytes, bytes + sizeof(request));
+    for (unsigned i = 0; i < 4 * wire::max_unanswered / length; ++i) {
+        (void)attacker.send(id_of(wire::Kind::read), record);
+        (void)fi_cq_read(victim.tx, nullptr, 0);
+    }
+    EXPECT_TRUE(until([&] { return attacker.ended(); }));
+}
+
 TEST_F(Understood, APeerThatKeepsToTheRules) {
     COMCH_FI(fi_trecv(victim.ep, buffer, sizeof(buffer), nullptr, FI_ADDR_UNSPEC, 0,
                       ~std::uint64_t{0}, nullptr));

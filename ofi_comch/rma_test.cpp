@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "test_node.hpp"
+#include "wire.hpp"
 
 namespace comch::ofi::test {
 namespace {
@@ -247,6 +248,35 @@ TEST_P(Rma, AnEventCounterOfTheMemoryCounts) {
     EXPECT_EQ(fi_close(&cntr->fid), -FI_EBUSY);
     EXPECT_EQ(fi_close(&mr->fid), 0);
     EXPECT_EQ(fi_close(&cntr->fid), 0);
+}
+
+TEST_P(Rma, NobodyAsksForMoreThanTheOwnerKeeps) {
+    constexpr std::size_t length = 8000;
+    std::vector<char> to(length);
+    unsigned asked = 0;
+    while (asked < 100'000) { // whose answers are not taken
+        const ssize_t result =
+            fi_read(pair_.a.ep, to.data(), length, nullptr, pair_.to_b, at(0), key(), nullptr);
+        if (result == -FI_EAGAIN && asked * length > wire::max_unanswered / 2) {
+            break;
+        }
+        asked += result == 0 ? 1 : 0;
+        if (result == -FI_EAGAIN) { // not connected yet
+            (void)fi_cq_read(pair_.a.tx, nullptr, 0);
+        }
+        (void)fi_cq_read(pair_.b.rx, nullptr, 0);
+    }
+    EXPECT_LE(asked * length, wire::max_unanswered + length);
+    while (asked-- != 0) {
+        EXPECT_EQ(done().error, 0);
+    }
+    EXPECT_TRUE(std::equal(to.begin(), to.end(), memory_.begin()));
+    post(
+        [&] {
+            return fi_read(pair_.a.ep, to.data(), 1, nullptr, pair_.to_b, at(0), key(), nullptr);
+        },
+        pair_.cqs);
+    EXPECT_EQ(done().error, 0);
 }
 
 TEST_P(Rma, WhoSleepsOnTheMemorysCounterIsWoken) {

@@ -97,6 +97,7 @@ void Conn::send_own(std::uint8_t id, const void* header, std::size_t header_size
     Outgoing out{id, std::vector<std::byte>(size)};
     fill(out.bytes.data());
     outbox.push_back(std::move(out));
+    owed += wire::answer_overhead + size;
     mark_busy();
 }
 
@@ -180,6 +181,7 @@ unsigned Station::push(Conn& conn) {
         if (!sent) {
             break;
         }
+        conn.owed -= wire::answer_overhead + size;
         conn.outbox.pop_front();
         ++count;
     }

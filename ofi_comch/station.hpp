@@ -56,6 +56,8 @@ struct Conn {
     bool established = false;
     bool busy = false; ///< in the station's list
     std::deque<Outgoing> outbox;
+    std::uint64_t owed = 0;        ///< in the outbox, as wire::max_unanswered counts
+    std::uint64_t asked = 0;       ///< of the peer, likewise
     std::deque<Transfer*> waiting; ///< transfers that the link had no room for
     /// A message of ours in parts, some of which the link had no room for. Until they are on it the
     /// link is held: nothing of the program's goes between them.

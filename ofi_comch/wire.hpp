@@ -142,6 +142,12 @@ struct HelloReply {
 };
 inline constexpr std::uint32_t hello_magic = 0x49464f43; // "COFI"
 inline constexpr std::uint32_t max_connection_data = 192;
+
+/// Answers lie at the end that owes them until the other takes them. What may be asked for before
+/// that: bytes of answers, each with so many more for its header and what keeps it. More than twice
+/// as many are owed to nobody who keeps to it.
+inline constexpr std::uint64_t max_unanswered = std::uint64_t{4} << 20;
+inline constexpr std::uint64_t answer_overhead = 128;
 static_assert(sizeof(Hello) == 40 && sizeof(HelloReply) == 24);
 
 } // namespace comch::ofi::wire
