@@ -64,7 +64,9 @@ public:
     ~ConsumerCore() {
         engine_.remove(*this);
         if (attachment_ != nullptr) {
-            close_lanes();
+            if (!engine_.inherited()) { // else they are the parent's
+                close_lanes();
+            }
             connection_->detach(attachment_);
         }
         notifier_->detach();

@@ -124,5 +124,56 @@ TEST_P(Death, OfTheClientFlushesEverythingInTime) {
     ASSERT_TRUE(until([&] { return next.client->state() == State::running; }, server, next));
 }
 
+TEST(ForkedChild, MayDestroyWhatItInherited) {
+    Lab lab(false);
+    ServerProgram server;
+    ClientProgram client;
+    ConsumerProgram consumer;
+    ProducerProgram producer;
+    std::vector<std::byte> buffer(100);
+    server.on_connected = [&](Connection& c) {
+        EXPECT_EQ(consumer.open(*server.engine, c), Errc::ok);
+    };
+    ASSERT_EQ(server.open(lab, "name"), Errc::ok);
+    ASSERT_EQ(client.open(lab, "name"), Errc::ok);
+    ASSERT_TRUE(until([&] { return !client.added.empty(); }, server, client));
+    ASSERT_EQ(producer.open(*client.engine, client.connection()), Errc::ok);
+    const auto transmit = [&] {
+        const std::size_t before = consumer.landed.size();
+        ASSERT_EQ(consumer.post(buffer), Errc::ok);
+        ASSERT_TRUE(until(
+            [&] { return producer.send(client.added[0], bytes_of("fast")) == Errc::ok; }, server,
+            client));
+        ASSERT_TRUE(until(
+            [&] { return consumer.landed.size() > before && producer.sent.size() > before; },
+            server, client));
+        EXPECT_EQ(consumer.landed.back().status, Errc::ok);
+        EXPECT_EQ(producer.sent.back().second, Errc::ok);
+    };
+    ASSERT_NO_FATAL_FAILURE(transmit());
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+        consumer.consumer.reset();
+        producer.producer.reset();
+        client.client.reset();
+        server.server.reset();
+        client.engine.reset();
+        server.engine.reset();
+        ::_exit(0);
+    }
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    while (server.engine->progress() != 0 || server.engine->arm() != Errc::ok) {
+    }
+    EXPECT_EQ(client.connection().send(bytes_of("still here")), Errc::ok);
+    EXPECT_TRUE(sleep_on(server.engine->event_fd()));
+    ASSERT_TRUE(until([&] { return server.messages.size() == 1; }, server, client));
+    ASSERT_NO_FATAL_FAILURE(transmit());
+    EXPECT_TRUE(server.disconnected.empty());
+    EXPECT_TRUE(client.removed.empty());
+}
+
 } // namespace
 } // namespace comch::channel::test

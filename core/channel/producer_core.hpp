@@ -61,6 +61,9 @@ public:
         if (attachment_ != nullptr) {
             const auto deadline = std::chrono::steady_clock::now() + patience_at_end;
             for (const std::unique_ptr<Route>& route : routes_) {
+                if (engine_.inherited()) {
+                    break; // the routes are the parent's
+                }
                 while (!lets_go(*route, deadline)) {
                 }
                 leave(*route);

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "core/base/unique_fd.hpp"
+#include "core/device/process_id.hpp"
 
 namespace comch {
 
@@ -29,6 +30,13 @@ Result<std::unique_ptr<ProgressEngine>> ProgressEngine::create() {
         return tl::unexpected(watched.error());
     }
     return engine;
+}
+
+ProgressEngine::ProgressEngine(int epoll_fd, int wake_fd) noexcept
+    : epoll_fd_(epoll_fd), wake_fd_(wake_fd), owner_(process_id()) {}
+
+bool ProgressEngine::inherited() const noexcept {
+    return owner_ != process_id();
 }
 
 ProgressEngine::~ProgressEngine() {
@@ -110,6 +118,9 @@ Result<void> ProgressEngine::watch(int fd) {
 }
 
 void ProgressEngine::unwatch(int fd) noexcept {
+    if (inherited()) {
+        return; // the kernel's list is the parent's as well
+    }
     epoll_event event{};
     (void)::epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, fd, &event);
 }

@@ -61,13 +61,18 @@ public:
     void remove(ProgressSource& source) noexcept;
     /// A descriptor that ends a sleep when it is readable.
     [[nodiscard]] Result<void> watch(int fd);
+    /// (A forked child's calls leave its parent's sleeps alone.)
     void unwatch(int fd) noexcept;
+    /// This is a forked child of the engine's process. Objects that it inherited can be destroyed there,
+    /// and nothing else; their peers are not told.
+    [[nodiscard]] bool inherited() const noexcept;
 
 private:
-    ProgressEngine(int epoll_fd, int wake_fd) noexcept : epoll_fd_(epoll_fd), wake_fd_(wake_fd) {}
+    ProgressEngine(int epoll_fd, int wake_fd) noexcept;
 
     int epoll_fd_;
     int wake_fd_;
+    std::uint64_t owner_; ///< the process's id
     bool in_progress_ = false;
     bool has_holes_ = false; ///< sources removed while the list was being walked
     std::vector<ProgressSource*> sources_;
