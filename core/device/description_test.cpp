@@ -277,6 +277,15 @@ TEST(Description, OverRdmaItHasANameAddressesAndPorts) {
     EXPECT_EQ(description->host[0].address, "fd00::1");
 }
 
+TEST(Description, AnIpv4AddressIsTheSameInIpv6sForm) {
+    const auto description =
+        parse_description(over_rdma("name = \"lab\"", "::ffff:192.168.100.2"), "test");
+    ASSERT_TRUE(description) << description.error().message;
+    EXPECT_EQ(description->host[0].address, "192.168.100.2");
+    EXPECT_THAT(message_for(over_rdma("name = \"lab\"", "::ffff:a00:2")),
+                HasSubstr("'dpu0' and 'pf0' both have the address 10.0.0.2"));
+}
+
 TEST(Description, WhatRdmaCannotDoWithoutIsAskedFor) {
     EXPECT_THAT(message_for(over_rdma("")), HasSubstr("key 'name': is missing"));
     EXPECT_THAT(message_for(over_rdma("name = \"lab\"", "")), HasSubstr("'pf0' has no address"));

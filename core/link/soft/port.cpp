@@ -478,7 +478,8 @@ void Port::unwatch(int fd) noexcept {
 }
 
 bool Port::slow_poll_due() noexcept {
-    calls_to_clock_ = tuning::clock_check_calls;
+    calls_to_clock_ = close_looks_ == 0 ? tuning::clock_check_calls : 1;
+    close_looks_ -= close_looks_ != 0 ? 1 : 0;
     const std::uint64_t ticks_now = ticks();
     // Unsigned: a counter that went back is a long time.
     if (!slow_poll_wanted_ && ticks_now - last_slow_poll_ticks_ < slow_poll_ticks_) {
@@ -499,9 +500,10 @@ bool Port::slow_poll_due() noexcept {
     slow_poll_ticks_ =
         static_cast<std::uint64_t>(std::min(rate, 8.0) * static_cast<double>(interval));
     last_slow_poll_ticks_ = ticks_now;
-    // A caller this slow gets a look at the sockets at every call.
+    // A caller this slow gets a look at the sockets at every call, also if it makes a few at a time.
     if (elapsed >= 20 * tuning::slow_poll_interval_ns) {
         calls_to_clock_ = 1;
+        close_looks_ = tuning::clock_check_calls;
         slow_poll_ticks_ = 0;
     }
     last_slow_poll_ns_ = now;

@@ -652,6 +652,8 @@ private:
     std::vector<Connection*> hot_;
     std::vector<Connection*> working_;
     unsigned calls_to_clock_ = 1;
+    /// Calls that look at the clock each: a caller that paused may pause again after a few.
+    unsigned close_looks_ = 0;
 
     struct Stamped {
         std::uint64_t stamp;

@@ -523,6 +523,35 @@ TEST_F(TwoProcesses, AForkedChildMayDestroyWhatItInherited) {
     EXPECT_EQ(other.wait(), 0);
 }
 
+TEST_F(TwoProcesses, WhoComputesAndPollsAFewTimesInBetweenHearsOfADeathSoon) {
+    Process other([&] {
+        Client client(*this);
+        (void)until([] { return false; }, client.end);
+    });
+    End server(lab, Side::dpu);
+    to_child.put(server.port->address());
+    ASSERT_TRUE(until([&] { return !server.seen.accepted.empty(); }, server));
+    const auto compute_and_poll = [&] {
+        // (So long computes who is taken to be slow.)
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        (void)server.progress();
+        (void)server.progress();
+    };
+    for (unsigned i = 0; i < 32; ++i) { // longer than looks are counted
+        compute_and_poll();
+    }
+    other.kill();
+    unsigned times = 0;
+    while (server.seen.ends.empty() && times < 32) {
+        compute_and_poll();
+        ++times;
+    }
+    ASSERT_FALSE(server.seen.ends.empty());
+    EXPECT_EQ(server.seen.ends[0].reason, Reason::peer_died);
+    EXPECT_LE(times, 2u);
+    server.port->close(server.seen.accepted[0]);
+}
+
 TEST_F(TwoProcesses, AServiceIsReachedByName) {
     Process other([&] {
         End client(lab, Side::host);

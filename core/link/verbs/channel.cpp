@@ -32,7 +32,19 @@ public:
         remains_.push_back(std::move(core));
         count();
     }
-    void count_tender(int change) { tenders_.fetch_add(change, std::memory_order_relaxed); }
+    void add_tender() { tenders_.fetch_add(1, std::memory_order_relaxed); }
+    /// With the last one what is left is dropped: nobody would look after it.
+    void remove_tender() {
+        if (tenders_.fetch_sub(1, std::memory_order_relaxed) != 1) {
+            return;
+        }
+        std::vector<std::shared_ptr<ChannelCore>> dropped; // destroyed without the lock
+        {
+            const std::lock_guard lock(mutex_);
+            dropped.swap(remains_);
+            count();
+        }
+    }
     [[nodiscard]] bool has_tender() const { return tenders_.load(std::memory_order_relaxed) != 0; }
     /// True if no remains are left.
     bool tend() {
@@ -73,12 +85,12 @@ void tend_channels() {
 }
 
 TendsChannels::TendsChannels() : owner_(process_id()) {
-    Keeper::instance().count_tender(1);
+    Keeper::instance().add_tender();
 }
 
 TendsChannels::~TendsChannels() {
     if (owner_ == process_id()) {
-        Keeper::instance().count_tender(-1);
+        Keeper::instance().remove_tender();
     }
 }
 
@@ -235,9 +247,10 @@ void ChannelCore::on_event(const CmEvent& event) {
             break;
         }
         wire::Refusal refusal{};
-        orderly = wire::read_private(event.private_data, event.private_length, refusal) ==
-                      wire::Check::ok &&
-                  refusal.why == static_cast<std::uint8_t>(wire::Why::closing);
+        const bool told = wire::read_private(event.private_data, event.private_length, refusal) ==
+                          wire::Check::ok;
+        orderly = told && refusal.why == static_cast<std::uint8_t>(wire::Why::closing);
+        no_room = told && refusal.why == static_cast<std::uint8_t>(wire::Why::no_resources);
         peer_gone = true;
         break;
     }
@@ -359,6 +372,16 @@ Result<Channel> Channel::open(std::shared_ptr<ConnectionLife> life,
     return Channel(std::move(core));
 }
 
+Result<void> ChannelCore::make_for_acceptance(const SlotInfo& parent) {
+    if (auto prepared = prepare(parent); !prepared) {
+        return prepared;
+    }
+    if (::rdma_migrate_id(id.get(), cm.get()) != 0) {
+        return fail_errno(Errc::io, "cannot give a channel its own rdma_cm channel", errno);
+    }
+    return pipe->make_queue_pair(id.get());
+}
+
 Result<Channel> Channel::accept(std::shared_ptr<RdmaDevice> device,
                                 std::shared_ptr<ConnectionLife> life,
                                 std::shared_ptr<ProcessCounters> counters, const SlotInfo& parent,
@@ -368,13 +391,8 @@ Result<Channel> Channel::accept(std::shared_ptr<RdmaDevice> device,
     core->life = std::move(life);
     core->counters = std::move(counters);
     core->id = std::move(id);
-    if (auto prepared = core->prepare(parent); !prepared) {
-        return tl::unexpected(std::move(prepared.error()));
-    }
-    if (::rdma_migrate_id(core->id.get(), core->cm.get()) != 0) {
-        return fail_errno(Errc::io, "cannot give a channel its own rdma_cm channel", errno);
-    }
-    if (auto made = core->pipe->make_queue_pair(core->id.get()); !made) {
+    if (auto made = core->make_for_acceptance(parent); !made) {
+        refuse(core->id.get(), wire::Why::no_resources); // the opener says so
         return tl::unexpected(std::move(made.error()));
     }
     const wire::Accept accept{.magic = wire::magic,
@@ -539,8 +557,9 @@ Errc Channel::check() {
     const bool more = core.peek(); // may find a goodbye
     const bool orderly =
         core.orderly || core.pipe->peer_said_goodbye() || (!gone && life == Errc::not_connected);
-    const Errc end =
-        orderly || life == Errc::not_connected ? Errc::not_connected : Errc::connection_reset;
+    const Errc end = core.no_room                               ? Errc::no_memory
+                     : orderly || life == Errc::not_connected ? Errc::not_connected
+                                                              : Errc::connection_reset;
     core.pipe->break_off(end); // nobody would read it
     return more ? Errc::ok : end;
 }

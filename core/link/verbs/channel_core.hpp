@@ -42,6 +42,7 @@ struct ChannelCore {
     bool opened = false; ///< the message at the head was looked at before
     bool is_opener = false;
     bool peer_gone = false;
+    bool no_room = false; ///< the peer refused because it has no memory or descriptor left
     bool orderly = false; ///< the peer refused because it was going away
     bool failed = false;
     wire::Header header{};
@@ -61,6 +62,7 @@ struct ChannelCore {
     /// Under the lock, until it is ready: moves it on.
     void connect_on();
     [[nodiscard]] Result<void> prepare(const SlotInfo& parent);
+    [[nodiscard]] Result<void> make_for_acceptance(const SlotInfo& parent);
     void look_at_cm();
     void on_event(const CmEvent& event);
     [[nodiscard]] Result<void> try_to_connect();

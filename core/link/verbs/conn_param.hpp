@@ -1,4 +1,4 @@
-// What rdma_cm is told when a queue pair is connected.
+// What rdma_cm is told when a queue pair is connected, or is not to be.
 #pragma once
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include "core/link/verbs/cm.hpp"
 #include "core/link/verbs/rdma_device.hpp"
 #include "core/link/verbs/tuning.hpp"
+#include "core/link/verbs/wire.hpp"
 
 namespace comch::link::verbs {
 
@@ -32,6 +33,14 @@ namespace comch::link::verbs {
     param.responder_resources = std::min(limits.reads, request.responder_resources);
     param.initiator_depth = std::min(limits.reads, request.initiator_depth);
     return param;
+}
+
+inline void refuse(rdma_cm_id* id, wire::Why why) noexcept {
+    const wire::Refusal refusal{.magic = wire::magic,
+                                .version = wire::version,
+                                .size = sizeof(wire::Refusal),
+                                .why = static_cast<std::uint8_t>(why)};
+    (void)::rdma_reject(id, &refusal, sizeof(refusal));
 }
 
 /// Where the kernel is too old for it, the device's default has to do.

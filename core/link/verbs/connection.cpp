@@ -268,9 +268,10 @@ bool Connection::flush_reached(Flush& flush) {
     return flush.records_done && flush.transfers == 0;
 }
 
-bool Connection::is_flush(const void* token) const noexcept {
-    return token != nullptr && std::any_of(flushes_.begin(), flushes_.end(),
-                                           [&](const auto& flush) { return flush.get() == token; });
+bool Connection::is_flush(const Flushes& among, const void* token) noexcept {
+    return token != nullptr && std::any_of(among.begin(), among.end(), [&](const auto& flush) {
+               return flush.get() == token;
+           });
 }
 
 Errc Connection::fence() {

@@ -86,12 +86,13 @@ public:
         const bool worked = !pipe_->failed();
         std::vector<void*> tokens = take_own_operations();
         canceled_ = canceled_ || (worked && pipe_->failed());
+        // Whoever is told may flush again: that one stays.
+        const Flushes given_up = std::exchange(flushes_, {});
         one_sided_.cancel(Errc::canceled, [&](void* token, Errc status) {
-            if (!is_flush(token)) {
+            if (!is_flush(given_up, token)) {
                 done(token, status);
             }
         });
-        flushes_.clear();
         for (void* const token : tokens) {
             done(token, Errc::canceled);
         }
@@ -164,7 +165,8 @@ private:
     /// Posts what of the transfers has room. True if something moved.
     bool push_transfers();
     [[nodiscard]] bool flush_reached(Flush& flush);
-    [[nodiscard]] bool is_flush(const void* token) const noexcept;
+    using Flushes = std::deque<std::unique_ptr<Flush>>;
+    [[nodiscard]] static bool is_flush(const Flushes& among, const void* token) noexcept;
     [[nodiscard]] std::vector<void*> take_own_operations();
     /// Until the device is done with the request, or has given it up, or no longer comes to it.
     void wait_at_end(Pipe::Ticket ticket) noexcept;
@@ -185,7 +187,7 @@ private:
     /// Completes what is done: done(token, Errc).
     template <class Done> unsigned advance(Done&& done) {
         const auto report = [&](void* token, Errc status) {
-            if (is_flush(token)) {
+            if (is_flush(flushes_, token)) {
                 static_cast<Flush*>(token)->records_done = true;
             } else {
                 done(token, status);
@@ -217,7 +219,7 @@ private:
     template <class Done> void fail_all(Errc status, Done&& done) {
         lost_device_writes_ = has_unfinished_writes();
         one_sided_.fail_all(status, [&](void* token, Errc result) {
-            if (is_flush(token)) {
+            if (is_flush(flushes_, token)) {
                 static_cast<Flush*>(token)->records_done = result == Errc::ok;
             } else {
                 done(token, result);
@@ -250,7 +252,7 @@ private:
     void* user_ = nullptr;
     OneSidedEngine<Pipe> one_sided_;
     std::deque<Transfer> transfers_;
-    std::deque<std::unique_ptr<Flush>> flushes_;
+    Flushes flushes_;
     Pipe::Ticket last_write_ = 0; ///< that was copied: nobody else waits for it
     std::uint64_t last_write_behind_ = 0; ///< so many records of ours
     bool lost_device_writes_ = false;

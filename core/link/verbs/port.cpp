@@ -464,6 +464,7 @@ Reason Port::reason_of_end(Connection& c) const {
     if (c.state_ < Connection::State::waiting) {
         return Reason::not_found;
     }
+    c.error_text_.clear(); // of something earlier that the connection survived
     if (c.canceled_) {
         c.error_text_ =
             "a transfer was canceled that the RDMA device was at; that ends the connection";
@@ -539,14 +540,6 @@ wire::Why Port::judge(const CmEvent& event, wire::Request& request, Connection*&
     }
     }
     return wire::Why::malformed;
-}
-
-void Port::refuse(rdma_cm_id* id, wire::Why why) noexcept {
-    const wire::Refusal refusal{.magic = wire::magic,
-                                .version = wire::version,
-                                .size = sizeof(wire::Refusal),
-                                .why = static_cast<std::uint8_t>(why)};
-    (void)::rdma_reject(id, &refusal, sizeof(refusal));
 }
 
 void Port::admit(CmId id, const CmEvent& event, const wire::Request& request) {
@@ -656,6 +649,7 @@ void Port::welcome(Connection& c, const ConnectDecision& decision) {
 }
 
 bool Port::take_welcome(Connection& c, const wire::Welcome& welcome) {
+    c.error_text_.clear(); // of an address that was tried before
     if (welcome.private_length > max_private_data || welcome.process_id == 0 || welcome.port == 0 ||
         welcome.side > 1) {
         return false;
@@ -945,7 +939,8 @@ void Port::return_credit(bool all) noexcept {
 }
 
 bool Port::slow_poll_due() noexcept {
-    calls_to_clock_ = tuning::clock_check_calls;
+    calls_to_clock_ = close_looks_ == 0 ? tuning::clock_check_calls : 1;
+    close_looks_ -= close_looks_ != 0 ? 1 : 0;
     const std::uint64_t ticks_now = ticks();
     // Unsigned: a counter that went back is a long time.
     if (!slow_poll_wanted_ && ticks_now - last_slow_poll_ticks_ < slow_poll_ticks_) {
@@ -969,6 +964,7 @@ bool Port::slow_poll_due() noexcept {
     last_slow_poll_ticks_ = ticks_now;
     if (elapsed >= tuning::slow_caller_ns) {
         calls_to_clock_ = 1;
+        close_looks_ = tuning::clock_check_calls;
         slow_poll_ticks_ = 0;
     }
     last_slow_poll_ns_ = now;

@@ -15,6 +15,7 @@
 #include "core/counters/process_counters.hpp"
 #include "core/link/link.hpp"
 #include "core/link/verbs/channel.hpp"
+#include "core/link/verbs/conn_param.hpp"
 #include "core/link/verbs/connection.hpp"
 #include "core/link/verbs/queues.hpp"
 
@@ -527,7 +528,6 @@ private:
     /// Why{}: fine; then `parent` is the connection for which a channel is asked, or null.
     [[nodiscard]] wire::Why judge(const CmEvent& event, wire::Request& request,
                                   Connection*& parent);
-    void refuse(rdma_cm_id* id, wire::Why why) noexcept;
     void admit(CmId id, const CmEvent& event, const wire::Request& request);
     [[nodiscard]] bool take_hello(Connection& c, const wire::Hello& hello);
     [[nodiscard]] bool take_welcome(Connection& c, const wire::Welcome& welcome);
@@ -552,6 +552,8 @@ private:
     std::vector<Connection*> working_;
     std::vector<Connection*> gone_;
     unsigned calls_to_clock_ = 1;
+    /// Calls that look at the clock each: a caller that paused may pause again after a few.
+    unsigned close_looks_ = 0;
     wire::Header header_{}; ///< of the record at hand
 
     PortOptions options_;

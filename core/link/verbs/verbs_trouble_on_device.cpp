@@ -303,6 +303,47 @@ TEST_F(Trouble, AChannelThatEndsAfterTheLastPortHoldsNothingAfterwards) {
     EXPECT_TRUE(device.expired());
 }
 
+TEST_F(Trouble, AChannelThatNobodyAcceptedEndsWithTheLastPort) {
+    auto opened = *connection->open_channel(1);
+    ASSERT_EQ(opened.send(1, bytes_of("hello")), Errc::ok); // to a peer that computes
+    const std::weak_ptr<RdmaDevice> device = host.port->rdma();
+    opened = Channel();
+    host.port.reset();
+    dpu.port.reset();
+    EXPECT_TRUE(device.expired());
+}
+
+TEST_F(Trouble, AFlushThatACancelsCompletionAsksForIsToldOnce) {
+    std::uint64_t cell = 0;
+    auto key = *RegionTable::instance().add({.base = reinterpret_cast<std::byte*>(&cell),
+                                             .length = sizeof(cell),
+                                             .access = access_remote_all});
+    key.link_data = link_data_of(dpu_device, key.region);
+    RemoteRegion region(key);
+    std::uint64_t old = 0;
+    int given_up[2] = {};
+    int flush = 0;
+    ASSERT_EQ(connection->atomic({.op = AtomicOp::add, .size = 8, .operand = 1, .result = &old},
+                                 region, key.base, &given_up[0]),
+              Errc::in_progress);
+    ASSERT_EQ(connection->flush(&given_up[1]), Errc::in_progress);
+    unsigned canceled = 0;
+    connection->cancel([&](void* which, Errc) {
+        ++canceled;
+        EXPECT_NE(which, &flush);
+        if (which == &given_up[0]) {
+            EXPECT_EQ(connection->flush(&flush), Errc::in_progress);
+        }
+    });
+    EXPECT_EQ(canceled, 2u);
+    ASSERT_TRUE(until([&] { return !host.seen.completions.empty(); }));
+    ASSERT_EQ(connection->send(1, bytes_of("and nothing more")), Errc::ok);
+    ASSERT_TRUE(until([&] { return !dpu.seen.messages.empty(); }));
+    ASSERT_EQ(host.seen.completions.size(), 1u);
+    EXPECT_EQ(host.seen.completions[0].token, &flush);
+    RegionTable::instance().remove(key.region);
+}
+
 TEST_F(Trouble, ACanceledTransferIsOverAtOnceAndEndsItsConnection) {
     std::vector<std::byte> memory(4u << 20);
     auto key = *RegionTable::instance().add(
