@@ -91,8 +91,13 @@ Error Client::error() const {
                                   "the representor of this function",
                                   name)};
     case Errc::rejected:
-        return {code,
-                fmt::format("server '{}' refused the connection: {}", name, to_string(refusal()))};
+        return {
+            code,
+            refusal() != Refusal::none
+                ? fmt::format("server '{}' refused the connection: {}", name, to_string(refusal()))
+                : fmt::format("server '{}' could not make the connection; its descriptors "
+                              "or memory may be at their limit (ulimit -n, ulimit -l)",
+                              name)};
     case Errc::version_mismatch:
         return {code, fmt::format("server '{}' speaks another version of the protocol; use the "
                                   "same version of comch on both sides",

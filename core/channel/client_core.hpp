@@ -179,7 +179,8 @@ private:
             over(Errc::version_mismatch, EndReason::closed);
             return;
         }
-        refusal_ = Refusal::malformed;
+        // Without an answer of the server's, the link there could not make the connection.
+        refusal_ = bytes.empty() ? Refusal::none : Refusal::malformed;
         if (welcome && welcome->magic == wire::magic &&
             welcome->refusal <= static_cast<std::uint8_t>(Refusal::malformed)) {
             refusal_ = static_cast<Refusal>(welcome->refusal);

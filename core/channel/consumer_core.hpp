@@ -87,7 +87,10 @@ public:
             return Errc::invalid_argument;
         }
         if (buffer.memory != nullptr) {
-            const Errc allowed = buffer.memory->check(buffer.address, buffer.capacity, peer_write);
+            const Errc allowed =
+                buffer.memory->imported() // it is another process's
+                    ? Errc::not_permitted
+                    : buffer.memory->check(buffer.address, buffer.capacity, peer_write);
             if (allowed != Errc::ok) [[unlikely]] {
                 return allowed;
             }
@@ -205,7 +208,8 @@ private:
         if (count > 1) {
             first_lane_ = (first_lane_ + 1) % count;
         }
-        if (handled == 0 && idle_check_.due()) [[unlikely]] {
+        // (Also while one lane keeps this busy: another's producer may be dead.)
+        if ((handled == 0 || count > 1) && idle_check_.due()) [[unlikely]] {
             check_lanes();
         }
         if (has_ended_lanes_) [[unlikely]] {
@@ -686,6 +690,9 @@ private:
     /// Of the next buffer for a lane's messages: the one that is being filled, those that are
     /// promised, those that are free.
     [[nodiscard]] std::uint32_t next_room(const Lane& lane) const noexcept {
+        if (lanes_.size() > 1) { // nobody knows which of them will be its own
+            return static_cast<std::uint32_t>(limits::fast_path_buffer_size);
+        }
         if (lane.filling()) {
             return lane.buffer.room;
         }
@@ -731,6 +738,9 @@ private:
             lane->channel = std::move(inbound.channel);
             lane->producer = inbound.producer;
             lanes_.push_back(std::move(lane));
+            if (lanes_.size() == 2) {
+                lanes_.front()->feedback_due = true; // it shares the buffers from now on
+            }
             announced_ = true;
             ++handled;
         }

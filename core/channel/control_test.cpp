@@ -168,6 +168,20 @@ TEST_P(Control, AServerTakesNoMoreClientsThanItMay) {
         until([&] { return clients[3].client->state() == State::running; }, server, clients));
 }
 
+TEST_P(Control, AClientThatIsGoneCannotBeAnswered) {
+    ASSERT_EQ(server.open(lab, "name", {.deferred_accept = true}), Errc::ok);
+    std::deque<ClientProgram> clients(1);
+    ASSERT_EQ(clients[0].open(lab, "name"), Errc::ok);
+    ASSERT_TRUE(until([&] { return server.requested.size() == 1; }, server, clients));
+    clients[0].client.reset();
+    ASSERT_TRUE(until([&] { return server.refused.size() == 1; }, server, clients));
+    // The program may not know which of its requests that was.
+    Connection& gone = *server.requested[0];
+    EXPECT_EQ(server.server->accept(gone).error().code, Errc::bad_state);
+    EXPECT_EQ(server.server->refuse(gone).error().code, Errc::bad_state);
+    EXPECT_EQ(server.server->disconnect(gone).error().code, Errc::not_connected);
+}
+
 TEST_P(Control, ClientsWaitForADeferredAnswer) {
     ASSERT_EQ(server.open(lab, "name", {.deferred_accept = true}), Errc::ok);
     std::deque<ClientProgram> clients(3);

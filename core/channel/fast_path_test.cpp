@@ -424,6 +424,9 @@ TEST_P(FastPath, AMessageThatIsTooLongIsRefusedWithoutHarm) {
     auto small = untouched;
     ASSERT_EQ(consumer.post(small), Errc::ok);
     settle(server, client);
+    // What the connection knows of the consumer may be old, so that is asked first.
+    EXPECT_EQ(producer.send(id, pattern(65, 1)), Errc::again);
+    settle(server, client);
     // The next buffer is known: said at once, also for what is longer than the link's messages.
     EXPECT_EQ(producer.send(id, pattern(65, 1)), Errc::invalid_argument);
     EXPECT_EQ(producer.send(id, pattern(1'000'000, 1)), Errc::invalid_argument);
@@ -461,6 +464,42 @@ TEST_P(FastPath, AMessageThatIsTooLongIsRefusedWithoutHarm) {
         EXPECT_EQ(consumer.landed[1].length, 10u);
         EXPECT_TRUE(std::equal(third.begin(), third.end(), small.begin()));
         EXPECT_TRUE(std::equal(untouched.begin() + 10, untouched.end(), small.begin() + 10));
+    }
+}
+
+TEST_P(FastPath, AMessageIsNotMeasuredByABufferThatAnothersHasTaken) {
+    ConsumerProgram consumer;
+    ProducerProgram first;
+    ProducerProgram second;
+    ASSERT_TRUE(start(consumer));
+    ASSERT_EQ(first.open(*server.engine, dpu()), Errc::ok);
+    ASSERT_EQ(second.open(*server.engine, dpu()), Errc::ok);
+    const std::uint32_t id = consumer.consumer->id();
+    const auto large = pattern(5000, 7);
+    std::vector<std::byte> small(100);
+    for (const bool knows_the_consumer : {false, true}) {
+        consumer.landed.clear();
+        std::vector<std::byte> big(10'000);
+        ASSERT_EQ(consumer.post(small), Errc::ok);
+        settle(server, client);
+        if (knows_the_consumer) { // and has been told of the small one
+            EXPECT_NE(second.send(id, pattern(100'000, 1)), Errc::not_found);
+            settle(server, client);
+        }
+        ASSERT_EQ(first.send(id, bytes_of("hello")), Errc::ok);
+        ASSERT_TRUE(until([&] { return consumer.landed.size() == 1; }, server, client));
+        ASSERT_EQ(consumer.post(big), Errc::ok);
+        Errc sent = Errc::again;
+        ASSERT_TRUE(until(
+            [&] {
+                sent = sent == Errc::again ? second.send(id, large) : sent;
+                return sent != Errc::again;
+            },
+            server, client));
+        ASSERT_EQ(sent, Errc::ok);
+        ASSERT_TRUE(until([&] { return consumer.landed.size() == 2; }, server, client));
+        EXPECT_EQ(consumer.landed[1].length, large.size());
+        EXPECT_TRUE(std::equal(large.begin(), large.end(), big.begin()));
     }
 }
 

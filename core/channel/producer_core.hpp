@@ -132,10 +132,16 @@ public:
                 return Errc::again;
             }
         }
-        // The next buffer is known when nothing is on its way to it, or all are alike.
-        if (buffer.data.size() > route->credit.room &&
-            (route->credit.uniform != 0 || route->accepted == route->credit.handled)) [[unlikely]] {
-            return Errc::invalid_argument;
+        if (is_too_long(*route, buffer.data.size())) [[unlikely]] {
+            (void)read_feedback(*route); // others may have taken the buffer that was known
+            if (is_too_long(*route, buffer.data.size())) {
+                if (route->heard) {
+                    return Errc::invalid_argument;
+                }
+                route->starved =
+                    true; // what the connection knows may be old: the consumer will say
+                return Errc::again;
+            }
         }
         if (free_ == nullptr) {
             return Errc::again;
@@ -262,6 +268,7 @@ private:
         Operation* unsent = nullptr;  ///< the first that is not whole on the link
         Operation* offered = nullptr; ///< the last that was offered, while it is not complete
         bool starved = false;         ///< a send was told `again`: somebody waits for feedback
+        bool heard = false;           ///< of the consumer itself
         bool more = false;            ///< more could be put on the link right now
         Errc end = Errc::ok;          ///< why nothing can be sent any more
         /// Until when the device may go on with what has been given up.
@@ -640,10 +647,17 @@ private:
             return false;
         }
         route.credit = credit;
+        route.heard = true;
         if (route.available() > 0) {
             route.starved = false;
         }
         return true;
+    }
+
+    /// The next buffer is known when nothing is on its way to it, or all are alike.
+    [[nodiscard]] static bool is_too_long(const Route& route, std::size_t length) noexcept {
+        return length > route.credit.room &&
+               (route.credit.uniform != 0 || route.accepted == route.credit.handled);
     }
 
     unsigned complete(Route& route) {

@@ -71,8 +71,14 @@ public:
         return {};
     }
 
+    /// Only `core`'s place in memory is looked at before it is known to be alive.
+    [[nodiscard]] bool has(const Core& core) const noexcept {
+        return std::any_of(this->connections_.begin(), this->connections_.end(),
+                           [&](const auto& known) { return known.get() == &core; });
+    }
+
     [[nodiscard]] Result<void> disconnect(Core& core) {
-        if (core.phase() == Phase::ended) {
+        if (!has(core) || core.phase() == Phase::ended) {
             return fail(Errc::not_connected, "cannot disconnect: the connection has ended already");
         }
         if (core.has_attachments()) {
@@ -98,7 +104,7 @@ public:
     }
 
     [[nodiscard]] Result<void> decide(Core& core, bool accept, std::span<const std::byte> data) {
-        if (!waits(core)) {
+        if (!has(core) || !waits(core)) {
             return fail(Errc::bad_state, "cannot accept or refuse the connection: it does not wait "
                                          "for an answer");
         }

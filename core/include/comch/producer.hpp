@@ -65,10 +65,11 @@ public:
 
     /// Sends to a consumer of the other side; ok: `sent` is called with `cookie` later. Messages to
     /// one consumer arrive in order.
-    /// again: the consumer has posted no buffer that is free, or as much is under way as may be;
-    /// retry after progress. not_found: there is no such consumer (any more). invalid_argument: the
-    /// message is known not to fit the next posted buffer, or immediate data is too long. too_big:
-    /// longer than the device's longest buffer. bad_state: not running.
+    /// again: the consumer has posted no buffer that is free, or has yet to say whether this fits
+    /// its next, or as much is under way as may be; retry after progress. not_found: there is no
+    /// such consumer (any more). invalid_argument: the message is known not to fit the next posted
+    /// buffer, or immediate data is too long. too_big: longer than the device's longest buffer.
+    /// bad_state: not running.
     [[nodiscard]] Errc send(std::uint32_t consumer, const SendBuffer& buffer, void* cookie);
 
     /// Gives up what is under way (as canceled), then is idle: within half a second if a device is

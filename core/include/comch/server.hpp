@@ -22,7 +22,8 @@ struct ServerHandlers {
     void (*connected)(void* user, Connection&) = nullptr;
     /// An established connection has ended, whoever ended it. Once for each `connected`.
     void (*disconnected)(void* user, Connection&, EndReason) = nullptr;
-    /// A client was turned away, or went away before it was accepted.
+    /// A client was turned away, or went away before it was accepted. What `requested` gave of it
+    /// is no more when this returns.
     void (*refused)(void* user, const Peer&, Refusal) = nullptr;
     /// With ServerOptions::deferred_accept: a client asks. Answer now or later with accept() or
     /// refuse(); peer_data() is what it attached.

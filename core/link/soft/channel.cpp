@@ -27,7 +27,9 @@ Channel::~Channel() {
         return;
     }
     life_->remove_socket(socket_.get());
-    pipe_->say_goodbye();
+    if (!failed_) { // else it is no orderly end, and the peer may try again
+        pipe_->say_goodbye();
+    }
     // A forked child may hold the socket open: closing it alone would not reach the peer.
     (void)::shutdown(socket_.get(), SHUT_RDWR);
     counters_->release_slot(pipe_->slot(), failed_ ? counters::SlotState::failed
