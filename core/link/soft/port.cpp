@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -79,6 +80,11 @@ bool is_process(int fd) noexcept {
 /// port's, its engine's, its program's), and of such paths the kernel allows a file 500, 100, 50.
 UniqueFd pidfd_of_ours() noexcept {
     return UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+}
+
+/// Of no use but to be given back.
+UniqueFd spare_descriptor() noexcept {
+    return UniqueFd(::eventfd(0, EFD_CLOEXEC));
 }
 
 bool is_our_user(int socket, std::uint64_t& pid) noexcept {
@@ -162,7 +168,8 @@ Result<std::unique_ptr<Port>> Port::open(const Device& device, PortOptions optio
     port->counters_ = std::move(*counters);
     port->epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
     port->process_ = pidfd_of_ours();
-    if (!port->epoll_ || !port->process_) {
+    port->spare_ = spare_descriptor();
+    if (!port->epoll_ || !port->process_ || !port->spare_) {
         return fail_errno(Errc::no_memory, "cannot create the descriptors of a port", errno);
     }
     port->membarrier_ = membarrier_register();
@@ -589,6 +596,9 @@ void Port::accept_strangers(Listener& listener) {
         UniqueFd socket(
             ::accept4(listener.socket.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (!socket) {
+            if ((errno == EMFILE || errno == ENFILE) && refuse_without_descriptor(listener)) {
+                continue;
+            }
             return;
         }
         std::uint64_t pid = 0;
@@ -611,6 +621,24 @@ void Port::accept_strangers(Listener& listener) {
         strangers_.push_back(std::move(stranger));
         ++strangers_waiting_;
     }
+}
+
+/// Whoever asks must hear that there is none left for him: the listener would stay readable, and he
+/// would wait. The spare one is lent to him for that.
+bool Port::refuse_without_descriptor(Listener& listener) {
+    spare_.reset();
+    UniqueFd socket(
+        ::accept4(listener.socket.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    const bool accepted = static_cast<bool>(socket);
+    if (accepted) {
+        // Its hello, which a close would answer with an error before the answer is read.
+        std::byte byte{};
+        (void)::recv(socket.get(), &byte, sizeof(byte), MSG_DONTWAIT | MSG_TRUNC);
+        refuse(socket.get(), Errc::no_memory, {});
+    }
+    socket.reset();
+    spare_ = spare_descriptor();
+    return accepted;
 }
 
 void Port::accept_all_strangers(Listener& listener) {

@@ -599,6 +599,7 @@ private:
     [[nodiscard]] bool slow_poll_due() noexcept;
     [[nodiscard]] int wait_events() noexcept;
     [[nodiscard]] Watch* event(int i) noexcept;
+    [[nodiscard]] bool refuse_without_descriptor(Listener& listener);
     void accept_strangers(Listener& listener);
     void accept_all_strangers(Listener& listener);
     void close_stranger(Stranger& stranger);
@@ -665,6 +666,7 @@ private:
     Device device_;
     std::shared_ptr<ProcessCounters> counters_;
     PortAddress address_{};
+    UniqueFd spare_; ///< lent to those who are refused because there is no other
     UniqueFd epoll_;
     UniqueFd process_; ///< our own pidfd, for peers for whom there is no further descriptor
     bool membarrier_ = false;

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 #include <linux/capability.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
@@ -276,6 +277,31 @@ TEST(End, DoesNotComeOfAMappingForWhichThereIsNoDescriptor) {
     EXPECT_EQ(up.get<std::uint64_t>(), value);
 }
 
+TEST(End, WhoCannotBeAcceptedForWantOfADescriptorIsRefused) {
+    const Lab lab;
+    End host(lab, Side::host);
+    End dpu(lab, Side::dpu);
+    std::array<Connection*, 3> callers{};
+    for (Connection*& caller : callers) {
+        caller = host.port->connect(dpu.port->address(), {}, nullptr).value();
+    }
+    {
+        const NoDescriptorLeft none;
+        ASSERT_TRUE(until([&] { return host.seen.ends.size() == callers.size(); }, host, dpu));
+        // And nobody is kept awake by them.
+        while (dpu.progress() != 0) {
+        }
+        EXPECT_EQ(dpu.port->arm(), Errc::ok);
+    }
+    for (std::size_t i = 0; i < callers.size(); ++i) {
+        EXPECT_EQ(host.seen.ends[i].reason, Reason::rejected);
+        EXPECT_NE(callers[i]->error_text().find("no_memory"), std::string::npos)
+            << callers[i]->error_text();
+    }
+    const Connected later = connect(host, dpu);
+    EXPECT_EQ(later.initiator->send(1, bytes_of("x")), Errc::ok);
+}
+
 TEST(End, WithoutADescriptorForABulkRingOneSidedOperationsGoByLines) {
     const Lab lab;
     End host(lab, Side::host);
@@ -335,7 +361,9 @@ TEST(End, AnAnswerThatCannotBeSentAtOnceIsSentLater) {
         // The request first: it has two of its own.
         Connection* const connection = host.port->connect(dpu.port->address(), {}, nullptr).value();
         ASSERT_EQ(connection->send(1, bytes_of("early")), Errc::ok);
-        const int descriptor = to.get();
+        // (No socket: one that lies in its own queue goes when the kernel finds the time.)
+        const UniqueFd any(::eventfd(0, EFD_CLOEXEC));
+        const int descriptor = any.get();
         for (int i = 0; i < 200; ++i) {
             ASSERT_TRUE(send_raw(from.get(), raw(i), std::span(&descriptor, 1)));
         }
