@@ -8,30 +8,11 @@ import tempfile
 import unittest
 
 from outcome import unittest_main
+from program import Program
 
 BUILD = pathlib.Path(os.environ["COMCH_BUILD_DIR"])
+EXAMPLE = pathlib.Path(os.environ["COMCH_SOURCE_DIR"]) / "examples/core"
 
-# A program on the core.
-CORE = """
-#include <comch/comch.hpp>
-#include <cstdio>
-int main() {
-    const auto domain = comch::Domain::open();
-    if (!domain) {
-        return 1;
-    }
-    for (const auto& device : comch::devices(*domain, comch::Side::dpu)) {
-        std::puts(device.function().name.c_str());
-    }
-}
-"""
-CORE_CMAKE = """
-cmake_minimum_required(VERSION 3.25)
-project(tiny LANGUAGES CXX)
-find_package(comch 0.1 REQUIRED)
-add_executable(tiny tiny.cpp)
-target_link_libraries(tiny PRIVATE comch::comch)
-"""
 # A program written for DOCA.
 DOCA = """
 #include <stdio.h>
@@ -65,11 +46,14 @@ class Moved(unittest.TestCase):
         (cls.copied / "bin").mkdir()
         shutil.copy(BUILD / "bin/doca_cc_server", cls.copied / "bin")
 
+    def environment(self, **settings):
+        clean = {name: value for name, value in os.environ.items()
+                 if not name.startswith(("COMCH_", "UCX_", "FI_"))}
+        return clean | {"COMCH_DOMAIN": str(self.folder / "domain")} | settings
+
     def run_program(self, *command, **settings):
-        environment = {name: value for name, value in os.environ.items()
-                       if not name.startswith(("COMCH_", "UCX_", "FI_"))}
-        environment |= {"COMCH_DOMAIN": str(self.folder / "domain")} | settings
-        result = subprocess.run([str(word) for word in command], env=environment, check=False,
+        result = subprocess.run([str(word) for word in command], check=False,
+                                env=self.environment(**settings),
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                 stderr=subprocess.STDOUT, text=True, errors="replace", timeout=300)
         self.assertEqual(result.returncode, 0, f"{command}\n{result.stdout}")
@@ -106,20 +90,38 @@ class Moved(unittest.TestCase):
         self.assertIn("provider: comch", self.run_program(
             "fi_info", "-p", "comch", FI_PROVIDER_PATH=str(self.lib / "libfabric")))
 
-    def test_a_program_on_the_core(self):
-        project = self.folder / "core"
-        project.mkdir()
-        (project / "tiny.cpp").write_text(CORE, encoding="utf-8")
-        (project / "CMakeLists.txt").write_text(CORE_CMAKE, encoding="utf-8")
-        self.run_program("cmake", "-S", project, "-B", project / "build",
-                         f"-DCMAKE_PREFIX_PATH={self.prefix}")
-        self.run_program("cmake", "--build", project / "build")
-        self.assertEqual(self.run_program(project / "build/tiny"), "dpu0\n")
+    def check_example(self, folder):
+        with Program([str(folder / "comch_checksum_server")], self.environment()) as server:
+            server.wait_for("Waiting for a client of")
+            self.assertRegex(self.run_program(folder / "comch_checksum_client"),
+                             r"^The DPU's sum of 1000000 bytes is \d+\n$")
+            self.assertIn("The client has gone", server.finish())
 
+    def test_a_program_on_the_core_by_cmake(self):
+        project = self.folder / "by_cmake"
+        self.run_program("cmake", "-S", EXAMPLE, "-B", project, f"-DCMAKE_PREFIX_PATH={self.prefix}")
+        self.run_program("cmake", "--build", project)
+        self.check_example(project)
+
+    def test_a_program_on_the_core_of_the_build(self):
+        self.check_example(BUILD / "bin")
+
+    def test_a_program_on_the_core_by_pkg_config(self):
+        project = self.folder / "by_pkg_config"
+        project.mkdir()
         flags = self.run_program("pkg-config", "--cflags", "--libs", "comch",
                                  PKG_CONFIG_PATH=str(self.lib / "pkgconfig")).split()
-        self.run_program("c++", "-std=c++20", project / "tiny.cpp", "-o", project / "tiny", *flags)
-        self.assertEqual(self.run_program(project / "tiny"), "dpu0\n")
+        for half in ("server", "client"):
+            self.run_program("c++", "-std=c++20", EXAMPLE / f"checksum_{half}.cpp", "-o",
+                             project / f"comch_checksum_{half}", *flags)
+        self.check_example(project)
+
+    def test_an_example_without_its_other_half_says_so(self):
+        client = BUILD / "bin/comch_checksum_client"
+        result = subprocess.run([str(client)], env=self.environment(), check=False, text=True,
+                                stdin=subprocess.DEVNULL, capture_output=True, timeout=300)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("no server named 'checksum' serves this function", result.stderr)
 
     def test_a_program_written_for_doca(self):
         source = self.folder / "doca.c"

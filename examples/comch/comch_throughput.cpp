@@ -397,6 +397,10 @@ void sent(doca_comch_task_send* task, doca_data, doca_data) {
     doca_task_free(doca_comch_task_send_as_task(task));
 }
 
+void not_sent(doca_comch_task_send* task, doca_data, doca_data) {
+    must(doca_task_get_status(doca_comch_task_send_as_task(task)), "the numbers were not sent");
+}
+
 #ifdef DOCA_ARCH_DPU
 
 int run(const Config& config) {
@@ -414,7 +418,7 @@ int run(const Config& config) {
     must(doca_comch_server_create(device, rep, server_name, &server), "no server");
     doca_ctx* const ctx = doca_comch_server_as_ctx(server);
     must(doca_pe_connect_ctx(pe, ctx), "the server takes no engine");
-    must(doca_comch_server_task_send_set_conf(server, sent, sent, 1), "no tasks");
+    must(doca_comch_server_task_send_set_conf(server, sent, not_sent, 1), "no tasks");
     must(doca_comch_server_event_msg_recv_register(server, take_numbers), "no messages");
     must(doca_comch_server_event_connection_status_changed_register(
              server,
@@ -498,7 +502,7 @@ int run(const Config& config) {
     must(doca_comch_client_create(device, server_name, &client), "no client");
     doca_ctx* const ctx = doca_comch_client_as_ctx(client);
     must(doca_pe_connect_ctx(pe, ctx), "the client takes no engine");
-    must(doca_comch_client_task_send_set_conf(client, sent, sent, 1), "no tasks");
+    must(doca_comch_client_task_send_set_conf(client, sent, not_sent, 1), "no tasks");
     must(doca_comch_client_event_msg_recv_register(client, take_numbers), "no messages");
     must(doca_comch_client_event_consumer_register(
              client,

@@ -8,6 +8,44 @@
 
 DOCA_LOG_REGISTER(EXAMPLE::FAST_PATH)
 
+static struct doca_ctx *consumer_ctx(struct fast_path *path)
+{
+    return path->consumer != NULL ? doca_comch_consumer_as_ctx(path->consumer) : NULL;
+}
+
+static struct doca_ctx *producer_ctx(struct fast_path *path)
+{
+    return path->producer != NULL ? doca_comch_producer_as_ctx(path->producer) : NULL;
+}
+
+static bool is_idle(struct doca_ctx *ctx)
+{
+    enum doca_ctx_states state = DOCA_CTX_STATE_IDLE;
+
+    return ctx == NULL ||
+           (doca_ctx_get_state(ctx, &state) == DOCA_SUCCESS && state == DOCA_CTX_STATE_IDLE);
+}
+
+/* It is idle when on_state() says so. One that still starts, or stops already, refuses: on_state() will
+ * be told of that, too. */
+static void stop(struct fast_path *path, struct doca_ctx *ctx)
+{
+    doca_error_t result = is_idle(ctx) ? DOCA_SUCCESS : doca_ctx_stop(ctx);
+
+    if (result != DOCA_SUCCESS && result != DOCA_ERROR_IN_PROGRESS &&
+        result != DOCA_ERROR_BAD_STATE) {
+        DOCA_LOG_ERR("A context cannot be stopped: %s", doca_error_get_descr(result));
+        DOCA_ERROR_PROPAGATE(path->session->result, result);
+    }
+}
+
+static void stop_both(struct fast_path *path)
+{
+    stop(path, consumer_ctx(path));
+    stop(path, producer_ctx(path));
+}
+
+/* The first error ends the session, which stops these, on both sides. */
 static void note(struct fast_path *path, doca_error_t result, const char *what)
 {
     if (result != DOCA_SUCCESS) {
@@ -17,28 +55,11 @@ static void note(struct fast_path *path, doca_error_t result, const char *what)
     }
 }
 
-static bool is_idle(struct doca_ctx *ctx)
-{
-    enum doca_ctx_states state = DOCA_CTX_STATE_IDLE;
-
-    return doca_ctx_get_state(ctx, &state) == DOCA_SUCCESS && state == DOCA_CTX_STATE_IDLE;
-}
-
-static void stop(struct fast_path *path, struct doca_ctx *ctx)
-{
-    doca_error_t result = doca_ctx_stop(ctx);
-
-    if (result != DOCA_ERROR_IN_PROGRESS)
-        note(path, result, "A context cannot be stopped");
-}
-
 /* Both directions are done: the contexts are not needed any more. */
 static void finish(struct fast_path *path)
 {
-    if (path->sent && path->received) {
-        stop(path, doca_comch_consumer_as_ctx(path->consumer));
-        stop(path, doca_comch_producer_as_ctx(path->producer));
-    }
+    if (path->sent && path->received)
+        stop_both(path);
 }
 
 /* ---- receiving -------------------------------------------------------------------------------- */
@@ -74,8 +95,8 @@ static void on_not_received(struct doca_comch_consumer_task_post_recv *task,
 
 static void post_buffer(struct fast_path *path)
 {
-    struct doca_comch_consumer_task_post_recv *task;
-    struct doca_buf *buf;
+    struct doca_comch_consumer_task_post_recv *task = NULL;
+    struct doca_buf *buf = NULL;
     doca_error_t result = doca_buf_inventory_buf_get_by_addr(path->inventory, path->mmap,
                                                              path->memory[1], MAX_TEXT, &buf);
 
@@ -83,6 +104,12 @@ static void post_buffer(struct fast_path *path)
         result = doca_comch_consumer_task_post_recv_alloc_init(path->consumer, buf, &task);
     if (result == DOCA_SUCCESS)
         result = doca_task_submit(doca_comch_consumer_task_post_recv_as_task(task));
+    if (result != DOCA_SUCCESS) {
+        if (task != NULL)
+            doca_task_free(doca_comch_consumer_task_post_recv_as_task(task));
+        if (buf != NULL)
+            (void)doca_buf_dec_refcount(buf, NULL);
+    }
     note(path, result, "No buffer could be posted");
 }
 
@@ -112,17 +139,18 @@ static void on_not_sent(struct doca_comch_producer_task_send *task, union doca_d
 
 void fast_path_send_to(struct fast_path *path, uint32_t consumer)
 {
-    struct doca_comch_producer_task_send *task;
-    struct doca_buf *buf;
+    const size_t length = strlen(path->text);
+    struct doca_comch_producer_task_send *task = NULL;
+    struct doca_buf *buf = NULL;
     union doca_data user_data;
     doca_error_t result;
 
     if (path->target != 0)
         return; /* one is enough */
     path->target = consumer;
-    strcpy(path->memory[0], path->text);
+    memcpy(path->memory[0], path->text, length);
     result = doca_buf_inventory_buf_get_by_data(path->inventory, path->mmap, path->memory[0],
-                                                strlen(path->text), &buf);
+                                                length, &buf);
     if (result == DOCA_SUCCESS)
         result = doca_comch_producer_task_send_alloc_init(path->producer, buf, NULL, 0, consumer,
                                                           &task);
@@ -130,6 +158,12 @@ void fast_path_send_to(struct fast_path *path, uint32_t consumer)
         user_data.ptr = buf;
         doca_task_set_user_data(doca_comch_producer_task_send_as_task(task), user_data);
         result = doca_task_submit(doca_comch_producer_task_send_as_task(task));
+    }
+    if (result != DOCA_SUCCESS) {
+        if (task != NULL)
+            doca_task_free(doca_comch_producer_task_send_as_task(task));
+        if (buf != NULL)
+            (void)doca_buf_dec_refcount(buf, NULL);
     }
     note(path, result, "The text could not be sent");
 }
@@ -142,14 +176,20 @@ static void on_state(const union doca_data user_data, struct doca_ctx *ctx,
     struct fast_path *path = user_data.ptr;
 
     (void)prev_state;
-    if (next_state == DOCA_CTX_STATE_RUNNING && ctx == doca_comch_consumer_as_ctx(path->consumer))
+    if (next_state == DOCA_CTX_STATE_RUNNING && path->session->stop_wanted)
+        stop(path, ctx); /* it was starting when the others were stopped */
+    else if (next_state == DOCA_CTX_STATE_RUNNING && ctx == consumer_ctx(path))
         post_buffer(path);
-    if (next_state == DOCA_CTX_STATE_IDLE && !path->told && path->sent && path->received &&
-        is_idle(doca_comch_consumer_as_ctx(path->consumer)) &&
-        is_idle(doca_comch_producer_as_ctx(path->producer))) {
+    if (next_state == DOCA_CTX_STATE_IDLE && path->sent && path->received && !path->told &&
+        is_idle(consumer_ctx(path)) && is_idle(producer_ctx(path))) {
         path->told = true;
         path->finished(path);
     }
+}
+
+static void stop_with_session(struct session *session)
+{
+    stop_both(session->user);
 }
 
 static doca_error_t start(struct fast_path *path, struct doca_ctx *ctx)
@@ -185,6 +225,7 @@ void fast_path_open(struct fast_path *path)
     struct doca_comch_connection *connection = path->session->connection;
     doca_error_t result = prepare_memory(path);
 
+    path->session->stop_others = stop_with_session;
     DOCA_ERROR_PROPAGATE(result,
                          doca_comch_consumer_create(connection, path->mmap, &path->consumer));
     DOCA_ERROR_PROPAGATE(result, doca_comch_producer_create(connection, &path->producer));

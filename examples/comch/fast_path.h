@@ -31,7 +31,7 @@ struct fast_path {
     bool told; /* finished() was called */
 };
 
-/* When the session is connected. */
+/* When the session, whose user this is, is connected. */
 void fast_path_open(struct fast_path *path);
 /* When the other side's consumer is known. */
 void fast_path_send_to(struct fast_path *path, uint32_t consumer);

@@ -16,24 +16,35 @@ static struct session *session_of(union doca_data ctx_user_data)
     return ctx_user_data.ptr;
 }
 
+/* Null: the connection could not be begun. */
 static struct session *session_of_connection(struct doca_comch_connection *connection)
 {
-    union doca_data user_data = {.ptr = NULL};
-    struct doca_comch_server *server = doca_comch_server_get_server_ctx(connection);
-
-    (void)doca_ctx_get_user_data(
-        server != NULL ? doca_comch_server_as_ctx(server)
-                       : doca_comch_client_as_ctx(doca_comch_client_get_client_ctx(connection)),
-        &user_data);
-    return user_data.ptr;
+    return doca_comch_connection_get_user_data(connection).ptr;
 }
 
-static void note(struct session *session, doca_error_t result, const char *what)
+static void record(struct session *session, doca_error_t result, const char *what)
 {
     if (result != DOCA_SUCCESS) {
         DOCA_LOG_ERR("%s: %s", what, doca_error_get_descr(result));
         DOCA_ERROR_PROPAGATE(session->result, result);
     }
+}
+
+/* An error ends the session: the other end would wait for ever. */
+static void note(struct session *session, doca_error_t result, const char *what)
+{
+    record(session, result, what);
+    if (result != DOCA_SUCCESS)
+        session_stop(session);
+}
+
+/* The callbacks of a connection get to know its session by its user data. */
+static doca_error_t begin(struct session *session, struct doca_comch_connection *connection)
+{
+    union doca_data self = {.ptr = session};
+
+    session->connection = connection;
+    return doca_comch_connection_set_user_data(connection, self);
 }
 
 /* ---- callbacks -------------------------------------------------------------------------------- */
@@ -60,21 +71,31 @@ static void on_message(struct doca_comch_event_msg_recv *event, uint8_t *recv_bu
     struct session *session = session_of_connection(connection);
 
     (void)event;
-    if (session->message != NULL)
+    if (session != NULL && session->message != NULL)
         session->message(session, (const char *)recv_buffer, msg_len);
 }
 
 static void on_connected(struct doca_comch_event_connection_status_changed *event,
                          struct doca_comch_connection *connection, uint8_t change_successful)
 {
+    union doca_data user_data = {.ptr = NULL};
+    struct doca_ctx *server;
     struct session *session;
+    doca_error_t result;
 
     (void)event;
     if (!change_successful || connection == NULL)
         return; /* somebody was turned away */
-    session = session_of_connection(connection);
-    session->connection = connection;
-    if (session->connected != NULL)
+    server = doca_comch_server_as_ctx(doca_comch_server_get_server_ctx(connection));
+    result = doca_ctx_get_user_data(server, &user_data);
+    if (result != DOCA_SUCCESS) {
+        DOCA_LOG_ERR("A client cannot be served: %s", doca_error_get_descr(result));
+        return;
+    }
+    session = session_of(user_data);
+    result = begin(session, connection);
+    note(session, result, "A client cannot be served");
+    if (result == DOCA_SUCCESS && session->connected != NULL)
         session->connected(session);
 }
 
@@ -84,9 +105,11 @@ static void on_disconnected(struct doca_comch_event_connection_status_changed *e
     struct session *session = session_of_connection(connection);
 
     (void)event;
+    if (session == NULL)
+        return;
     session->connection = NULL;
     if (!change_successful)
-        note(session, DOCA_ERROR_CONNECTION_RESET, "The client is gone");
+        record(session, DOCA_ERROR_CONNECTION_RESET, "The client is gone");
     session_stop(session); /* the examples' servers serve one client */
 }
 
@@ -96,7 +119,7 @@ static void on_consumer(struct doca_comch_event_consumer *event,
     struct session *session = session_of_connection(connection);
 
     (void)event;
-    if (session->consumer_added != NULL)
+    if (session != NULL && session->consumer_added != NULL)
         session->consumer_added(session, id);
 }
 
@@ -118,14 +141,18 @@ static void on_state(const union doca_data user_data, struct doca_ctx *ctx,
     if (session->client == NULL)
         return;
     if (next_state == DOCA_CTX_STATE_RUNNING) {
-        note(session, doca_comch_client_get_connection(session->client, &session->connection),
-             "There is no connection");
-        if (session->connected != NULL)
+        struct doca_comch_connection *connection = NULL;
+        doca_error_t result = doca_comch_client_get_connection(session->client, &connection);
+
+        if (result == DOCA_SUCCESS)
+            result = begin(session, connection);
+        note(session, result, "There is no connection");
+        if (result == DOCA_SUCCESS && session->connected != NULL)
             session->connected(session);
     } else if (next_state == DOCA_CTX_STATE_IDLE) {
         session->connection = NULL;
         if (prev_state == DOCA_CTX_STATE_STARTING)
-            note(session, DOCA_ERROR_NOT_CONNECTED, "The server could not be reached");
+            record(session, DOCA_ERROR_NOT_CONNECTED, "The server could not be reached");
     }
 }
 
@@ -197,7 +224,7 @@ doca_error_t session_open(struct session *session, enum side side, const struct 
         if (result == DOCA_ERROR_IN_PROGRESS)
             result = DOCA_SUCCESS; /* a client: progress does the rest */
     }
-    note(session, result, "The session could not be opened");
+    record(session, result, "The session could not be opened");
     return result;
 }
 
@@ -205,10 +232,11 @@ doca_error_t session_open(struct session *session, enum side side, const struct 
 
 void session_run(struct session *session)
 {
-    doca_notification_handle_t handle;
+    doca_notification_handle_t handle = doca_event_invalid_handle;
     struct pollfd wake = {.events = POLLIN};
 
-    note(session, doca_pe_get_notification_handle(session->pe, &handle), "There is no sleep");
+    /* Without one this does not sleep, but works. */
+    record(session, doca_pe_get_notification_handle(session->pe, &handle), "There is no sleep");
     wake.fd = handle;
     while (session->state != DOCA_CTX_STATE_IDLE) {
         if (doca_pe_progress(session->pe) != 0) {
@@ -216,7 +244,8 @@ void session_run(struct session *session)
                 session_stop(session);
             continue;
         }
-        if (doca_pe_request_notification(session->pe) == DOCA_SUCCESS)
+        if (handle != doca_event_invalid_handle &&
+            doca_pe_request_notification(session->pe) == DOCA_SUCCESS)
             (void)poll(&wake, 1, -1);
         (void)doca_pe_clear_notification(session->pe, handle);
     }
@@ -229,6 +258,10 @@ void session_send(struct session *session, const char *text)
     union doca_data copy = {.ptr = strdup(text)};
     doca_error_t result;
 
+    if (copy.ptr == NULL) {
+        note(session, DOCA_ERROR_NO_MEMORY, "A message could not be sent");
+        return;
+    }
     if (session->server != NULL)
         result = doca_comch_server_task_send_alloc_init(session->server, session->connection,
                                                         copy.ptr, length, &task);
@@ -250,12 +283,18 @@ void session_stop(struct session *session)
 {
     doca_error_t result = doca_ctx_stop(session->ctx);
 
-    session->stop_wanted = result == DOCA_ERROR_IN_USE; /* once they are idle */
+    if (result == DOCA_ERROR_IN_USE && !session->stop_wanted) {
+        session->stop_wanted = true;
+        if (session->stop_others != NULL)
+            session->stop_others(session);
+        result = doca_ctx_stop(session->ctx); /* they may be idle at once */
+    }
+    session->stop_wanted = result == DOCA_ERROR_IN_USE;
     if (session->stop_wanted)
-        return;
+        return; /* once they are */
     /* Stopping already: the other end was quicker. */
     if (result != DOCA_SUCCESS && result != DOCA_ERROR_IN_PROGRESS && result != DOCA_ERROR_BAD_STATE)
-        note(session, result, "The session cannot be stopped");
+        record(session, result, "The session cannot be stopped");
 }
 
 doca_error_t session_close(struct session *session)
@@ -272,6 +311,6 @@ doca_error_t session_close(struct session *session)
         DOCA_ERROR_PROPAGATE(result, doca_dev_rep_close(session->rep));
     if (session->dev != NULL)
         DOCA_ERROR_PROPAGATE(result, doca_dev_close(session->dev));
-    note(session, result, "The session could not be closed");
+    record(session, result, "The session could not be closed");
     return session->result;
 }

@@ -33,6 +33,8 @@ struct session {
     void (*connected)(struct session *session);
     void (*message)(struct session *session, const char *text, uint32_t length);
     void (*consumer_added)(struct session *session, uint32_t id);
+    /* The session is to end: whatever else is on its connection stops now. */
+    void (*stop_others)(struct session *session);
 };
 
 /* Opens the device (and representor), creates the server or client and starts it. */

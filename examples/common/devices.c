@@ -24,7 +24,8 @@ doca_error_t open_device(const char *pci_addr, device_check check, struct doca_d
     }
     (void)doca_devinfo_destroy_list(list);
     if (result != DOCA_SUCCESS)
-        DOCA_LOG_ERR("There is no suitable device at '%s'", pci_addr);
+        DOCA_LOG_ERR("There is no suitable device at '%s': %s", pci_addr,
+                     doca_error_get_descr(result));
     return result;
 }
 
@@ -48,6 +49,6 @@ doca_error_t open_representor(struct doca_dev *dev, const char *pci_addr, struct
     }
     (void)doca_devinfo_rep_destroy_list(list);
     if (result != DOCA_SUCCESS)
-        DOCA_LOG_ERR("There is no representor of '%s'", pci_addr);
+        DOCA_LOG_ERR("There is no representor of '%s': %s", pci_addr, doca_error_get_descr(result));
     return result;
 }
