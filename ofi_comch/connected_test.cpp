@@ -6,7 +6,6 @@
 
 #include <netinet/in.h>
 
-#include "test_attacker.hpp"
 #include "test_connection.hpp"
 
 namespace comch::ofi::test {
@@ -365,37 +364,6 @@ TEST(Connected, TheDomainsEventQueueIsOfEndpointsWithoutOne) {
     EXPECT_EQ(fi_close(&eq->fid), 0);
     fi_freeinfo(request.info);
     fi_freeinfo(there);
-}
-
-TEST(Connected, APeerDoesNotAcceptItself) {
-    using wire::Kind;
-    for (const Kind kind : {Kind::accept, Kind::reject, Kind::message}) {
-        Listener listener("kitchen");
-        Attacker attacker(listener.info);
-        const CmEvent request = next_event(listener.eq);
-        {
-            Node server(connected(), request.info, listener.fabric);
-            const auto end = Clock::now() + std::chrono::seconds(60);
-            const auto progress = [&] {
-                ASSERT_LT(Clock::now(), end);
-                attacker.progress();
-                (void)fi_cq_read(server.rx, nullptr, 0);
-            };
-            while (!attacker.connected()) {
-                ASSERT_NO_FATAL_FAILURE(progress());
-            }
-            ASSERT_EQ(attacker.send(id_of(kind), {}), Errc::ok);
-            while (!attacker.ended()) {
-                ASSERT_NO_FATAL_FAILURE(progress());
-            }
-            std::uint32_t event = 0;
-            fi_eq_cm_entry entry{};
-            EXPECT_NE(fi_eq_read(server.eq, &event, &entry, sizeof(entry), 0),
-                      static_cast<ssize_t>(sizeof(entry)));
-            EXPECT_EQ(fi_accept(server.ep, nullptr, 0), -FI_ECONNABORTED);
-        }
-        fi_freeinfo(request.info);
-    }
 }
 
 TEST(Connected, ADomainOfDatagramsTakesNone) {

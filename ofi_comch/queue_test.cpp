@@ -588,11 +588,7 @@ TEST(Waiting, WhoSleepsOnABusyQueueLetsOthersIn) {
 /// Interrupts this thread again and again, until it returns from a call.
 class Interruptions {
 public:
-    Interruptions() {
-        struct sigaction action {};
-        action.sa_handler = [](int) {};
-        (void)::sigaction(SIGUSR1, &action, &before_);
-    }
+    Interruptions() = default;
     ~Interruptions() {
         over_ = true;
         thread_.join();
@@ -602,7 +598,15 @@ public:
     Interruptions& operator=(const Interruptions&) = delete;
 
 private:
-    struct sigaction before_ {};
+    static struct sigaction handle() {
+        struct sigaction action {};
+        action.sa_handler = [](int) {};
+        struct sigaction before {};
+        (void)::sigaction(SIGUSR1, &action, &before);
+        return before;
+    }
+
+    struct sigaction before_ = handle(); ///< before there is a thread that sends it
     std::atomic<bool> over_{false};
     pthread_t self_ = ::pthread_self();
     std::thread thread_{[this] {
