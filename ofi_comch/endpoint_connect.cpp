@@ -168,6 +168,9 @@ ConnectDecision Endpoint::on_connect_request(Connection& link, const ConnectRequ
     }
     link::PortAddress port;
     std::memcpy(port.bytes.data(), hello.port, sizeof(hello.port));
+    if (!Port::may_be_of(port, request.peer)) {
+        return {Errc::not_permitted, nullptr, {}}; // it would be taken for somebody else
+    }
     Peer& peer = peer_of(port);
     Conn* const made = station->add_conn();
     made->endpoint = this;
@@ -201,6 +204,10 @@ void Endpoint::on_connected(Conn& with, std::span<const std::byte> reply) {
     }
     link::PortAddress port;
     std::memcpy(port.bytes.data(), hello.port, sizeof(hello.port));
+    if (!Port::may_be_of(port, with.link->peer())) { // it would be taken for somebody else
+        break_off(with);
+        return;
+    }
     Peer* peer = with.peer;
     Peer*& known = peers_by_port_[port];
     if (known == nullptr) {

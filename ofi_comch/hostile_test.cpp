@@ -8,6 +8,7 @@
 #include <malloc.h>
 
 #include "test_attacker.hpp"
+#include "test_connection.hpp"
 
 namespace comch::ofi::test {
 namespace {
@@ -152,6 +153,14 @@ TEST_F(Understood, ThatAPeerIsOfAnotherVersion) {
     }
 }
 
+TEST_F(HostilePeer, ThatClaimsToBeAnothersPortIsRefused) {
+    attacker.connect_again(victim, 1, process_id() ^ 1);
+    ASSERT_TRUE(until([&] { return attacker.ended(); }));
+    EXPECT_EQ(attacker.reason(), link::Reason::rejected);
+    attacker.connect_again(victim, 1);
+    EXPECT_TRUE(until([&] { return attacker.connected(); }));
+}
+
 /// What one that has gone leaves in the victim's memory is little, but may be there for each of
 /// them.
 struct Gone : HostilePeer {
@@ -220,6 +229,37 @@ INSTANTIATE_TEST_SUITE_P(
                  std::vector<std::byte>(sizeof(wire::Name) + wire::max_name + 1)}}},
         Speech{"AnUnknownKind", {{31, {}}}}, Speech{"NoKind", {{0, {}}}}),
     [](const auto& test) { return test.param.name; });
+
+TEST(HostileClient, DoesNotAcceptItself) {
+    using wire::Kind;
+    for (const Kind kind : {Kind::accept, Kind::reject, Kind::message}) {
+        Listener listener("kitchen");
+        Attacker attacker(listener.info);
+        const CmEvent request = next_event(listener.eq);
+        {
+            Node server(connected(), request.info, listener.fabric);
+            const auto end = Clock::now() + std::chrono::seconds(60);
+            const auto progress = [&] {
+                ASSERT_LT(Clock::now(), end);
+                attacker.progress();
+                (void)fi_cq_read(server.rx, nullptr, 0);
+            };
+            while (!attacker.connected()) {
+                ASSERT_NO_FATAL_FAILURE(progress());
+            }
+            ASSERT_EQ(attacker.send(id_of(kind), {}), Errc::ok);
+            while (!attacker.ended()) {
+                ASSERT_NO_FATAL_FAILURE(progress());
+            }
+            std::uint32_t event = 0;
+            fi_eq_cm_entry entry{};
+            EXPECT_NE(fi_eq_read(server.eq, &event, &entry, sizeof(entry), 0),
+                      static_cast<ssize_t>(sizeof(entry)));
+            EXPECT_EQ(fi_accept(server.ep, nullptr, 0), -FI_ECONNABORTED);
+        }
+        fi_freeinfo(request.info);
+    }
+}
 
 } // namespace
 } // namespace comch::ofi::test

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "address.hpp"
+#include "core/device/process_id.hpp"
+#include "core/link/soft/names.hpp"
 #include "core/link/soft/port.hpp"
 #include "test_node.hpp"
 #include "wire.hpp"
@@ -56,13 +58,15 @@ public:
         std::memcpy(bytes.data() + offsetof(Address, port), own.bytes.data(), own.bytes.size());
         return bytes;
     }
-    /// Instead of the connection that there is: as if from a port of that number.
-    void connect_again(const Node& victim, std::uint64_t number) {
-        port_->close(link_);
-        connected_ = false;
-        link::PortAddress port{};
-        std::memcpy(port.bytes.data(), &number, sizeof(number));
-        connect(victim, wire::version, port);
+    /// Instead of the connection that there is: as if from a port of that number, here or in
+    /// another process.
+    void connect_again(const Node& victim, std::uint64_t number,
+                       std::uint64_t process = process_id()) {
+        if (!ended_) {
+            port_->close(link_);
+        }
+        connected_ = ended_ = false;
+        connect(victim, wire::version, link::soft::make_port_address(process, number));
     }
     [[nodiscard]] bool connected() const { return connected_; }
     [[nodiscard]] bool ended() const { return ended_; }

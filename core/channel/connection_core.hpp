@@ -11,7 +11,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -19,14 +18,17 @@
 #include <comch/capabilities.hpp>
 #include <comch/connection.hpp>
 #include <comch/error.hpp>
+#include <fmt/format.h>
 
 #include "core/channel/notifier.hpp"
+#include "core/channel/used_ids.hpp"
 #include "core/channel/wire.hpp"
 #include "core/link/link.hpp"
 
 namespace comch::channel {
 
-/// From so many channels on, those that have ended are looked for when another one comes.
+/// From so many channels on, those that have ended are looked for when another one comes: as often
+/// as their number has doubled, since each of them must be asked.
 inline constexpr std::size_t inbox_to_sift = 16;
 
 /// What the connection knows of a producer or consumer of this side. Guarded by its mutex.
@@ -56,6 +58,7 @@ template <class Link> struct Attachment {
     std::uint32_t posted = 0; ///< consumer: buffers posted when it first posted
     std::uint64_t room = 0;
     std::vector<Inbound> inbox;
+    std::size_t sift_at = inbox_to_sift; ///< channels in it
 };
 
 /// A consumer of the other side.
@@ -261,7 +264,7 @@ public:
             note.consumer != 0 && note.consumer % 2 == (local_side_ == Side::host ? 0u : 1u);
         const std::lock_guard lock(mutex_);
         if (!peers || remotes_.size() >= limits::consumers_per_connection ||
-            !use_remote_id(note.consumer)) {
+            !remote_ids_.use(note.consumer)) {
             return false;
         }
         remotes_.push_back({.id = note.consumer});
@@ -296,12 +299,14 @@ public:
                 continue;
             }
             // While the consumer's engine rests, producers may come, try and go.
-            if (attachment->inbox.size() >= inbox_to_sift) {
+            if (attachment->inbox.size() >=
+                std::min<std::size_t>(attachment->sift_at, limits::producers_per_connection)) {
                 auto& inbox = attachment->inbox;
                 const auto gone = std::stable_partition(
                     inbox.begin(), inbox.end(), [](auto& inbound) { return !inbound.is_over(); });
                 over.assign(std::move_iterator(gone), std::move_iterator(inbox.end()));
                 inbox.erase(gone, inbox.end());
+                attachment->sift_at = std::max(inbox_to_sift, 2 * inbox.size());
             }
             if (attachment->inbox.size() >= limits::producers_per_connection) {
                 return false;
@@ -359,12 +364,24 @@ public:
                                     : "cannot open a producer: the connection has as many as the "
                                       "device allows; stop one first");
         }
+        if (reserved != 0 && (reserved % 2 != next_consumer_ % 2 || reserved >= next_consumer_ ||
+                              !own_ids_.use(reserved))) {
+            return fail(
+                Errc::invalid_argument,
+                fmt::format("cannot open a consumer with the id {}: it was not reserved here, "
+                            "or was used already, or {} others have been used since; reserve "
+                            "another",
+                            reserved, UsedIds::window));
+        }
         auto attachment = std::make_unique<Attachment>();
         attachment->notifier = std::move(notifier);
         attachment->is_consumer = is_consumer;
         if (is_consumer) {
-            attachment->id =
-                reserved != 0 ? reserved : std::exchange(next_consumer_, next_consumer_ + 2);
+            attachment->id = reserved;
+            if (reserved == 0) {
+                attachment->id = std::exchange(next_consumer_, next_consumer_ + 2);
+                (void)own_ids_.use(attachment->id);
+            }
             post_mail({Mail::Kind::added, attachment->id});
         } else {
             attachment->id = next_producer_++;
@@ -478,30 +495,6 @@ private:
         owner_->notify();
     }
 
-    /// False: it was used before. Consumers need not be opened in the order of their ids.
-    [[nodiscard]] bool use_remote_id(std::uint32_t id) { // under the lock
-        if (id <= last_remote_) {
-            return unused_remotes_.erase(id) == 1;
-        }
-        constexpr std::uint32_t most = limits::consumers_per_connection;
-        std::uint32_t first = local_side_ == Side::host ? 2 : 1;
-        if (last_remote_ != 0) {
-            first = last_remote_ + 2;
-        }
-        // A correct peer may have made and dropped any number of them; few are in use later.
-        if ((id - first) / 2 > most) {
-            first = id - 2 * most;
-        }
-        for (std::uint32_t unused = first; unused < id; unused += 2) {
-            unused_remotes_.insert(unused);
-        }
-        while (unused_remotes_.size() > most) {
-            unused_remotes_.erase(unused_remotes_.begin());
-        }
-        last_remote_ = id;
-        return true;
-    }
-
     [[nodiscard]] RemoteConsumer* find_remote(std::uint32_t id) { // under the lock
         const auto found = std::find_if(remotes_.begin(), remotes_.end(),
                                         [&](const auto& remote) { return remote.id == id; });
@@ -589,8 +582,8 @@ private:
     std::vector<Mail> mail_;
     std::vector<std::unique_ptr<Attachment>> attachments_;
     std::vector<RemoteConsumer> remotes_;
-    std::uint32_t last_remote_ = 0;          ///< the largest id of a consumer of the other side
-    std::set<std::uint32_t> unused_remotes_; ///< smaller ones that it may still use
+    UsedIds remote_ids_; ///< of the other side's consumers
+    UsedIds own_ids_;    ///< of ours, as the other side sees it
     std::uint32_t next_consumer_;
     std::uint32_t next_producer_ = 1;
 };

@@ -105,6 +105,11 @@ TEST_P(FastPath, ConsumersMayBeOpenedInAnotherOrderThanTheirIds) {
     ASSERT_EQ(other.open(*client.engine, host()), Errc::ok);
     EXPECT_EQ(early.consumer->id(), second);
     EXPECT_EQ(late.consumer->id(), first);
+    ConsumerProgram twice;
+    for (const std::uint32_t id :
+         {first, second + 1, second + 1000}) { // used, the peer's, nobody's
+        EXPECT_EQ(twice.open(*client.engine, host(), {.id = id}), Errc::invalid_argument) << id;
+    }
     ASSERT_TRUE(until([&] { return server.added.size() == 3; }, server, client));
     EXPECT_EQ(dpu().remote_consumers(), (std::vector{second, first, other.consumer->id()}));
     ProducerProgram producer;

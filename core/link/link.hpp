@@ -186,6 +186,8 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //     static Result<std::unique_ptr<Port>> open(const Device&, PortOptions);
 //     ~Port();                         closes everything in an orderly way; no sink is called
 //     PortAddress address() const;
+//     static bool may_be_of(const PortAddress&, const PeerInfo&);   not where the address, which a
+//                                      peer claims, shows another process or function than it has
 //     Limits limits() const;
 //     Speed speed() const;             of a port that is not lost
 //     Result<void> listen(const ServiceName&);        in_use: the name is taken on that function
@@ -202,7 +204,8 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //                                      operations in flight are dropped silently (flush first):
 //                                      what they fetch is not written any more, what they send may
 //                                      still be read as long as it is there.
-//     bool lost() const;               the device under it is gone, and with it all connections; none
+//     bool lost() const;               the device under it is gone, and with it all connections;
+//     none
 //                                      will ever be made again. To be asked after progress
 //     template <Sink S> unsigned progress(S&);        returns the number of events handled
 //     int event_fd() const;            epoll-able; owned by the port; becomes readable when there
@@ -232,7 +235,8 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //     Errc send_ordered(std::uint8_t id, std::span<const std::byte>);         <= max_message
 //           as send, and stamped for ports with arrival_order
 //     std::uint64_t sent() const;      messages handed over by send*, so far
-//     std::uint64_t confirmed() const; how many of them the peer has certainly taken out; up to date
+//     std::uint64_t confirmed() const; how many of them the peer has certainly taken out; up to
+//     date
 //                                      when the peer's progress (a channel's poll) has found no
 //                                      more that it could hand out a number of times, or sleeps
 //     void confirm_received();         whoever receives what is sent from now on finds confirmed
@@ -254,20 +258,23 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //     template <class Done> void cancel(Done);        all one-sided operations and flushes in
 //           flight end now: done(token, Errc::canceled). Where a device is at one of them, that
 //           ends the connection: on_disconnected(device_error) follows
-//     bool lost_writes() const;        in on_disconnected: a put, or an atomic without a result, may
+//     bool lost_writes() const;        in on_disconnected: a put, or an atomic without a result,
+//     may
 //                                      not have taken effect at the peer
-//     void hold(bool);                 while on, sends answer again: older ones wait in a queue above
-//     bool may_retry() const;          has room come since the last again?
-//     Errc check();                    ok, or connection_reset if the peer is known to be gone
-//     Result<Channel> open_channel(std::uint64_t tag);     any thread, while the connection lives
+//     void hold(bool);                 while on, sends answer again: older ones wait in a queue
+//     above bool may_retry() const;          has room come since the last again? Errc check(); ok,
+//     or connection_reset if the peer is known to be gone Result<Channel>
+//     open_channel(std::uint64_t tag);     any thread, while the connection lives
 // };
 //
-// class Channel {                       movable; each end belongs to one thread at a time. The opener
+// class Channel {                       movable; each end belongs to one thread at a time. The
+// opener
 //                                       may send at once. Outlives its connection and port as an
 //                                       object: then check() says so and nothing is sent any more
 //     Errc send(...), send_inline(...), send_packed(...)   as above, to the other end
 //     std::uint64_t sent(), confirmed()
-//     counters::Counter& buffer_stalls();   for the layer above to count what it could not send here
+//     counters::Counter& buffer_stalls();   for the layer above to count what it could not send
+//     here
 //                                           because the other end had posted no buffer (shown in
 //                                           counters; written by this end's thread)
 //     template <class F> unsigned poll(F on_message, unsigned budget);
@@ -275,15 +282,17 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //           message where it is and stop (it is handed out again by the next poll)
 //     int event_fd() const; Errc arm();                     as on the port (room after `again` too)
 //     Errc check();                                         connection_reset when the peer is gone,
-//                                                           not_connected after an orderly end; what
-//                                                           was sent before is polled first
+//                                                           not_connected after an orderly end;
+//                                                           what was sent before is polled first
 //     static constexpr bool sends_packets;                  each message is a packet of its own, so
 //                                                           what can wait for another should
-//     static constexpr bool writes_directly;                if true, also what follows: writing into
+//     static constexpr bool writes_directly;                if true, also what follows: writing
+//     into
 //                                                           the peer's memory, without its CPU
 //     using Ticket;                                         which write
 //     bool local_key(std::uint64_t region, std::uint32_t& key);   of a region of RegionTable, for
-//     bool remote_key(std::uint64_t region, std::uint64_t& key);  write() here, and at the other end;
+//     bool remote_key(std::uint64_t region, std::uint64_t& key);  write() here, and at the other
+//     end;
 //                                                           false: it cannot be reached so
 //     std::uint32_t max_write() const;                      bytes at a time
 //     Errc write(const std::byte* from, std::uint32_t length, std::uint32_t local_key,
@@ -296,12 +305,13 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //     bool written(Ticket);                                 the device is done with that memory
 //     bool settled(Ticket);                                 or has given it up
 //     std::uint32_t written_length() const;                 in on_message: how much was written by
-//                                                           the write_and_send() that it comes from;
-//                                                           0 if it comes from none
+//                                                           the write_and_send() that it comes
+//                                                           from; 0 if it comes from none
 //           A place that the other end was told of before it had anything to write there can be
 //           withdrawn without its help. Places have numbers that do not shrink; there is one at a
 //           time, and what was withdrawn stays so.
-//     bool claim(std::uint64_t place);                      by who is going to write there. False: it
+//     bool claim(std::uint64_t place);                      by who is going to write there. False:
+//     it
 //                                                           has been withdrawn
 //     Withdrawal withdraw(std::uint64_t place);             by who told of it; to be called again
 //                                                           while it is pending

@@ -65,7 +65,8 @@ class Consumer {
 public:
     /// Starting when this returns; running after progress here and on the connection's engine.
     /// Any thread that owns `engine`. not_connected: the connection is not established;
-    /// no_memory: as many consumers as the device allows are open on it.
+    /// no_memory: as many consumers as the device allows are open on it; invalid_argument: the id
+    /// in the options was not reserved, or is used up.
     [[nodiscard]] static Result<std::unique_ptr<Consumer>> open(ProgressEngine& engine,
                                                                 Connection& connection,
                                                                 const ConsumerOptions& options,

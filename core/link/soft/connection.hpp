@@ -163,6 +163,16 @@ private:
     /// For the counters. Any thread, once channels can be opened.
     [[nodiscard]] SlotInfo slot_info(counters::SlotState state) const;
     [[nodiscard]] bool spins_without_progress() noexcept;
+    /// When the message at the ring's head was sent, at the earliest: a line is written after the
+    /// one before it in its place was read. `now`: of the pass that reads it.
+    [[nodiscard]] std::uint64_t no_older_than(std::uint64_t now) noexcept {
+        const RingReader& rx = pipe_.rx();
+        if (rx.position() - lap_begin_ >= rx.lines()) {
+            oldest_ns_ = std::exchange(lap_ns_, now);
+            lap_begin_ = rx.position();
+        }
+        return oldest_ns_;
+    }
     [[nodiscard]] bool needs_progress_for_mapping() noexcept;
     /// A request for a mapping waits, and no more are unanswered than the peer keeps answers for.
     [[nodiscard]] bool may_ask() const noexcept {
@@ -186,6 +196,10 @@ private:
 
     OneSidedEngine<Pipe> one_sided_;
     Port* port_ = nullptr;
+    // Of a port that hands messages out in order: a whole ring has been read since lap_ns_.
+    std::uint64_t lap_begin_ = 0;
+    std::uint64_t lap_ns_ = 0;
+    std::uint64_t oldest_ns_ = 0;
     unsigned progress_seen_ = 0;
     unsigned fetches_since_progress_ = 0;
     unsigned served_without_mapping_ = 0; ///< while one is asked for

@@ -14,12 +14,16 @@ PortAddress make_port_address(std::uint64_t process_id, std::uint64_t number) {
     return address;
 }
 
-std::string port_entry(const PortAddress& address) {
+std::uint64_t process_of(const PortAddress& address) noexcept {
     std::uint64_t process_id = 0;
-    std::uint64_t number = 0;
     std::memcpy(&process_id, address.bytes.data(), sizeof(process_id));
+    return process_id;
+}
+
+std::string port_entry(const PortAddress& address) {
+    std::uint64_t number = 0;
     std::memcpy(&number, address.bytes.data() + 8, sizeof(number));
-    return fmt::format("port.{:016x}.{:x}", process_id, number);
+    return fmt::format("port.{:016x}.{:x}", process_of(address), number);
 }
 
 std::string service_entry(std::uint64_t process_id, std::uint64_t number) {

@@ -19,6 +19,7 @@ namespace comch::link::soft {
 
 [[nodiscard]] std::string port_entry(const PortAddress& address);
 [[nodiscard]] PortAddress make_port_address(std::uint64_t process_id, std::uint64_t number);
+[[nodiscard]] std::uint64_t process_of(const PortAddress& address) noexcept;
 [[nodiscard]] std::string service_entry(std::uint64_t process_id, std::uint64_t number);
 [[nodiscard]] std::string name_entry(FunctionId function, std::string_view name);
 

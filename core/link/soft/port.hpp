@@ -15,6 +15,7 @@
 #include "core/link/link.hpp"
 #include "core/link/soft/channel.hpp"
 #include "core/link/soft/connection.hpp"
+#include "core/link/soft/names.hpp"
 #include "core/link/soft/socket.hpp"
 #include "core/link/soft/wire.hpp"
 
@@ -29,6 +30,9 @@ public:
     Port& operator=(const Port&) = delete;
 
     [[nodiscard]] PortAddress address() const noexcept { return address_; }
+    [[nodiscard]] static bool may_be_of(const PortAddress& address, const PeerInfo& peer) noexcept {
+        return process_of(address) == peer.process_id;
+    }
     [[nodiscard]] static constexpr bool lost() noexcept { return false; }
     [[nodiscard]] Limits limits() const noexcept {
         return {tuning::max_inline, tuning::max_message, tuning::max_one_sided};
@@ -200,8 +204,10 @@ private:
     /// One pass that hands stamped messages out by their time of sending.
     ///
     /// A message's stamp is taken before it is published, and `now` before the rings are looked at:
-    /// if B was sent after A had been (B's sender knew), then A's stamp is smaller, and when B, being
-    /// older than `now`, is seen, so is A. What is younger waits for the next pass.
+    /// if B was sent after A had been (B's sender knew), then A's stamp is smaller, and when B,
+    /// being older than `now`, is seen, so is A. What is younger waits for the next pass. A stamp
+    /// that says less than the ring knows (no_older_than()) is not believed: who gives too old
+    /// ones, and keeps his ring full, would be the oldest for ever.
     template <class S> unsigned poll_in_order(S& sink) {
         const std::uint64_t now = monotonic_ns();
         // The rings are read after the clock.
@@ -277,6 +283,7 @@ private:
                 record.header.length >= sizeof(std::uint64_t)) {
                 std::uint64_t stamp = 0;
                 std::memcpy(&stamp, record.payload, sizeof(stamp));
+                stamp = std::max(stamp, c.no_older_than(now));
                 // A stamp from the future is a lie or another time namespace: it gives up its place.
                 constexpr std::uint64_t tolerance_ns = 10'000'000;
                 if (stamp < now || stamp > now + tolerance_ns) {

@@ -501,6 +501,38 @@ TEST_F(Hostile, RecordsThatNobodySendsEndTheConnection) {
     EXPECT_TRUE(victim.seen.completions.empty());
 }
 
+TEST(Order, WhoLiesAboutTheTimeDoesNotKeepOthersWaiting) {
+    const Lab lab;
+    End victim(lab, Side::dpu, 0, PortOptions{.face = "test", .arrival_order = true});
+    End honest(lab, Side::host);
+    Connection* const connection =
+        honest.port->connect(victim.port->address(), {}, nullptr).value();
+    ASSERT_TRUE(until([&] { return !honest.seen.connected.empty(); }, honest, victim));
+    RawPeer liar(lab.domain());
+    liar.join(victim);
+    constexpr auto stamped = static_cast<Kind>(static_cast<unsigned>(Kind::data) | kind_stamped);
+    const auto fill_ring = [&] { // as old as can be
+        while (liar.pipe.put_record(stamped, 7, sizeof(std::uint64_t), [](std::byte* to) {
+            std::memset(to, 0, sizeof(std::uint64_t));
+        }) == Errc::ok) {
+        }
+    };
+    fill_ring();
+    ASSERT_EQ(connection->send_ordered(1, bytes_of("me, too")), Errc::ok);
+    const auto has_come = [&] {
+        return std::any_of(victim.seen.messages.begin(), victim.seen.messages.end(),
+                           [](const auto& message) { return message.id == 1; });
+    };
+    unsigned passes = 0;
+    while (!has_come() && passes < 100) {
+        (void)victim.progress();
+        fill_ring();
+        ++passes;
+    }
+    EXPECT_TRUE(has_come());
+    EXPECT_LE(passes, 3 * tuning::ring_lines / 64); // two rings' messages, 64 a pass
+}
+
 TEST_F(Hostile, WhoAsksForMoreThanItMayIsDisconnected) {
     std::vector<std::byte> memory(1 << 20);
     const RegionKey key = RegionTable::instance()

@@ -227,6 +227,12 @@ Result<Connection*> Port::new_connection() {
     return &c;
 }
 
+bool Port::may_be_of(const PortAddress& address, const PeerInfo& peer) noexcept {
+    AddressLayout layout{};
+    std::memcpy(&layout, address.bytes.data(), sizeof(layout));
+    return layout.function == peer.function && layout.side == static_cast<std::uint8_t>(peer.side);
+}
+
 Result<Connection*> Port::connect(const PortAddress& to, std::span<const std::byte> private_data,
                                   void* user) {
     AddressLayout layout{};

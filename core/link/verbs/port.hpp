@@ -30,6 +30,7 @@ public:
     Port& operator=(const Port&) = delete;
 
     [[nodiscard]] PortAddress address() const noexcept { return address_; }
+    [[nodiscard]] static bool may_be_of(const PortAddress& address, const PeerInfo& peer) noexcept;
     [[nodiscard]] bool lost() const noexcept { return rdma_ == nullptr; }
     [[nodiscard]] Limits limits() const noexcept {
         return {tuning::max_inline, tuning::max_message, tuning::max_one_sided};
