@@ -475,10 +475,14 @@ template <class Link> ucs_status_t fence(uct_ep_h tl_ep, unsigned) {
 }
 
 /// The port watches the peer's process by itself and calls the error handler; there is nothing to
-/// send. A peer that is known to be gone is reported again, for callers that came late.
+/// send. One that has gone in an orderly way is no error until this asks for it: UCP does so where
+/// something of the peer is waited for. (The handler is called by the next progress, not in here.)
 template <class Link> ucs_status_t check(uct_ep_h tl_ep, unsigned flags, uct_completion_t* completion) {
     UCT_EP_KEEPALIVE_CHECK_PARAM(flags, completion);
     auto& ep = *Ep<Link>::of(tl_ep);
+    if (std::exchange(ep.untold_end, false)) {
+        ep.iface()->to_tell.push_back(&ep);
+    }
     return ep.connection == nullptr ? ep.failure : UCS_OK;
 }
 
@@ -520,6 +524,7 @@ template <class Link> void destroy(uct_ep_h tl_ep) {
         ep->iface()->give_back(std::unique_ptr<GetBcopy>(ep->get_short));
     }
     std::erase(ep->iface()->eps, ep.get());
+    std::erase(ep->iface()->to_tell, ep.get());
     cleanup_base_ep(&ep->super);
 }
 
@@ -580,12 +585,15 @@ bool find_again(const Iface<Link>& iface, const Ep<Link>* ep, std::size_t& place
 
 template <class Link> unsigned dispatch_pending(Iface<Link>& iface) {
     constexpr unsigned most_turns = 64;
+    // Of one endpoint: whoever is told may send more at once, and the others' turn comes, too.
+    constexpr unsigned most_at_once = 16;
     unsigned count = 0;
     for (std::size_t i = 0; i < iface.pending.size();) {
         Ep<Link>* const ep = iface.pending[i];
         bool listed = true;
         bool stuck = false;
         unsigned turns = 0;
+        unsigned done = 0;
         while (listed && !stuck && !ucs_queue_is_empty(&ep->queue)) {
             uct_pending_req_t* request = head_of(*ep);
             (void)ucs_queue_pull_non_empty(&ep->queue);
@@ -602,7 +610,13 @@ template <class Link> unsigned dispatch_pending(Iface<Link>& iface) {
             if (status == UCS_OK) {
                 ++count;
                 turns = 0;
+                if (++done == most_at_once) {
+                    break;
+                }
                 continue;
+            }
+            if (!listed) {
+                break; // destroyed or purged by its own request: there is no queue to put it into
             }
             ucs_queue_push_head(&ep->queue, &priv_of(request)->queue_elem);
             // If something of it went, what it wanted besides was refused for that: it is the next

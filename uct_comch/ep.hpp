@@ -18,6 +18,7 @@ template <class Link> struct Ep {
     ucs_queue_head_t queue;           ///< pending requests
     ucs_status_t failure = UCS_OK;    ///< what operations answer once the connection has ended
     bool untold_loss = false;         ///< it ended in an orderly way, without puts of ours
+    bool untold_end = false;          ///< it ended in an orderly way, and nobody wanted anything
     bool queued = false;              ///< in the interface's list
     Turn turn = Turn::none;           ///< of the request from the queue that is being tried
     GetBcopy* get_short = nullptr;    ///< the one get_short under way, or its result

@@ -325,6 +325,37 @@ TEST_F(OrderlyEnd, OfThePeerIsNoError) {
     EXPECT_TRUE(Log::lines().empty()) << log.text();
 }
 
+TEST_F(OrderlyEnd, OfThePeerIsToldOnceToWhoChecksIt) {
+    Endpoint ep(host, dpu);
+    ASSERT_EQ(uct_ep_am_short(ep, 0, 0, nullptr, 0), UCS_OK);
+    ASSERT_EQ(flush(ep, host, dpu), UCS_OK);
+    dpu.close();
+    settle(std::chrono::milliseconds(20), host);
+    ASSERT_TRUE(host.failures.empty());
+    EXPECT_LT(uct_ep_check(ep, 0, nullptr), UCS_OK);
+    EXPECT_TRUE(host.failures.empty()) << "not from inside the call";
+    EXPECT_EQ(uct_iface_event_arm(host.iface, UCT_EVENT_RECV), UCS_ERR_BUSY);
+    ASSERT_TRUE(until([&] { return !host.failures.empty(); }, host));
+    EXPECT_LT(uct_ep_check(ep, 0, nullptr), UCS_OK);
+    settle(std::chrono::milliseconds(5), host);
+    EXPECT_EQ(host.failures.size(), 1u);
+}
+
+TEST_F(OrderlyEnd, IsNoErrorForAFlushOfMessagesThatItDidNotTakeOut) {
+    Endpoint ep(host, dpu);
+    ASSERT_EQ(uct_ep_am_short(ep, 0, 0, nullptr, 0), UCS_OK);
+    ASSERT_EQ(flush(ep, host, dpu), UCS_OK);
+    for (int i = 0; i < 3; ++i) {
+        ASSERT_EQ(uct_ep_am_short(ep, 0, 0, nullptr, 0), UCS_OK);
+    }
+    Completion flushed;
+    ASSERT_EQ(uct_ep_flush(ep, 0, &flushed.super), UCS_INPROGRESS);
+    dpu.close();
+    ASSERT_TRUE(until([&] { return flushed.done(); }, host));
+    EXPECT_EQ(flushed.status(), UCS_OK);
+    EXPECT_TRUE(host.failures.empty());
+}
+
 TEST(OrderlyEndOfAProcess, IsAnErrorForAFlushBehindAPutThatItDidNotExecute) {
     Lab lab;
     Target target(Kind::registered, 4096);

@@ -133,6 +133,7 @@ void Sink<Link>::on_disconnected(Connection& connection, Reason reason,
     fail_ep(*ep, reason == Reason::closed && (pending || lost) ? UCS_ERR_CONNECTION_RESET : status);
     iface.port->close(&connection);
     if (reason == Reason::closed && !pending) {
+        ep->untold_end = true;
         return; // an orderly end is no error as long as nobody wants anything
     }
     // (Who has only closed this connection may die yet.)
@@ -145,12 +146,29 @@ void Sink<Link>::on_disconnected(Connection& connection, Reason reason,
     say(told && level > UCS_LOG_LEVEL_FATAL ? UCS_LOG_LEVEL_DEBUG : level);
 }
 
+/// Those who keep a peer alive wait for something of it: its orderly end is an error to them.
+template <class Link> unsigned tell_of_ends(Iface<Link>& iface) {
+    unsigned count = 0;
+    for (; !iface.to_tell.empty(); ++count) { // a handler may destroy endpoints
+        Ep<Link>& ep = *iface.to_tell.back();
+        iface.to_tell.pop_back();
+        const ucs_status_t handled =
+            uct_iface_handle_ep_err(&iface.super.super, &ep.super.super, ep.failure);
+        ucs_log(uct_base_iface_failure_log_level(&iface.super, handled, UCS_ERR_NOT_CONNECTED),
+                "comch: a peer that is waited for has closed the connection");
+    }
+    return count;
+}
+
 template <class Link> unsigned progress(uct_iface_h tl_iface) {
     Iface<Link>& iface = *Iface<Link>::of(tl_iface);
     Sink<Link> sink{iface};
     unsigned count = iface.port->progress(sink);
     if (!iface.pending.empty()) [[unlikely]] {
         count += dispatch_pending(iface);
+    }
+    if (!iface.to_tell.empty()) [[unlikely]] {
+        count += tell_of_ends(iface);
     }
     return count;
 }
@@ -282,6 +300,9 @@ template <class Link> ucs_status_t event_fd_get(uct_iface_h tl_iface, int* fd) {
 
 template <class Link> ucs_status_t event_arm(uct_iface_h tl_iface, unsigned) {
     Iface<Link>& iface = *Iface<Link>::of(tl_iface);
+    if (!iface.to_tell.empty()) {
+        return UCS_ERR_BUSY;
+    }
     for (const Ep<Link>* ep : iface.pending) {
         // (A get_short in the queue waits for its answer, whose coming ends the sleep.)
         if (ep->connection == nullptr || (ep->connection->may_retry() && !ep->awaits_get_short())) {

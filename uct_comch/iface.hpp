@@ -72,6 +72,7 @@ template <class Link> struct Iface {
     std::unique_ptr<typename Link::Port> port;
     std::vector<Ep<Link>*> pending; ///< endpoints with requests in their queue
     std::vector<Ep<Link>*> eps;
+    std::vector<Ep<Link>*> to_tell; ///< whose orderly end somebody has asked for since
     std::vector<std::unique_ptr<GetBcopy>> get_pool;
     std::unique_ptr<std::byte[]> scratch; ///< put_bcopy packs here
     std::size_t max_short = 0;

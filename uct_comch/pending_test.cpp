@@ -227,6 +227,27 @@ TEST_F(Pending, ARequestMayDestroyItsEndpointAndAddOthers) {
     EXPECT_TRUE(until([&] { return dpu.messages.size() == sent + 1; }, host, dpu));
 }
 
+TEST_F(Pending, ARequestMayDestroyItsEndpointAndFail) {
+    fill();
+    bool destroyed = false;
+    Request last([&] {
+        ep.destroy();
+        destroyed = true;
+        return UCS_ERR_NO_RESOURCE;
+    });
+    ASSERT_TRUE(until(
+        [&] {
+            while (send() == UCS_OK) {
+            }
+            return uct_ep_pending_add(ep, &last.super, 0) == UCS_OK;
+        },
+        host));
+    ASSERT_TRUE(until([&] { return destroyed; }, host, dpu));
+    Endpoint second(host, dpu);
+    ASSERT_EQ(uct_ep_am_short(second, 0, 0, nullptr, 0), UCS_OK);
+    EXPECT_TRUE(until([&] { return dpu.messages.size() == sent + 1; }, host, dpu));
+}
+
 /// As UCP does it: the request's message is out, it completes, and its owner sends the next one.
 TEST_F(Pending, WhoSendsFromWithinARequestDoesNotOvertakeTheOnesBehindIt) {
     establish();

@@ -156,6 +156,14 @@ public:
         std::vector<std::pair<void*, Errc>> flushed;
         if (status == Errc::not_connected) { // an orderly end: what was done before it is done
             take_reached_flushes(flushed);
+            // Messages that the peer did not take out do not count.
+            std::erase_if(flushes_, [&](const Flush& flush) {
+                const bool ends = !lost_writes_ && !operations_before(flush.sequence);
+                if (ends) {
+                    flushed.emplace_back(flush.token, Errc::ok);
+                }
+                return ends;
+            });
         }
         for (Operation& operation : operations_) {
             if (operation.active && !operation.canceled) {

@@ -243,8 +243,9 @@ public:
     /// Something that is not credit has become free since the last refusal.
     void encourage() noexcept { encouraged_ = true; }
     /// Would an attempt be worth while: has room come since the last refusal?
+    /// (Credit that no correct peer gives is none: the next progress ends the connection.)
     [[nodiscard]] bool may_retry() const noexcept {
-        return broken_ != Errc::ok || !refused_ || encouraged_ || credit_came();
+        return broken_ != Errc::ok || (!corrupt() && (!refused_ || encouraged_ || credit_came()));
     }
 
     /// Ends sending: every send answers `why` from now on.

@@ -235,7 +235,7 @@ public:
     };
     void encourage() noexcept { encouraged_ = true; }
     [[nodiscard]] bool may_retry() const noexcept {
-        return broken_ != Errc::ok || !refused_ || encouraged_ || room_came();
+        return broken_ != Errc::ok || (!corrupt_ && (!refused_ || encouraged_ || room_came()));
     }
     enum class Short : std::uint8_t { neither, lines };
     void note_refusal(Short what) noexcept {
