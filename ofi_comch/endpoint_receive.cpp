@@ -24,7 +24,7 @@ void Endpoint::on_message(Conn& from, std::uint8_t id, const std::byte* data,
         state != State::connecting || kind == wire::Kind::accept || kind == wire::Kind::reject;
     bool fine = in_time && (kind == wire::Kind::message ? take_message(from, id, parser)
                                                         : handle(from, id, parser));
-    fine = fine && from.owed <= 2 * wire::max_unanswered;
+    fine = fine && from.owed <= wire::max_owed;
     if (!fine) [[unlikely]] {
         break_off(from);
     }

@@ -218,7 +218,8 @@ Operation& Endpoint::begin(Operation::Kind kind, Conn& to, std::uint64_t flags, 
     operation.length = 0;
     operation.count = 0;
     operation.direct = false;
-    operation.answer = wire::answer_overhead;
+    // (Messages wait for the program there: they must not keep it from what it waits for.)
+    operation.answer = kind == Operation::Kind::send ? 0 : wire::answer_overhead;
     to.asked += operation.answer;
     ++operation.generation;
     operation.index = index;

@@ -73,7 +73,7 @@ TEST_F(HostilePeer, ThatTakesNoAnswersIsCutOff) {
     } const request{{7, 0, 1}, {length}};
     const auto* const bytes = reinterpret_cast<const std::byte*>(&request);
     const std::vector<std::byte> record(bytes, bytes + sizeof(request));
-    for (unsigned i = 0; i < 4 * wire::max_unanswered / length; ++i) {
+    for (unsigned i = 0; i < 2 * wire::max_owed / length; ++i) {
         (void)attacker.send(id_of(wire::Kind::read), record);
         (void)fi_cq_read(victim.tx, nullptr, 0);
     }

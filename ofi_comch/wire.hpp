@@ -143,11 +143,13 @@ struct HelloReply {
 inline constexpr std::uint32_t hello_magic = 0x49464f43; // "COFI"
 inline constexpr std::uint32_t max_connection_data = 192;
 
-/// Answers lie at the end that owes them until the other takes them. What may be asked for before
-/// that: bytes of answers, each with so many more for its header and what keeps it. More than twice
-/// as many are owed to nobody who keeps to it.
+/// Answers lie at the end that owes them until the other takes them. What a program may ask for
+/// before that by reads, writes and atomics: bytes of answers, each with so many more for its
+/// header and what keeps it. And what is owed at most: far more, for answers to messages, which are
+/// not asked for so, lie there as well.
 inline constexpr std::uint64_t max_unanswered = std::uint64_t{4} << 20;
 inline constexpr std::uint64_t answer_overhead = 128;
+inline constexpr std::uint64_t max_owed = 16 * max_unanswered;
 static_assert(sizeof(Hello) == 40 && sizeof(HelloReply) == 24);
 
 } // namespace comch::ofi::wire
