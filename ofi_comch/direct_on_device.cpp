@@ -93,8 +93,7 @@ protected:
     fid_mr* mr_ = nullptr;
 };
 
-// ---- what the device does
-// ------------------------------------------------------------------------
+// ---- what the device does -----------------------------------------------------------------------
 
 class Direct : public OnePair, public testing::TestWithParam<int> {
 protected:
@@ -394,8 +393,7 @@ TEST(Offer, OrdersAreGrantedWhereTheyAreAskedForAndSizesGoWithThem) {
     }
 }
 
-// ---- and what it does not
-// --------------------------------------------------------------------------
+// ---- and what it does not -----------------------------------------------------------------------
 
 struct Reason {
     const char* name;

@@ -88,8 +88,7 @@ ssize_t receive_buffer(fid_ep* fid, void* buffer, std::size_t length, fi_addr_t 
     return receive_vector<Kind>(fid, &iov, 1, from, tag, ignore, 0, true, context);
 }
 
-// ---- not tagged
-// -----------------------------------------------------------------------------------
+// ---- not tagged ---------------------------------------------------------------------------------
 
 ssize_t recv(fid_ep* fid, void* buffer, std::size_t length, void*, fi_addr_t from, void* context) {
     return receive_buffer<FI_MSG>(fid, buffer, length, from, 0, 0, context);
@@ -132,8 +131,7 @@ ssize_t injectdata(fid_ep* fid, const void* buffer, std::size_t length, std::uin
     return send_buffer<FI_MSG, true, true>(fid, buffer, length, to, 0, data, nullptr);
 }
 
-// ---- tagged
-// ---------------------------------------------------------------------------------------
+// ---- tagged -------------------------------------------------------------------------------------
 
 ssize_t trecv(fid_ep* fid, void* buffer, std::size_t length, void*, fi_addr_t from,
               std::uint64_t tag, std::uint64_t ignore, void* context) {

@@ -253,8 +253,7 @@ void FastWorker::drain() {
     }
 }
 
-// ---- per message
-// ----------------------------------------------------------------------------------
+// ---- per message --------------------------------------------------------------------------------
 
 void FastWorker::set_goal(const Amount& amount, std::uint64_t from) noexcept {
     goal_ = amount.seconds > 0 ? no_limit : from + amount.messages;

@@ -104,7 +104,8 @@ TEST_F(Configuration, HostDpuOnlyKeepsPeersOfTheSameSideApart) {
     EXPECT_FALSE(reachable(host, host));
     EXPECT_TRUE(reachable(host, other));
     EXPECT_TRUE(reachable(other, host));
-    EXPECT_TRUE(reachable(same, host)); // it has not the setting, and is refused when it comes
+    EXPECT_FALSE(reachable(same, host)); // whose setting is part of its address
+    // Who comes all the same is refused.
     Endpoint unwanted(same, host);
     (void)uct_ep_am_short(unwanted, 0, 0, nullptr, 0);
     EXPECT_TRUE(until([&] { return same.failures.size() == 1; }, same, host));

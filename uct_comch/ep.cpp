@@ -195,9 +195,8 @@ template <class Link> ucs_status_t put_short(uct_ep_h tl_ep, const void* buffer,
     if (length > LinkLimits<Link>::max_message) [[unlikely]] {
         return too_long(ep, "put_short", length, LinkLimits<Link>::max_message);
     }
-    // At most one chunk, so it is through at once or not at all.
-    return written(ep, ep.connection->put(buffer, length, region_of(rkey), address, nullptr),
-                   address, length);
+    return written(ep, ep.connection->put_copy(buffer, length, region_of(rkey), address), address,
+                   length);
 }
 
 template <class Link> ssize_t put_bcopy(uct_ep_h tl_ep, uct_pack_callback_t pack, void* arg, std::uint64_t address,
@@ -208,9 +207,8 @@ template <class Link> ssize_t put_bcopy(uct_ep_h tl_ep, uct_pack_callback_t pack
     }
     std::byte* const scratch = ep.iface()->scratch.get();
     const std::size_t length = pack(scratch, arg);
-    const ucs_status_t status =
-        written(ep, ep.connection->put(scratch, length, region_of(rkey), address, nullptr), address,
-                length);
+    const ucs_status_t status = written(
+        ep, ep.connection->put_copy(scratch, length, region_of(rkey), address), address, length);
     return status == UCS_OK ? static_cast<ssize_t>(length) : static_cast<ssize_t>(status);
 }
 

@@ -235,8 +235,11 @@ template <class Link> ucs_status_t query(uct_iface_h tl_iface, uct_iface_attr_t*
 
 template <class Link>
 ucs_status_t get_device_address(uct_iface_h tl_iface, uct_device_addr_t* out) {
-    const Device& device = Iface<Link>::of(tl_iface)->md()->device;
+    const Iface<Link>& iface = *Iface<Link>::of(tl_iface);
+    const Device& device = iface.md()->device;
     DeviceAddress address{};
+    address.version = LinkLimits<Link>::version;
+    address.flags = iface.host_dpu_only ? DeviceAddress::host_dpu_only : 0;
     std::memcpy(address.domain, device.domain()->id().bytes.data(), sizeof(address.domain));
     address.side = static_cast<std::uint8_t>(device.side());
     address.function = device.function().id;
@@ -257,11 +260,14 @@ int is_reachable(const uct_iface_h tl_iface, const uct_device_addr_t* device_add
     const Device& device = iface.md()->device;
     DeviceAddress address;
     std::memcpy(&address, device_address, sizeof(address));
-    if (std::memcmp(address.domain, device.domain()->id().bytes.data(), sizeof(address.domain)) !=
-        0) {
+    if (address.version != LinkLimits<Link>::version ||
+        std::memcmp(address.domain, device.domain()->id().bytes.data(), sizeof(address.domain)) !=
+            0) {
         return 0;
     }
-    return !iface.host_dpu_only || address.side != static_cast<std::uint8_t>(device.side());
+    const bool other_side_only =
+        iface.host_dpu_only || (address.flags & DeviceAddress::host_dpu_only) != 0;
+    return !other_side_only || address.side != static_cast<std::uint8_t>(device.side());
 }
 
 template <class Link>

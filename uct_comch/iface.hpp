@@ -23,11 +23,13 @@ template <class Link> struct LinkLimits;
 template <> struct LinkLimits<SoftLink> {
     static constexpr std::size_t max_message = link::soft::tuning::max_message;
     static constexpr std::size_t max_inline = link::soft::tuning::max_inline;
+    static constexpr std::uint16_t version = link::soft::protocol_version;
     static constexpr bool takes_regions = false; ///< put and get want the local memory's region
 };
 template <> struct LinkLimits<VerbsLink> {
     static constexpr std::size_t max_message = link::verbs::tuning::max_message;
     static constexpr std::size_t max_inline = link::verbs::tuning::max_inline;
+    static constexpr std::uint16_t version = link::verbs::wire::version;
     static constexpr bool takes_regions = true;
 };
 
@@ -43,11 +45,15 @@ struct IfaceConfig {
 };
 extern ucs_config_field_t iface_config_table[];
 
-/// What is_reachable() needs to know of a peer's device.
+/// What is_reachable() needs to know of a peer's device: UCX takes another transport where this one
+/// would be refused.
 struct DeviceAddress {
+    static constexpr std::uint8_t host_dpu_only = 1; ///< in `flags`
+
     std::uint8_t domain[16];
     std::uint8_t side;
-    std::uint8_t reserved[3];
+    std::uint8_t flags;
+    std::uint16_t version; ///< of what is spoken over the link
     std::uint32_t function;
 };
 static_assert(sizeof(DeviceAddress) == 24);

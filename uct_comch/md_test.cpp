@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "core/memory/region_key.hpp"
+#include "iface.hpp"
 #include "test_target.hpp"
 
 namespace comch::uct::test {
@@ -291,6 +292,10 @@ TEST_F(MemoryDomain, AddressesOutsideItsDomainAreNotReachable) {
     const auto* device = reinterpret_cast<const uct_device_addr_t*>(address.device);
     const auto* iface = reinterpret_cast<const uct_iface_addr_t*>(address.iface);
     EXPECT_TRUE(uct_iface_is_reachable(host.iface, device, iface));
+    Address other_version = address;
+    other_version.device[offsetof(DeviceAddress, version)] ^= std::byte{1};
+    EXPECT_FALSE(uct_iface_is_reachable(
+        host.iface, reinterpret_cast<const uct_device_addr_t*>(other_version.device), iface));
     const Lab elsewhere;
     Interface stranger("dpu");
     EXPECT_FALSE(uct_iface_is_reachable(stranger.iface, device, iface));

@@ -73,8 +73,7 @@ public:
         return {};
     }
 
-    // ---- the port's sink
-    // -------------------------------------------------------------------------
+    // ---- the port's sink ------------------------------------------------------------------------
 
     link::ConnectDecision on_connect_request(LinkConnection&, const link::ConnectRequest&) {
         return {.code = Errc::rejected}; // nobody connects to a client

@@ -88,8 +88,7 @@ public:
         : Connection(kind), local_side_(local_side), limits_(limits), owner_(std::move(owner)),
           next_consumer_(local_side == Side::host ? 1 : 2) {}
 
-    // ---- the owner's thread
-    // ----------------------------------------------------------------------
+    // ---- the owner's thread ---------------------------------------------------------------------
 
     [[nodiscard]] Phase phase() const noexcept { return phase_; }
     [[nodiscard]] LinkConnection* link() const noexcept { return link_; }
@@ -323,8 +322,7 @@ public:
         return !attachments_.empty();
     }
 
-    // ---- any thread
-    // ------------------------------------------------------------------------------
+    // ---- any thread -----------------------------------------------------------------------------
 
     [[nodiscard]] const link::Limits& limits() const noexcept { return limits_; }
 
@@ -452,8 +450,7 @@ public:
         return link_->open_channel(wire::tag(producer, consumer));
     }
 
-    // ---- the owner's own notes
-    // -------------------------------------------------------------------
+    // ---- the owner's own notes ------------------------------------------------------------------
 
     bool reported = false;     ///< the program has been told `connected`
     bool end_reported = false; ///< and, or instead, that it is over

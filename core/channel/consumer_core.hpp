@@ -191,8 +191,7 @@ private:
 
     static constexpr std::uint32_t default_posted = 256;
 
-    // ---- data path
-    // -------------------------------------------------------------------------------
+    // ---- data path ------------------------------------------------------------------------------
 
     unsigned progress() {
         unsigned handled = 0;
@@ -709,8 +708,7 @@ private:
                lane.promised.all_have(room) && (!has_ahead(lane) || lane.ahead_buffer.room == room);
     }
 
-    // ---- everything else
-    // -------------------------------------------------------------------------
+    // ---- everything else ------------------------------------------------------------------------
 
     unsigned attend() {
         if (attachment_ == nullptr) {

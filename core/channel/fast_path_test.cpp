@@ -1049,8 +1049,7 @@ TEST_P(FastPath, AGigabyteArrives) {
     ::munmap(to.data(), gigabyte);
 }
 
-// ---- threads
-// -------------------------------------------------------------------------------------
+// ---- threads ------------------------------------------------------------------------------------
 
 /// A producer and a consumer, each on a thread and engine of its own, while the connection's
 /// engines are progressed by yet others. `sleeps`: they sleep whenever they may.

@@ -368,8 +368,7 @@ TEST(ChannelFaults, DelaysChangeNothing) {
     }
 }
 
-// ---- bytes that no correct peer sends
-// ------------------------------------------------------------
+// ---- bytes that no correct peer sends -----------------------------------------------------------
 
 TEST(ChannelFaults, AnyCorruptedByteIsSurvived) {
     const unsigned sends = sends_in_a_scenario();

@@ -55,8 +55,7 @@ public:
     [[nodiscard]] State state() const noexcept { return state_; }
     void wake_on_confirmation(bool on) noexcept { wake_on_confirmation_ = on; }
 
-    // ---- the port's sink
-    // -------------------------------------------------------------------------
+    // ---- the port's sink ------------------------------------------------------------------------
 
     void on_message(LinkConnection& from, std::uint8_t id, const std::byte* data,
                     std::uint32_t length) {

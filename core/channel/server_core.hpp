@@ -141,8 +141,7 @@ public:
         return list;
     }
 
-    // ---- the port's sink
-    // -------------------------------------------------------------------------
+    // ---- the port's sink ------------------------------------------------------------------------
 
     link::ConnectDecision on_connect_request(LinkConnection& from,
                                              const link::ConnectRequest& request) {

@@ -45,8 +45,7 @@ template <class T> [[nodiscard]] std::span<const std::byte> as_bytes(const T& va
     return std::as_bytes(std::span<const T, 1>(&value, 1));
 }
 
-// ---- connection set-up
-// ---------------------------------------------------------------------------
+// ---- connection set-up --------------------------------------------------------------------------
 
 /// The client's request; then `data_length` bytes of the program's.
 struct Hello {
@@ -80,8 +79,7 @@ struct Welcome {
 static_assert(sizeof(Welcome) == 24 && offsetof(Welcome, answer) == 16);
 static_assert(sizeof(Welcome) + max_connect_data <= link::max_private_data);
 
-// ---- on the connection
-// ---------------------------------------------------------------------------
+// ---- on the connection --------------------------------------------------------------------------
 
 /// The link's message id.
 enum class Control : std::uint8_t {
@@ -99,8 +97,7 @@ struct ConsumerNote {
 };
 static_assert(sizeof(ConsumerNote) == 16);
 
-// ---- on a producer-consumer channel
-// --------------------------------------------------------------
+// ---- on a producer-consumer channel -------------------------------------------------------------
 
 /// The channel's tag: who sends to whom.
 [[nodiscard]] constexpr std::uint64_t tag(std::uint32_t producer, std::uint32_t consumer) noexcept {

@@ -1,6 +1,6 @@
 #include <atomic>
 
-#include "core/link/one_sided.hpp"
+#include "core/link/one_sided/engine.hpp"
 
 namespace comch::link {
 namespace {

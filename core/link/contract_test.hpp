@@ -280,8 +280,7 @@ template <class L> class LinkContractOfWrites : public LinkContract<L> {};
 TYPED_TEST_SUITE_P(LinkContractOfWrites);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(LinkContractOfWrites);
 
-// ---- connecting
-// ----------------------------------------------------------------------------------
+// ---- connecting ---------------------------------------------------------------------------------
 
 TYPED_TEST_P(LinkContract, ConnectsByAddress) {
     auto dpu = this->open(Side::dpu);
@@ -416,8 +415,7 @@ TYPED_TEST_P(LinkContract, APortConnectsToItself) {
     ASSERT_TRUE(this->until([&] { return port.seen.messages.size() == 2; }, port));
 }
 
-// ---- messages
-// ------------------------------------------------------------------------------------
+// ---- messages -----------------------------------------------------------------------------------
 
 TYPED_TEST_P(LinkContract, MessagesOfAllSizesArriveWholeAndInOrder) {
     auto dpu = this->open(Side::dpu);
@@ -570,8 +568,7 @@ TYPED_TEST_P(LinkContract, ArrivalOrderHoldsOverAllConnections) {
     }
 }
 
-// ---- the end
-// -------------------------------------------------------------------------------------
+// ---- the end ------------------------------------------------------------------------------------
 
 TYPED_TEST_P(LinkContract, WhatWasSentBeforeACloseArrives) {
     auto dpu = this->open(Side::dpu);
@@ -803,8 +800,7 @@ TYPED_TEST_P(LinkContract, ASleeperHearsOfADeathInTime) {
     EXPECT_EQ(dpu.seen.ends[0].reason, Reason::peer_died);
 }
 
-// ---- one-sided
-// -----------------------------------------------------------------------------------
+// ---- one-sided ----------------------------------------------------------------------------------
 
 TYPED_TEST_P(LinkContract, PutGetAndAtomicsReachThePeersMemory) {
     auto dpu = this->open(Side::dpu);
@@ -914,6 +910,44 @@ TYPED_TEST_P(LinkContract, OneSidedOperationsCannotLeaveTheRegion) {
     EXPECT_EQ(refused, 5u);
     EXPECT_TRUE(
         std::all_of(memory.begin(), memory.end(), [](std::byte b) { return b == std::byte{0}; }));
+}
+
+TYPED_TEST_P(LinkContract, WhatIsPutAsACopyIsTheCallersAgainAtOnce) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    const auto pair = this->connect(host, dpu);
+    const std::size_t longest = host.port->limits().max_message;
+    std::vector<std::byte> memory(64 * longest); // more than any link takes at once
+    auto key = *RegionTable::instance().add(
+        {.base = memory.data(), .length = memory.size(), .access = access_remote_all});
+    key.process_id ^= 1; // another process's, as far as short cuts are concerned
+    RemoteRegion region(key);
+    const auto data = pattern(memory.size(), 5);
+    std::vector<std::byte> source(longest);
+    for (std::size_t at = 0; at < data.size(); at += longest) {
+        std::copy_n(data.begin() + static_cast<std::ptrdiff_t>(at), longest, source.begin());
+        Errc put = Errc::again;
+        ASSERT_TRUE(this->until(
+            [&] {
+                if (put == Errc::again) {
+                    put = pair.initiator->put_copy(source.data(), longest, region, key.base + at);
+                }
+                return put != Errc::again;
+            },
+            host, dpu));
+        ASSERT_EQ(put, Errc::ok);
+        std::fill(source.begin(), source.end(), std::byte{0});
+    }
+    Errc flushed = Errc::in_progress;
+    ASSERT_TRUE(this->until(
+        [&] {
+            flushed = pair.initiator->flush(nullptr);
+            return flushed != Errc::in_progress && flushed != Errc::again;
+        },
+        host, dpu));
+    ASSERT_EQ(flushed, Errc::ok);
+    EXPECT_TRUE(memory == data);
+    RegionTable::instance().remove(key.region);
 }
 
 TYPED_TEST_P(LinkContract, AFlushDoesNotSayThatARefusedOperationIsDone) {
@@ -1544,8 +1578,7 @@ TYPED_TEST_P(LinkContract, ChannelsRunOnThreadsOfTheirOwn) {
     }
 }
 
-// ---- sleeping
-// ------------------------------------------------------------------------------------
+// ---- sleeping -----------------------------------------------------------------------------------
 
 TYPED_TEST_P(LinkContract, SleepersLoseNoEvent) {
     auto dpu = this->open(Side::dpu);
@@ -1727,7 +1760,7 @@ REGISTER_TYPED_TEST_SUITE_P(LinkContractOfQueues, CreditDoesNotCallWhoIsHeldBack
 REGISTER_TYPED_TEST_SUITE_P(LinkContractOfWrites, WhatIsWrittenIsThereBeforeTheMessageThatSaysSo,
                             APlaceIsNotClaimedAndWithdrawnBoth);
 REGISTER_TYPED_TEST_SUITE_P(
-    LinkContract, AFlushDoesNotSayThatARefusedOperationIsDone, ConnectsByAddress,
+    LinkContract, WhatIsPutAsACopyIsTheCallersAgainAtOnce, AFlushDoesNotSayThatARefusedOperationIsDone, ConnectsByAddress,
     ConnectsByServiceName, AServiceNameIsUniquePerFunction, AClosedPortsNameIsFree,
     NobodyThereIsNotFound, ARefusalSaysWhy, EarlySendsArriveInOrder, APortConnectsToItself,
     MessagesOfAllSizesArriveWholeAndInOrder, PackedMessagesMayTurnOutShorter, TooLongIsRefused,

@@ -175,6 +175,7 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
     sink.on_channel(connection, tag, std::move(channel));
 };
 
+// clang-format off
 // Member functions that a link kind must have, stated once for all kinds. (They are checked by the
 // contract tests, core/link/contract_test.hpp, which run over each kind.)
 //
@@ -205,8 +206,7 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //                                      what they fetch is not written any more, what they send may
 //                                      still be read as long as it is there.
 //     bool lost() const;               the device under it is gone, and with it all connections;
-//     none
-//                                      will ever be made again. To be asked after progress
+//                                      none will ever be made again. To be asked after progress
 //     template <Sink S> unsigned progress(S&);        returns the number of events handled
 //     int event_fd() const;            epoll-able; owned by the port; becomes readable when there
 //                                      is something to progress, after arm() answered ok; stays so
@@ -236,9 +236,8 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //           as send, and stamped for ports with arrival_order
 //     std::uint64_t sent() const;      messages handed over by send*, so far
 //     std::uint64_t confirmed() const; how many of them the peer has certainly taken out; up to
-//     date
-//                                      when the peer's progress (a channel's poll) has found no
-//                                      more that it could hand out a number of times, or sleeps
+//                                      date when the peer's progress (a channel's poll) has found
+//                                      no more that it could hand out a number of times, or sleeps
 //     void confirm_received();         whoever receives what is sent from now on finds confirmed
 //                                      what was handed out here, the message at hand included
 //     void hurry_confirmation();       the caller waits for confirmed() to advance: the peer's
@@ -248,6 +247,8 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //        They take effect in the order of the calls, but for gets (and one-way connections answer
 //        those, too, before one-sided operations that came after them).
 //     Errc put(const void* local, std::size_t, RemoteRegion&, std::uint64_t remote, void* token);
+//     Errc put_copy(const void* local, std::size_t, RemoteRegion&, std::uint64_t remote);
+//           of up to max_message bytes, which are the caller's again at once: ok or again
 //     Errc get(void* local, std::size_t, RemoteRegion&, std::uint64_t remote, void* token);
 //     Errc atomic(const AtomicRequest&, RemoteRegion&, std::uint64_t remote, void* token);
 //     Errc flush(void* token);         done when every one-sided operation and message before it
@@ -259,24 +260,23 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //           flight end now: done(token, Errc::canceled). Where a device is at one of them, that
 //           ends the connection: on_disconnected(device_error) follows
 //     bool lost_writes() const;        in on_disconnected: a put, or an atomic without a result,
-//     may
-//                                      not have taken effect at the peer
+//                                      may not have taken effect at the peer
 //     void hold(bool);                 while on, sends answer again: older ones wait in a queue
-//     above bool may_retry() const;          has room come since the last again? Errc check(); ok,
-//     or connection_reset if the peer is known to be gone Result<Channel>
-//     open_channel(std::uint64_t tag);     any thread, while the connection lives
+//                                      above
+//     bool may_retry() const;          has room come since the last again?
+//     Errc check();                    ok, or connection_reset if the peer is known to be gone
+//     Result<Channel> open_channel(std::uint64_t tag);     any thread, while the connection lives
 // };
 //
 // class Channel {                       movable; each end belongs to one thread at a time. The
-// opener
-//                                       may send at once. Outlives its connection and port as an
-//                                       object: then check() says so and nothing is sent any more
+//                                       opener may send at once. Outlives its connection and port
+//                                       as an object: then check() says so and nothing is sent any
+//                                       more
 //     Errc send(...), send_inline(...), send_packed(...)   as above, to the other end
 //     std::uint64_t sent(), confirmed()
 //     counters::Counter& buffer_stalls();   for the layer above to count what it could not send
-//     here
-//                                           because the other end had posted no buffer (shown in
-//                                           counters; written by this end's thread)
+//                                           here because the other end had posted no buffer (shown
+//                                           in counters; written by this end's thread)
 //     template <class F> unsigned poll(F on_message, unsigned budget);
 //           F: bool(std::uint8_t id, const std::byte*, std::uint32_t length); false: leave this
 //           message where it is and stop (it is handed out again by the next poll)
@@ -287,8 +287,7 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //     static constexpr bool sends_packets;                  each message is a packet of its own, so
 //                                                           what can wait for another should
 //     static constexpr bool writes_directly;                if true, also what follows: writing
-//     into
-//                                                           the peer's memory, without its CPU
+//                                                           into the peer's memory, without its CPU
 //     using Ticket;                                         which write
 //     bool local_key(std::uint64_t region, std::uint32_t& key);   of a region of RegionTable, for
 //     bool remote_key(std::uint64_t region, std::uint64_t& key);  write() here, and at the other
@@ -311,12 +310,12 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //           withdrawn without its help. Places have numbers that do not shrink; there is one at a
 //           time, and what was withdrawn stays so.
 //     bool claim(std::uint64_t place);                      by who is going to write there. False:
-//     it
-//                                                           has been withdrawn
+//                                                           it has been withdrawn
 //     Withdrawal withdraw(std::uint64_t place);             by who told of it; to be called again
 //                                                           while it is pending
 //     void cut();                                           ends the channel at once: neither end
 //                                                           writes anything any more
 // };
+// clang-format on
 
 } // namespace comch::link

@@ -309,8 +309,7 @@ TEST(DocaCcStates, AStopInsideAMessagesCallbackIsTheLastCallback) {
     EXPECT_OK(doca_ctx_stop(cc.server_ctx));
 }
 
-// ---- started again inside callbacks, where DOCA CC can be idle already
-// -----------------------------
+// ---- started again inside callbacks, where DOCA CC can be idle already --------------------------
 
 /// A stop that is done, and a start after it, of the client or the server.
 void stop_and_start(doca_ctx* ctx, doca_error_t started) {

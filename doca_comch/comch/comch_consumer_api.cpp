@@ -188,8 +188,7 @@ uint32_t doca_comch_consumer_task_post_recv_get_imm_data_len(
     return task == nullptr ? 0 : of(task)->immediate_length;
 }
 
-// ---- of the DPA
-// ---------------------------------------------------------------------------------
+// ---- of the DPA ---------------------------------------------------------------------------------
 
 doca_error_t doca_comch_consumer_set_completion(doca_comch_consumer* consumer,
                                                 doca_comch_consumer_completion* consumer_comp,

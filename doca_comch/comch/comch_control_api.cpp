@@ -104,8 +104,7 @@ doca_error_t capability(const doca_devinfo* devinfo, Value* value, Get&& get) {
 
 } // namespace
 
-// ---- connections
-// --------------------------------------------------------------------------------
+// ---- connections --------------------------------------------------------------------------------
 
 doca_error_t doca_comch_connection_set_user_data(doca_comch_connection* connection,
                                                  doca_data user_data) {
@@ -166,8 +165,7 @@ doca_error_t doca_comch_connection_get_counter(const doca_comch_connection* comc
     return DOCA_ERROR_INVALID_VALUE;
 }
 
-// ---- what a device can do
-// -----------------------------------------------------------------------
+// ---- what a device can do -----------------------------------------------------------------------
 
 doca_error_t doca_comch_cap_server_is_supported(const doca_devinfo* devinfo) {
     if (devinfo == nullptr) {
@@ -210,8 +208,7 @@ doca_error_t doca_comch_cap_get_max_clients(const doca_devinfo* devinfo, uint32_
                       [](const auto& device) { return device.max_clients_per_server; });
 }
 
-// ---- servers
-// ------------------------------------------------------------------------------------
+// ---- servers ------------------------------------------------------------------------------------
 
 doca_error_t doca_comch_server_create(doca_dev* dev, doca_dev_rep* repr, const char* name,
                                       doca_comch_server** comch_server) {
@@ -322,8 +319,7 @@ doca_error_t doca_comch_server_event_consumer_register(
                           server->on_consumer_removed, generic(expired_consumer_event_cb));
 }
 
-// ---- clients
-// ------------------------------------------------------------------------------------
+// ---- clients ------------------------------------------------------------------------------------
 
 doca_error_t doca_comch_client_create(doca_dev* dev, const char* name,
                                       doca_comch_client** comch_client) {
@@ -425,8 +421,7 @@ doca_error_t doca_comch_client_event_consumer_register(
                           client->on_consumer_removed, generic(expired_consumer_event_cb));
 }
 
-// ---- sending
-// ------------------------------------------------------------------------------------
+// ---- sending ------------------------------------------------------------------------------------
 
 doca_error_t doca_comch_server_task_send_alloc_init(doca_comch_server* comch_server,
                                                     doca_comch_connection* peer, const void* msg,

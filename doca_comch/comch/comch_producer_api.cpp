@@ -181,8 +181,7 @@ void doca_comch_producer_task_send_set_imm_data(doca_comch_producer_task_send* t
     }
 }
 
-// ---- of the DPA
-// ---------------------------------------------------------------------------------
+// ---- of the DPA ---------------------------------------------------------------------------------
 
 doca_error_t doca_comch_producer_set_dev_max_num_send(doca_comch_producer* producer,
                                                       uint32_t dev_num_send) {

@@ -243,8 +243,7 @@ TEST(DocaConnections, WhatIsNotSetHasADefault) {
     end(server.ctx, engine);
 }
 
-// ---- tasks and callbacks
-// ------------------------------------------------------------------------
+// ---- tasks and callbacks ------------------------------------------------------------------------
 
 /// Which of the two callbacks a send ended in, and with what.
 struct Outcome {

@@ -56,8 +56,7 @@ doca_error_t ConsumerContext::allocate_task(doca_buf* buffer, ConsumerTask*& tas
     return DOCA_SUCCESS;
 }
 
-// ---- on a connection
-// ----------------------------------------------------------------------------
+// ---- on a connection ----------------------------------------------------------------------------
 
 namespace {
 

@@ -36,8 +36,7 @@ ControlContext::~ControlContext() {
     device_->users.fetch_sub(1, std::memory_order_release);
 }
 
-// ---- settings
-// -----------------------------------------------------------------------------------
+// ---- settings -----------------------------------------------------------------------------------
 
 doca_error_t ControlContext::set(Callback& callback, Callback value) {
     if (value == nullptr) {
@@ -107,8 +106,7 @@ doca_error_t ControlContext::prepare() {
     return DOCA_SUCCESS;
 }
 
-// ---- sending
-// ------------------------------------------------------------------------------------
+// ---- sending ------------------------------------------------------------------------------------
 
 doca_error_t ControlContext::allocate_send(ConnectionHandle* to, const void* message,
                                            std::uint32_t length, SendTask*& task) {
@@ -326,8 +324,7 @@ bool ControlContext::sent_all(const ConnectionHandle& handle, Clock::time_point 
            now > since + stop_patience_in_all;
 }
 
-// ---- what the core tells
-// ------------------------------------------------------------------------
+// ---- what the core tells ------------------------------------------------------------------------
 
 ConnectionHandle& ControlContext::adopt(Connection& connection) {
     ConnectionHandle& handle = ConnectionHandle::make(*this, &connection);

@@ -68,8 +68,7 @@ doca_error_t ProducerContext::allocate_task(const doca_buf* buffer, std::uint8_t
     return DOCA_SUCCESS;
 }
 
-// ---- on a connection
-// ----------------------------------------------------------------------------
+// ---- on a connection ----------------------------------------------------------------------------
 
 ConnectionProducer::ConnectionProducer(ConnectionHandle& handle)
     : ProgressSource{.progress =

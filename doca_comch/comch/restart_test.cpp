@@ -30,8 +30,7 @@ void connect_again(TwoSides& sides) {
     sides.at_server = sides.server.connected[0].first;
 }
 
-// ---- inside callbacks
-// ---------------------------------------------------------------------------
+// ---- inside callbacks ---------------------------------------------------------------------------
 
 TEST(DocaRestart, AServerStartsInsideItsStateCallback) {
     int starts = 0;
@@ -165,8 +164,7 @@ TEST(DocaRestart, ProducersAndConsumersStartInsideTheirStateCallbacks) {
     give_back(to);
 }
 
-// ---- other settings
-// -----------------------------------------------------------------------------
+// ---- other settings -----------------------------------------------------------------------------
 
 TEST(DocaRestart, OtherSettingsOfServersAndClientsHold) {
     TwoSides sides(1);
@@ -261,8 +259,7 @@ TEST(DocaRestart, OtherNumbersOfTasksOfProducersAndConsumersHold) {
     give_back(from);
 }
 
-// ---- tasks of before
-// ----------------------------------------------------------------------------
+// ---- tasks of before ----------------------------------------------------------------------------
 
 /// Freed before its context was stopped: it is nobody's, and is not there twice.
 void expect_stale(doca_ctx* ctx, doca_task* task) {

@@ -65,8 +65,7 @@ doca_error_t count_tasks(doca_ctx* ctx) {
     return doca_ctx_get_num_inflight_tasks(ctx, &count);
 }
 
-// ---- servers and clients
-// ------------------------------------------------------------------------
+// ---- servers and clients ------------------------------------------------------------------------
 
 /// Both, which were connected once, so that there is a connection to ask for in idle, too.
 struct ControlBench {
@@ -276,8 +275,7 @@ TEST(DocaStates, EveryCallOfAClientInEveryState) {
     });
 }
 
-// ---- producers and consumers
-// --------------------------------------------------------------------
+// ---- producers and consumers --------------------------------------------------------------------
 
 /// The client's producer, and a consumer of the server's with a buffer; engines of their own, so
 /// that a consumer can be caught starting.

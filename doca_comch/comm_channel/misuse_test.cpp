@@ -203,8 +203,7 @@ TEST_F(CommChannel, ArraysThatAreVoidAreStillReadable) {
     }
 }
 
-// ---- a process without descriptors
-// ---------------------------------------------------------------
+// ---- a process without descriptors --------------------------------------------------------------
 
 /// A connection with a message, and all channels. The first error; the endpoints are destroyed.
 doca_error_t try_everything(const Lab& lab) {

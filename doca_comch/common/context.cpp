@@ -142,8 +142,7 @@ doca_error_t destroy(doca_ctx* ctx) {
 
 } // namespace comch::doca
 
-// ---- the API
-// --------------------------------------------------------------------------------------
+// ---- the API ------------------------------------------------------------------------------------
 
 doca_error_t doca_ctx_start(doca_ctx* ctx) {
     return ctx == nullptr ? DOCA_ERROR_INVALID_VALUE : ctx->start();

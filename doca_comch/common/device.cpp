@@ -169,8 +169,7 @@ bool comch::doca::is_open(const doca_dev_rep* representor) {
     return is_in_list(representor);
 }
 
-// ---- devices
-// --------------------------------------------------------------------------------------
+// ---- devices ------------------------------------------------------------------------------------
 
 doca_error_t doca_devinfo_create_list(doca_devinfo*** dev_list, std::uint32_t* nb_devs) {
     if (dev_list == nullptr || nb_devs == nullptr) {
@@ -385,8 +384,7 @@ doca_error_t doca_dev_accelerate_resource_reclaim(const doca_dev* dev) {
     return dev == nullptr ? DOCA_ERROR_INVALID_VALUE : DOCA_ERROR_NOT_SUPPORTED;
 }
 
-// ---- representors
-// ---------------------------------------------------------------------------------
+// ---- representors -------------------------------------------------------------------------------
 
 namespace {
 

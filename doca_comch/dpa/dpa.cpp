@@ -25,8 +25,7 @@ thread_local doca_dpa* current_dpa = nullptr; ///< that the calling function run
 
 } // namespace
 
-// ---- threads
-// ------------------------------------------------------------------------------------
+// ---- threads ------------------------------------------------------------------------------------
 
 void doca_dpa_thread::activate() {
     const std::lock_guard lock(mutex_);
@@ -188,8 +187,7 @@ doca_error_t doca_dpa_thread_run(doca_dpa_thread* dpa_thread) {
     return DOCA_SUCCESS;
 }
 
-// ---- the DPA
-// ------------------------------------------------------------------------------------
+// ---- the DPA ------------------------------------------------------------------------------------
 
 doca_error_t doca_dpa_cap_is_supported(const doca_devinfo* devinfo) {
     return devinfo == nullptr ? DOCA_ERROR_INVALID_VALUE : DOCA_SUCCESS;
@@ -275,8 +273,7 @@ doca_dpa_rpc(doca_dpa* dpa, doca_dpa_func_t* func, uint64_t* retval, ...) {
     return DOCA_SUCCESS;
 }
 
-// ---- what programs on the DPA have to say
-// --------------------------------------------------------
+// ---- what programs on the DPA have to say -------------------------------------------------------
 
 DpaLog::~DpaLog() {
     if (file_ != nullptr) {
@@ -353,8 +350,7 @@ doca_error_t doca_dpa_log_file_set_path(doca_dpa* dpa, const char* file_path) {
                : refuse(DOCA_ERROR_OPERATING_SYSTEM, "cannot write the DPA's log file");
 }
 
-// ---- completions
-// --------------------------------------------------------------------------------
+// ---- completions --------------------------------------------------------------------------------
 
 bool doca_dpa_completion::start() {
     const std::lock_guard lock(mutex_);
@@ -524,8 +520,7 @@ void doca_dpa_dev_completion_request_notification(doca_dpa_dev_completion_t dpa_
     }
 }
 
-// ---- notification completions
-// -------------------------------------------------------------------
+// ---- notification completions -------------------------------------------------------------------
 
 doca_error_t
 doca_dpa_notification_completion_create(doca_dpa* dpa, doca_dpa_thread* dpa_thread,
@@ -585,8 +580,7 @@ void doca_dpa_dev_thread_notify(doca_dpa_dev_notification_completion_t comp_hand
     }
 }
 
-// ---- memory
-// -------------------------------------------------------------------------------------
+// ---- memory -------------------------------------------------------------------------------------
 
 doca_error_t doca_dpa_mem_alloc(doca_dpa* dpa, size_t size, doca_dpa_dev_uintptr_t* dev_ptr) {
     if (dpa == nullptr || size == 0 || dev_ptr == nullptr) {

@@ -4,8 +4,7 @@
 
 namespace comch::doca {
 
-// ---- producer
-// -----------------------------------------------------------------------------------
+// ---- producer -----------------------------------------------------------------------------------
 
 QueueProducer::QueueProducer(doca_comch_msgq& queue, std::uint32_t id)
     : ProgressSource{
@@ -70,8 +69,7 @@ unsigned QueueProducer::report_done() {
     return handled;
 }
 
-// ---- consumer
-// -----------------------------------------------------------------------------------
+// ---- consumer -----------------------------------------------------------------------------------
 
 QueueConsumer::QueueConsumer(doca_comch_msgq& queue, QueueEnd& end)
     : ProgressSource{

@@ -21,8 +21,7 @@ doca_error_t not_configured() {
 
 } // namespace
 
-// ---- producer
-// -----------------------------------------------------------------------------------
+// ---- producer -----------------------------------------------------------------------------------
 
 DpaProducer::~DpaProducer() {
     if (completion_ != nullptr) {
@@ -108,8 +107,7 @@ bool DpaProducer::is_empty(std::uint32_t consumer) const {
     return end == nullptr || end->empty_of_credits();
 }
 
-// ---- consumer
-// -----------------------------------------------------------------------------------
+// ---- consumer -----------------------------------------------------------------------------------
 
 DpaConsumer::~DpaConsumer() {
     if (completion_ != nullptr) {
@@ -185,8 +183,7 @@ doca_error_t DpaConsumer::dpa_handle(std::uint64_t* handle) {
 
 using comch::doca::QueueEnd;
 
-// ---- completions of consumers, the DPA's thread
-// --------------------------------------------------
+// ---- completions of consumers, the DPA's thread -------------------------------------------------
 
 doca_comch_consumer_completion::Element* doca_comch_consumer_completion::get() {
     if (got - acknowledged >= max_receives) {
@@ -255,8 +252,7 @@ void doca_comch_consumer_completion::remove(const QueueEnd& end) {
     }
 }
 
-// ---- doca_comch_consumer_completion_*
-// ------------------------------------------------------------
+// ---- doca_comch_consumer_completion_* -----------------------------------------------------------
 
 namespace {
 
@@ -408,8 +404,7 @@ doca_comch_consumer_completion_get_imm_data_len(const doca_comch_consumer_comple
                       &doca_comch_consumer_completion::immediate_length);
 }
 
-// ---- doca_dpa_dev_comch_msgq.h
-// -------------------------------------------------------------------
+// ---- doca_dpa_dev_comch_msgq.h ------------------------------------------------------------------
 
 namespace {
 

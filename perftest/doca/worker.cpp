@@ -153,8 +153,7 @@ DocaWorker::~DocaWorker() {
     (void)doca_pe_destroy(pe_);
 }
 
-// ---- per message
-// --------------------------------------------------------------------------------
+// ---- per message --------------------------------------------------------------------------------
 
 void DocaWorker::on_received(doca_comch_consumer_task_post_recv* task, doca_data, doca_data data) {
     DocaWorker& self = of(data);

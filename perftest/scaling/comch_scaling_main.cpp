@@ -30,7 +30,6 @@ namespace {
 
 using namespace comch;
 using link::soft::Connection;
-using link::soft::monotonic_ns;
 using link::soft::Port;
 
 constexpr const char* description =

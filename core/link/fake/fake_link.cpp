@@ -142,8 +142,7 @@ Errc perform(const Message& message) {
 
 } // namespace
 
-// ---- Sender
-// --------------------------------------------------------------------------------------
+// ---- Sender -------------------------------------------------------------------------------------
 
 const Limits& Sender::limits() const noexcept {
     return network_->settings.limits;
@@ -214,8 +213,7 @@ std::uint64_t Sender::confirmed() const {
     return wire_->lane[end_].confirmed;
 }
 
-// ---- Channel
-// -------------------------------------------------------------------------------------
+// ---- Channel ------------------------------------------------------------------------------------
 
 Channel::Channel(std::shared_ptr<detail::NetworkState> network, std::shared_ptr<Wire> wire,
                  unsigned end)
@@ -356,8 +354,7 @@ Errc Channel::check() {
     return channel_state_of(*wire_, end_);
 }
 
-// ---- Connection
-// ----------------------------------------------------------------------------------
+// ---- Connection ---------------------------------------------------------------------------------
 
 bool Connection::established() const {
     const std::lock_guard lock(network_->mutex);
@@ -494,8 +491,7 @@ Result<Channel> Connection::open_channel(std::uint64_t tag) {
     return Channel(network_, wire, 0);
 }
 
-// ---- Port
-// ----------------------------------------------------------------------------------------
+// ---- Port ---------------------------------------------------------------------------------------
 
 Port::Port(std::shared_ptr<detail::NetworkState> network, std::uint64_t number, Side side,
            FunctionId function, PortOptions options)

@@ -159,8 +159,7 @@ public:
     [[nodiscard]] Result<std::unique_ptr<Port>> open_port(Side side, FunctionId function,
                                                           const PortOptions& options = {});
 
-    // ---- faults
-    // ----------------------------------------------------------------------------------
+    // ---- faults ---------------------------------------------------------------------------------
 
     /// The next connect() is refused with this reason (not_found, rejected, version_mismatch).
     void refuse_next_connect(Reason reason);
@@ -187,8 +186,7 @@ public:
     /// Inverts the bits of `mask` in byte `offset` of the n-th message from now on.
     void corrupt_send(unsigned n, std::size_t offset, std::byte mask);
 
-    // ---- counters
-    // --------------------------------------------------------------------------------
+    // ---- counters -------------------------------------------------------------------------------
 
     /// The buffer stalls counted on all channels that are there.
     [[nodiscard]] std::uint64_t buffer_stalls() const;
@@ -334,6 +332,11 @@ public:
 
     Errc put(const void* local, std::size_t length, RemoteRegion& region, std::uint64_t remote,
              void* token);
+    Errc put_copy(const void* local, std::size_t length, RemoteRegion& region,
+                  std::uint64_t remote) { // (put copies always)
+        const Errc result = put(local, length, region, remote, nullptr);
+        return result == Errc::in_progress ? Errc::ok : result;
+    }
     Errc get(void* local, std::size_t length, RemoteRegion& region, std::uint64_t remote,
              void* token);
     Errc atomic(const AtomicRequest& request, RemoteRegion& region, std::uint64_t remote,

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "core/link/soft/clock.hpp"
+#include "core/base/clock.hpp"
 #include "core/link/soft/tuning.hpp"
 
 namespace comch::link::soft {

@@ -116,6 +116,18 @@ Errc Connection::put(const void* local, std::size_t length, RemoteRegion& region
     return result;
 }
 
+Errc Connection::put_copy(const void* local, std::size_t length, RemoteRegion& region,
+                          std::uint64_t address) {
+    // At most one chunk, so it is through at once or not at all: but where there is no descriptor
+    // for a bulk ring, chunks are shorter.
+    const Errc result = put(local, length, region, address, nullptr);
+    if (result != Errc::in_progress) [[likely]] {
+        return result;
+    }
+    one_sided_.keep_rest_of_put();
+    return Errc::ok;
+}
+
 Errc Connection::get(void* local, std::size_t length, RemoteRegion& region, std::uint64_t address,
                      void* token) {
     if (!region.contains(address, length)) {
@@ -190,8 +202,8 @@ bool Connection::spins_without_progress() noexcept {
     // Somebody who waits for a lock by fetching it again and again, and is answered at once every
     // time, never progresses; but whoever holds the lock may need just that to give it back. So
     // now and then the answer is left to the next progress call.
-    if (progress_seen_ != port_->calls_to_clock_) {
-        progress_seen_ = port_->calls_to_clock_;
+    if (progress_seen_ != port_->slow_poll_.calls()) {
+        progress_seen_ = port_->slow_poll_.calls();
         fetches_since_progress_ = 0;
     }
     return ++fetches_since_progress_ % tuning::fetches_without_progress == 0;
@@ -204,7 +216,7 @@ bool Connection::needs_progress_for_mapping() noexcept {
         return false;
     }
     pipe_.note_refusal_with_room();
-    port_->want_slow_poll();
+    port_->slow_poll_.want();
     return true;
 }
 

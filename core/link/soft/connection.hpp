@@ -12,7 +12,7 @@
 #include "core/counters/process_counters.hpp"
 #include "core/device/process_id.hpp"
 #include "core/link/link.hpp"
-#include "core/link/one_sided.hpp"
+#include "core/link/one_sided/engine.hpp"
 #include "core/link/soft/pipe.hpp"
 #include "core/link/soft/socket.hpp"
 
@@ -106,6 +106,8 @@ public:
 
     Errc put(const void* local, std::size_t length, RemoteRegion& region, std::uint64_t address,
              void* token);
+    Errc put_copy(const void* local, std::size_t length, RemoteRegion& region,
+                  std::uint64_t address);
     Errc get(void* local, std::size_t length, RemoteRegion& region, std::uint64_t address,
              void* token);
     Errc atomic(const AtomicRequest& request, RemoteRegion& region, std::uint64_t address,

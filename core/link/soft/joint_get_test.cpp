@@ -5,7 +5,7 @@
 #include <random>
 #include <thread>
 
-#include "core/link/one_sided_impl.hpp"
+#include "core/link/one_sided/engine_impl.hpp"
 #include "core/link/soft/pipe.hpp"
 #include "core/link/soft/test_raw_peer.hpp"
 #include "core/memory/region_table.hpp"

@@ -1,5 +1,5 @@
 // The soft link's one-sided engine, compiled here once.
-#include "core/link/one_sided_impl.hpp"
+#include "core/link/one_sided/engine_impl.hpp"
 #include "core/link/soft/pipe.hpp"
 
 namespace comch::link {

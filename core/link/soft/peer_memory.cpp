@@ -10,7 +10,7 @@
 #include <poll.h>
 #include <sys/uio.h>
 
-#include "core/link/soft/clock.hpp"
+#include "core/base/clock.hpp"
 
 namespace comch::link::soft {
 namespace {

@@ -404,10 +404,10 @@ void Port::make_cold(Connection& c) {
 }
 
 void Port::rest_quiet_rings() {
-    if (last_slow_poll_ns_ - last_rest_ns_ < tuning::rest_check_ns) {
+    if (slow_poll_.now_ns() - last_rest_ns_ < tuning::rest_check_ns) {
         return;
     }
-    last_rest_ns_ = last_slow_poll_ns_;
+    last_rest_ns_ = slow_poll_.now_ns();
     std::size_t asked = 0;
     const std::size_t most = hot_.size() - tuning::always_hot;
     for (Connection* const c : hot_) {
@@ -435,7 +435,7 @@ void Port::rest_quiet_rings() {
         }
         if (c->resting_) {
             c->hot_ = false;
-            c->rest_since_ns_ = last_slow_poll_ns_;
+            c->rest_since_ns_ = slow_poll_.now_ns();
             ++resting_;
         }
         return c->resting_;
@@ -448,7 +448,7 @@ void Port::wake_ring(Connection& c) {
     }
     // One that is always woken soon after costs its writer a system call each time: it is left
     // alone for longer.
-    const std::uint64_t rested = last_slow_poll_ns_ - c.rest_since_ns_;
+    const std::uint64_t rested = slow_poll_.now_ns() - c.rest_since_ns_;
     c.rest_after_ = rested < 16 * c.rest_after_ * tuning::rest_check_ns
                         ? std::min(2 * c.rest_after_, tuning::max_rest_after)
                         : 1;
@@ -484,44 +484,6 @@ void Port::unwatch(int fd) noexcept {
     (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
 }
 
-bool Port::slow_poll_due() noexcept {
-    calls_to_clock_ = close_looks_ == 0 ? tuning::clock_check_calls : 1;
-    close_looks_ -= close_looks_ != 0 ? 1 : 0;
-    const std::uint64_t ticks_now = ticks();
-    // Unsigned: a counter that went back is a long time.
-    if (!slow_poll_wanted_ && ticks_now - last_slow_poll_ticks_ < slow_poll_ticks_) {
-        return false;
-    }
-    const std::uint64_t now = monotonic_ns();
-    const std::uint64_t elapsed = now - last_slow_poll_ns_;
-    // What has come through a ring at rest, and what a connection in the making waits for, is in a
-    // socket.
-    const std::uint64_t interval = resting_ != 0 || unanswered_ != 0 || !strangers_.empty()
-                                       ? tuning::slow_poll_interval_busy_ns
-                                       : tuning::slow_poll_interval_ns;
-    // How fast the counter counts, as seen since the last time; after a jump, no faster than any
-    // CPU.
-    const double rate = elapsed == 0 ? 0
-                                     : static_cast<double>(ticks_now - last_slow_poll_ticks_) /
-                                           static_cast<double>(elapsed);
-    slow_poll_ticks_ =
-        static_cast<std::uint64_t>(std::min(rate, 8.0) * static_cast<double>(interval));
-    last_slow_poll_ticks_ = ticks_now;
-    // A caller this slow gets a look at the sockets at every call, also if it makes a few at a time.
-    if (elapsed >= 20 * tuning::slow_poll_interval_ns) {
-        calls_to_clock_ = 1;
-        close_looks_ = tuning::clock_check_calls;
-        slow_poll_ticks_ = 0;
-    }
-    last_slow_poll_ns_ = now;
-    if (std::exchange(slow_poll_wanted_, false) ||
-        now - last_look_at_all_ns_ >= tuning::look_at_all_ns) {
-        last_look_at_all_ns_ = now;
-        look_at_all_ = true;
-    }
-    return true;
-}
-
 int Port::wait_events() noexcept {
     auto* events = reinterpret_cast<epoll_event*>(events_.data());
     const int n = ::epoll_wait(epoll_.get(), events, event_batch, 0);
@@ -542,22 +504,22 @@ void Port::no_longer_unanswered(Connection& c) noexcept {
 void Port::look_for_dead_listeners() {
     // A forked child can keep a dead server's socket open: connecting to it succeeds, and nobody
     // ever answers. The owner's lock tells.
-    if (unanswered_ == 0 || last_slow_poll_ns_ - last_owner_check_ns_ < tuning::owner_check_ns) {
+    if (unanswered_ == 0 || slow_poll_.now_ns() - last_owner_check_ns_ < tuning::owner_check_ns) {
         return;
     }
-    last_owner_check_ns_ = last_slow_poll_ns_;
+    last_owner_check_ns_ = slow_poll_.now_ns();
     for (const auto& c : connections_) {
         if (c->unanswered_ && !owner_lives(*device_.domain(), c->entry_)) {
             c->error_text_ = fmt::format("the process that listened on '{}' is gone", c->entry_);
             c->peer_gone_ = true;
-            look_at_all_ = true;
+            slow_poll_.want_all();
         }
     }
 }
 
 Errc Port::arm(bool for_credit) {
     // Whether this ends in a sleep or not, the next progress call has something to look at.
-    want_slow_poll();
+    slow_poll_.want();
     pollfd pending{epoll_.get(), POLLIN, 0};
     if (::poll(&pending, 1, 0) > 0) {
         return Errc::again;
@@ -664,7 +626,7 @@ void Port::drop_old_strangers() {
     if (strangers_.empty()) {
         return;
     }
-    const std::uint64_t now = last_slow_poll_ns_;
+    const std::uint64_t now = slow_poll_.now_ns();
     for (const auto& stranger : strangers_) {
         if (!stranger->done && now - stranger->since_ns > tuning::stranger_timeout_ns &&
             now > stranger->since_ns) {

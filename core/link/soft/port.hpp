@@ -13,6 +13,7 @@
 
 #include "core/counters/process_counters.hpp"
 #include "core/link/link.hpp"
+#include "core/link/slow_poll.hpp"
 #include "core/link/soft/channel.hpp"
 #include "core/link/soft/connection.hpp"
 #include "core/link/soft/names.hpp"
@@ -63,7 +64,7 @@ public:
         if (!working_.empty()) [[unlikely]] {
             count += advance(sink);
         }
-        if (--calls_to_clock_ == 0) [[unlikely]] {
+        if (slow_poll_.count()) [[unlikely]] {
             count += slow_poll(sink);
         }
         return count;
@@ -336,7 +337,13 @@ private:
 
     /// Sockets and process descriptors, rings that are not hot, connections to free.
     template <class S> unsigned slow_poll(S& sink) {
-        if (!slow_poll_due()) {
+        // What has come through a ring at rest, and what a connection in the making waits for, is in
+        // a socket.
+        if (!slow_poll_.due([this] {
+                return resting_ != 0 || unanswered_ != 0 || !strangers_.empty()
+                           ? tuning::slow_poll_interval_busy_ns
+                           : tuning::slow_poll_interval_ns;
+            })) {
             return 0;
         }
         unsigned count = 0;
@@ -353,7 +360,7 @@ private:
         }
         drop_old_strangers();
         look_for_dead_listeners();
-        if (std::exchange(look_at_all_, false)) {
+        if (slow_poll_.take_all()) {
             count += look_at_all(sink);
         }
         if (hot_.size() > tuning::always_hot) {
@@ -369,7 +376,7 @@ private:
         unsigned count = 0;
         for (std::size_t i = 0; i < connections_.size(); ++i) {
             Connection& c = *connections_[i];
-            c.pipe_.look_at_bulk(last_slow_poll_ns_);
+            c.pipe_.look_at_bulk(slow_poll_.now_ns());
             if (c.peer_gone_) [[unlikely]] {
                 report_if_drained(c, sink);
             } else if (c.pipe_.corrupt() && c.state_ < Connection::State::ended) [[unlikely]] {
@@ -510,7 +517,7 @@ private:
                 unwatch(c.process_.get());
             }
             c.peer_gone_ = true;
-            look_at_all_ = true;
+            slow_poll_.want_all();
             if (c.state_ == Connection::State::established) {
                 make_hot(c);
             }
@@ -531,7 +538,7 @@ private:
 
     template <class S> void report_if_drained(Connection& c, S& sink) {
         if (c.state_ == Connection::State::established && c.pipe_.rx().ready()) {
-            want_slow_poll();
+            slow_poll_.want();
             return;
         }
         report_gone(c, sink);
@@ -598,12 +605,6 @@ private:
     [[nodiscard]] Result<Listener*> add_listener(std::string entry);
     [[nodiscard]] bool watch(int fd, Watch& watch) noexcept;
     void unwatch(int fd) noexcept;
-    /// The next progress call looks at everything.
-    void want_slow_poll() noexcept {
-        slow_poll_wanted_ = true;
-        calls_to_clock_ = 1;
-    }
-    [[nodiscard]] bool slow_poll_due() noexcept;
     [[nodiscard]] int wait_events() noexcept;
     [[nodiscard]] Watch* event(int i) noexcept;
     [[nodiscard]] bool refuse_without_descriptor(Listener& listener);
@@ -659,9 +660,7 @@ private:
     PortOptions options_;
     std::vector<Connection*> hot_;
     std::vector<Connection*> working_;
-    unsigned calls_to_clock_ = 1;
-    /// Calls that look at the clock each: a caller that paused may pause again after a few.
-    unsigned close_looks_ = 0;
+    SlowPoll slow_poll_{tuning::slow_poll};
 
     struct Stamped {
         std::uint64_t stamp;
@@ -677,13 +676,7 @@ private:
     UniqueFd epoll_;
     UniqueFd process_; ///< our own pidfd, for peers for whom there is no further descriptor
     bool membarrier_ = false;
-    bool slow_poll_wanted_ = false; ///< whatever the clock says
-    bool look_at_all_ = false;      ///< the next slow poll looks at every connection
-    std::size_t resting_ = 0;       ///< rings at rest
-    std::uint64_t last_slow_poll_ns_ = 0;
-    std::uint64_t last_slow_poll_ticks_ = 0;
-    std::uint64_t slow_poll_ticks_ = 0; ///< until the next
-    std::uint64_t last_look_at_all_ns_ = 0;
+    std::size_t resting_ = 0; ///< rings
     std::uint64_t last_rest_ns_ = 0;
     std::uint64_t last_owner_check_ns_ = 0;
     unsigned unanswered_ = 0; ///< connections that wait for their answer

@@ -224,6 +224,56 @@ private:
     rlimit before_{};
 };
 
+TEST(End, DoesNotComeOfAPutForWhoseBytesThereIsNoDescriptor) {
+    const Lab lab;
+    Line up;
+    Line down;
+    constexpr std::size_t puts = 16; // more than the ring holds without a bulk ring
+    const auto data = pattern(puts * tuning::max_message, 3);
+    Process owner([&] {
+        End server(lab, Side::dpu);
+        std::vector<std::byte> memory(data.size());
+        up.put(server.port->address());
+        up.put(RegionTable::instance()
+                   .add({.base = memory.data(),
+                         .length = memory.size(),
+                         .access = access_remote_write})
+                   .value());
+        while (!down.has_something()) {
+            server.progress();
+        }
+        up.put(memory == data);
+    });
+    End host(lab, Side::host, 0, PortOptions{.face = "test", .one_way = true});
+    Connection* const connection =
+        host.port->connect(up.get<PortAddress>(), {}, nullptr).value();
+    const auto key = up.get<RegionKey>(); // neither to be mapped nor to be reached by the kernel
+    ASSERT_TRUE(until([&] { return !host.seen.connected.empty(); }, host));
+    RemoteRegion region(key);
+    std::vector<std::byte> source(tuning::max_message);
+    {
+        const NoDescriptorLeft none;
+        for (std::size_t at = 0; at < data.size(); at += source.size()) {
+            std::copy_n(data.begin() + static_cast<std::ptrdiff_t>(at), source.size(),
+                        source.begin());
+            Errc put = Errc::again;
+            const auto is_put = [&] {
+                put = put == Errc::again ? connection->put_copy(source.data(), source.size(),
+                                                                region, key.base + at)
+                                         : put;
+                return put != Errc::again;
+            };
+            ASSERT_TRUE(until(is_put, host));
+            ASSERT_EQ(put, Errc::ok);
+            std::fill(source.begin(), source.end(), std::byte{0});
+        }
+    }
+    ASSERT_TRUE(until([&] { return connection->flush(nullptr) == Errc::ok; }, host));
+    down.put(1);
+    EXPECT_TRUE(up.get<bool>());
+    EXPECT_TRUE(host.seen.ends.empty());
+}
+
 TEST(End, DoesNotComeOfAMappingForWhichThereIsNoDescriptor) {
     const Lab lab;
     Line up;

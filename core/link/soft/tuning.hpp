@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "core/link/slow_poll.hpp"
+
 namespace comch::link::soft::tuning {
 
 /// Lines per ring: 16 KiB, so that both rings of a connection and its control page stay below the
@@ -176,6 +178,12 @@ inline constexpr std::uint64_t slow_poll_interval_busy_ns = 20'000;
 /// How often every connection is looked at, for what nobody announces: records on rings that should
 /// carry none, credits that no correct peer returns. Below the 100 ms in which a death is told.
 inline constexpr std::uint64_t look_at_all_ns = 20'000'000;
+
+inline constexpr SlowPoll::Pace slow_poll{
+    .calls = clock_check_calls,
+    .slow_caller_ns = 20 * slow_poll_interval_ns,
+    .look_at_all_ns = look_at_all_ns,
+};
 
 /// How often unanswered connections make sure that the listener's process lives.
 inline constexpr std::uint64_t owner_check_ns = 20'000'000;

@@ -9,7 +9,7 @@
 
 #include "core/device/per_process.hpp"
 #include "core/link/verbs/bell.hpp"
-#include "core/link/verbs/clock.hpp"
+#include "core/base/clock.hpp"
 #include "core/link/verbs/conn_param.hpp"
 
 namespace comch::link::verbs {
@@ -100,8 +100,7 @@ void finish_channels(std::uint64_t deadline_ns) {
     }
 }
 
-// ---- ChannelCore
-// --------------------------------------------------------------------------------------
+// ---- ChannelCore --------------------------------------------------------------------------------
 
 ChannelCore::~ChannelCore() {
     let_go();

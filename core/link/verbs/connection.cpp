@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/link/verbs/channel.hpp"
-#include "core/link/verbs/clock.hpp"
+#include "core/base/clock.hpp"
 #include "core/link/verbs/port.hpp"
 
 namespace comch::link::verbs {

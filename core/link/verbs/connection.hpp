@@ -15,7 +15,7 @@
 
 #include "core/counters/process_counters.hpp"
 #include "core/link/link.hpp"
-#include "core/link/one_sided.hpp"
+#include "core/link/one_sided/engine.hpp"
 #include "core/link/verbs/cm.hpp"
 #include "core/link/verbs/connection_life.hpp"
 #include "core/link/verbs/pipe.hpp"
@@ -72,6 +72,12 @@ public:
     /// knows one: then it need not be registered for this operation alone.
     Errc put(const void* local, std::size_t length, RemoteRegion& region, std::uint64_t address,
              void* token, std::uint64_t local_region = 0);
+    Errc put_copy(const void* local, std::size_t length, RemoteRegion& region,
+                  std::uint64_t address) {
+        static_assert(tuning::max_message <= tuning::bounce_up_to &&
+                      tuning::max_message <= Pipe::max_chunk); // copied, whichever way it goes
+        return put(local, length, region, address, nullptr);
+    }
     Errc get(void* local, std::size_t length, RemoteRegion& region, std::uint64_t address,
              void* token, std::uint64_t local_region = 0);
     /// A put by the device alone, whose end is reported always: when the peer's device has the

@@ -17,7 +17,7 @@
 #include "core/device/function.hpp"
 #include "core/link/verbs/admission.hpp"
 #include "core/link/verbs/bell.hpp"
-#include "core/link/verbs/clock.hpp"
+#include "core/base/clock.hpp"
 #include "core/link/verbs/conn_param.hpp"
 
 namespace comch::link::verbs {
@@ -328,7 +328,7 @@ Result<Connection*> Port::start_connect(Address remote, const wire::Request& req
         discard(c);
         return tl::unexpected(std::move(tried.error()));
     }
-    want_slow_poll();
+    slow_poll_.want();
     return &c;
 }
 
@@ -704,7 +704,7 @@ void Port::close(Connection* connection) {
     }
     counters_->release_slot(c.pipe_->slot(), counters::SlotState::closed);
     retire(c, closing_);
-    want_slow_poll();
+    slow_poll_.want();
 }
 
 void Port::shut_down(Connection& c, Errc code, Reason reason) {
@@ -773,9 +773,6 @@ void Port::tend_closing() {
         closed_.push_back(std::move(closing_[i]));
         closing_[i] = std::move(closing_.back());
         closing_.pop_back();
-    }
-    if (!closing_.empty()) {
-        calls_to_clock_ = std::min(calls_to_clock_, tuning::clock_check_calls);
     }
 }
 
@@ -944,42 +941,12 @@ void Port::return_credit(bool all) noexcept {
     }
 }
 
-bool Port::slow_poll_due() noexcept {
-    calls_to_clock_ = close_looks_ == 0 ? tuning::clock_check_calls : 1;
-    close_looks_ -= close_looks_ != 0 ? 1 : 0;
-    const std::uint64_t ticks_now = ticks();
-    // Unsigned: a counter that went back is a long time.
-    if (!slow_poll_wanted_ && ticks_now - last_slow_poll_ticks_ < slow_poll_ticks_) {
-        return false;
-    }
-    const std::uint64_t now = monotonic_ns();
-    const std::uint64_t elapsed = now - last_slow_poll_ns_;
+bool Port::makes_or_ends_connections() const noexcept {
     // (One that is closed before it was accepted may stay so for a long time.)
-    const bool busy = std::any_of(closing_.begin(), closing_.end(),
-                                  [](const auto& c) { return c->pipe_->started(); }) ||
-                      std::any_of(connections_.begin(), connections_.end(), [](const auto& c) {
-                          return c->state_ < Connection::State::established;
-                      });
-    const std::uint64_t interval =
-        busy ? tuning::slow_poll_interval_busy_ns : tuning::slow_poll_interval_ns;
-    const double rate = elapsed == 0 ? 0
-                                     : static_cast<double>(ticks_now - last_slow_poll_ticks_) /
-                                           static_cast<double>(elapsed);
-    slow_poll_ticks_ =
-        static_cast<std::uint64_t>(std::min(rate, 8.0) * static_cast<double>(interval));
-    last_slow_poll_ticks_ = ticks_now;
-    if (elapsed >= tuning::slow_caller_ns) {
-        calls_to_clock_ = 1;
-        close_looks_ = tuning::clock_check_calls;
-        slow_poll_ticks_ = 0;
-    }
-    last_slow_poll_ns_ = now;
-    if (std::exchange(slow_poll_wanted_, false) ||
-        now - last_look_at_all_ns_ >= tuning::look_at_all_ns) {
-        last_look_at_all_ns_ = now;
-        look_at_all_ = true;
-    }
-    return true;
+    return std::any_of(closing_.begin(), closing_.end(),
+                       [](const auto& c) { return c->pipe_->started(); }) ||
+           std::any_of(connections_.begin(), connections_.end(),
+                       [](const auto& c) { return c->state_ < Connection::State::established; });
 }
 
 Errc Port::arm(bool for_credit) {
@@ -990,7 +957,7 @@ Errc Port::arm(bool for_credit) {
     drain(timer_.get());
     return_credit(true);
     // Whatever ends the sleep, the next progress call looks at everything.
-    want_slow_poll();
+    slow_poll_.want();
     if (rdma_->gone() || !gone_.empty() || queues_->broken()) {
         return Errc::again;
     }

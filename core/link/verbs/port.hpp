@@ -14,6 +14,7 @@
 
 #include "core/counters/process_counters.hpp"
 #include "core/link/link.hpp"
+#include "core/link/slow_poll.hpp"
 #include "core/link/verbs/channel.hpp"
 #include "core/link/verbs/conn_param.hpp"
 #include "core/link/verbs/connection.hpp"
@@ -69,7 +70,7 @@ public:
         if (!gone_.empty() || queues_->take_trouble()) [[unlikely]] {
             count += look_for_ends(sink);
         }
-        if (--calls_to_clock_ == 0) [[unlikely]] {
+        if (slow_poll_.count()) [[unlikely]] {
             count += slow_poll(sink);
         }
         return count;
@@ -273,7 +274,10 @@ private:
     // ---- slow ----------------------------------------------------------------------------------
 
     template <class S> unsigned slow_poll(S& sink) {
-        if (!slow_poll_due()) {
+        if (!slow_poll_.due([this] {
+                return makes_or_ends_connections() ? tuning::slow_poll_interval_busy_ns
+                                                   : tuning::slow_poll_interval_ns;
+            })) {
             return 0;
         }
         unsigned count = 0;
@@ -282,8 +286,7 @@ private:
             on_event(event, sink);
             ++count;
         }
-        if (look_at_all_) {
-            look_at_all_ = false;
+        if (slow_poll_.take_all()) {
             return_credit(true);
             count += look_at_all(sink);
         }
@@ -305,7 +308,7 @@ private:
             return 0;
         }
         rdma_->look_at_events();
-        const std::uint64_t now = last_slow_poll_ns_;
+        const std::uint64_t now = slow_poll_.now_ns();
         const std::uint64_t down = rdma_->down_since_ns(device_port_);
         const bool lost = rdma_->gone() || queues_->broken();
         if (lost || (down != 0 && now > down + tuning::port_grace_ns)) {
@@ -515,11 +518,7 @@ private:
                                                     void* user);
     [[nodiscard]] Result<void> try_address(Connection& c);
     [[nodiscard]] Reason start_handshake(Connection& c);
-    [[nodiscard]] bool slow_poll_due() noexcept;
-    void want_slow_poll() noexcept {
-        slow_poll_wanted_ = true;
-        calls_to_clock_ = 1;
-    }
+    [[nodiscard]] bool makes_or_ends_connections() const noexcept;
     /// `all`: also where what was sent meanwhile has told the peer nearly all.
     void return_credit(bool all) noexcept;
     /// Reason::closed: no reason to end.
@@ -552,9 +551,7 @@ private:
     unsigned calls_since_look_ = 0; ///< of progress(), while something is owed
     std::vector<Connection*> working_;
     std::vector<Connection*> gone_;
-    unsigned calls_to_clock_ = 1;
-    /// Calls that look at the clock each: a caller that paused may pause again after a few.
-    unsigned close_looks_ = 0;
+    SlowPoll slow_poll_{tuning::slow_poll};
     wire::Header header_{}; ///< of the record at hand
 
     PortOptions options_;
@@ -572,12 +569,6 @@ private:
     UniqueFd timer_; ///< ends sleeps when it is time for look_at_all()
     bool timer_set_ = false;
     CmChannel cm_;
-    bool slow_poll_wanted_ = false;
-    bool look_at_all_ = false;
-    std::uint64_t last_slow_poll_ns_ = 0;
-    std::uint64_t last_slow_poll_ticks_ = 0;
-    std::uint64_t slow_poll_ticks_ = 0;
-    std::uint64_t last_look_at_all_ns_ = 0;
     std::vector<std::unique_ptr<Connection>> connections_;
     std::vector<Connection*> these_;                   ///< look_at_these()'s
     std::vector<std::unique_ptr<Connection>> closing_; ///< their last words are on the way

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "core/link/slow_poll.hpp"
+
 namespace comch::link::verbs::tuning {
 
 /// Longest message and longest chunk of a one-sided operation that travels as a message: two pages,
@@ -90,6 +92,12 @@ inline constexpr std::uint64_t slow_poll_interval_ns = 1'000'000;
 inline constexpr std::uint64_t slow_caller_ns = 4'000'000;
 /// While connections are being made or ended, more often.
 inline constexpr std::uint64_t slow_poll_interval_busy_ns = 10'000;
+
+inline constexpr SlowPoll::Pace slow_poll{
+    .calls = clock_check_calls,
+    .slow_caller_ns = slow_caller_ns,
+    .look_at_all_ns = look_at_all_ns,
+};
 
 /// Resolving the peer's address and the way to it.
 inline constexpr int resolve_timeout_ms = 2'000;

@@ -7,7 +7,7 @@
 
 #include <poll.h>
 
-#include "core/link/verbs/clock.hpp"
+#include "core/base/clock.hpp"
 #include "core/link/verbs/two_ends_on_device.hpp"
 
 namespace comch::link::verbs {

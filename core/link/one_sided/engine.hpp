@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <deque>
 #include <memory>
 #include <utility>
@@ -23,7 +24,7 @@ namespace comch::link {
 [[nodiscard]] std::uint64_t execute_atomic(std::byte* at, const AtomicRequest& request) noexcept;
 
 /// `Pipe` is what records travel through: soft::Pipe says what it must have. The definitions are in
-/// one_sided_impl.hpp, instantiated once for each link kind.
+/// engine_impl.hpp, instantiated once for each link kind.
 template <class Pipe> class OneSidedEngine {
 public:
     explicit OneSidedEngine(Pipe& pipe) : pipe_(pipe) {}
@@ -33,6 +34,9 @@ public:
 
     [[nodiscard]] Errc put(const std::byte* from, std::size_t length, std::uint64_t region,
                            std::uint64_t address, void* token, bool by_kernel = false);
+    /// The put that was just answered in_progress, without a token: what of it is not out yet is
+    /// copied, so that its source is the caller's again.
+    void keep_rest_of_put();
     [[nodiscard]] Errc get(std::byte* to, std::size_t length, std::uint64_t region,
                            std::uint64_t address, void* token, bool by_kernel = false);
     [[nodiscard]] Errc atomic(const AtomicRequest& request, std::uint64_t region,
@@ -219,6 +223,13 @@ private:
         std::uint64_t position = 0; ///< get_reply: of the request in the peer's ring
         void* token = nullptr;
         std::unique_ptr<std::byte[]> data{}; ///< of a put that its caller knows to be done already
+
+        /// Its source may be gone from now on.
+        void keep() {
+            data = std::make_unique_for_overwrite<std::byte[]>(remaining);
+            std::memcpy(data.get(), from, remaining);
+            from = data.get();
+        }
     };
 
     struct Flush {

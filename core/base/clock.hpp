@@ -1,11 +1,11 @@
-// The clock of the soft link.
 #pragma once
 
 #include <cstdint>
 #include <ctime>
 
-namespace comch::link::soft {
+namespace comch {
 
+/// The same in all processes of a machine; for stamps, deadlines and intervals.
 [[nodiscard]] inline std::uint64_t monotonic_ns() noexcept {
     timespec now{};
     ::clock_gettime(CLOCK_MONOTONIC, &now);
@@ -13,4 +13,4 @@ namespace comch::link::soft {
            static_cast<std::uint64_t>(now.tv_nsec);
 }
 
-} // namespace comch::link::soft
+} // namespace comch

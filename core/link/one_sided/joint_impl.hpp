@@ -1,0 +1,222 @@
+// Gets that both ends copy: part of engine_impl.hpp.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+
+#include "core/base/stream_copy.hpp"
+#include "core/base/ticks.hpp"
+#include "core/link/one_sided/engine.hpp"
+
+namespace comch::link {
+
+template <class Pipe>
+Errc OneSidedEngine<Pipe>::get_jointly(std::byte* to, std::size_t length, std::uint64_t region,
+                                       std::uint64_t address, void* token) {
+    if constexpr (Pipe::kernel_copies) {
+        auto& joint = pipe_.joint_copy();
+        const OneSided request{region, address, length, 0};
+        std::uint64_t name = 0;
+        const std::uint64_t begin = pipe_.tx().head(); // before what a reservation may pad
+        if (pipe_.tx().reserve(sizeof(request) + sizeof(Joint)) == nullptr) {
+            return Errc::again;
+        }
+        Operation* const operation = start(token, to, length, false, name);
+        if (operation == nullptr) {
+            return Errc::again;
+        }
+        operation->joint = true;
+        operation->address = address;
+        operation->began = ticks();
+        const Joint details{reinterpret_cast<std::uint64_t>(to), joint.begin(length)};
+        (void)pipe_.put_record(Kind::joint_get, 0, sizeof(request) + sizeof(details),
+                               [&](std::byte* at) {
+                                   std::memcpy(at, &request, sizeof(request));
+                                   std::memcpy(at + sizeof(request), &details, sizeof(details));
+                               });
+        note_unflushed(begin);
+        joint_ = name;
+        joint_token_ = token;
+        joint_region_ = region;
+        joint_refused_ = false;
+        std::uint64_t part_began = operation->began;
+        std::uint64_t part_ended = part_began;
+        for (auto part = joint.take(); part.length != 0; part = joint.take()) {
+            part_began = part_ended;
+            if (!read_peer(to + part.offset, address + part.offset, part.length)) {
+                joint_refused_ = true; // what the owner does of it may fail as well
+                joint.give_up();
+                break;
+            }
+            part_ended = ticks();
+        }
+        // The peer's last part is about as long as ours was. (But the counter may have jumped, and the
+        // peer may be gone, which only progress finds out.)
+        const std::uint64_t patience = 2 * (part_ended - part_began);
+        for (unsigned looks = 0; looks == 0 || ticks() - part_ended < patience; ++looks) {
+            if (joint_arrived()) {
+                return Errc::ok;
+            }
+            if (joint_refused_ || looks == Pipe::joint_looks) {
+                break;
+            }
+        }
+        return Errc::in_progress;
+    }
+    return Errc::again;
+}
+
+template <class Pipe> bool OneSidedEngine<Pipe>::joint_arrived() noexcept {
+    if constexpr (Pipe::kernel_copies) {
+        auto& joint = pipe_.joint_copy();
+        using Rest = typename std::remove_cvref_t<decltype(joint)>::Rest;
+        Operation& operation = *find(joint_);
+        if (joint.active()) {
+            auto part = joint.take(); // nothing, unless the peer has spoilt the words
+            const Rest rest = part.length != 0 ? Rest::ours : joint.rest(part);
+            if (rest == Rest::coming) {
+                return false;
+            }
+            joint.end();
+            answers_ += joint.helped() ? 1 : 0;
+            if (rest == Rest::ours && !joint_refused_) {
+                joint_refused_ = !read_peer(operation.local + part.offset,
+                                            operation.address + part.offset, part.length);
+            }
+            if (!joint_refused_) {
+                const std::uint64_t claimed = joint.claimed_by_peer();
+                const std::uint64_t by_peer = claimed - std::min(claimed, part.length);
+                pipe_.slot()->tx.process_vm_bytes.add(operation.length - by_peer);
+            }
+            last_get_ended_ = ticks();
+            pipe_.ways().took(Pipe::Ways::Way::joint, operation.length,
+                              joint_refused_ ? Pipe::Ways::in_vain
+                                             : last_get_ended_ - operation.began);
+        }
+        if (joint_refused_) {
+            ask_owner(operation);
+            return false;
+        }
+        joint_ = 0;
+        operation.active = false;
+        --active_;
+        pipe_.encourage();
+        release_if_out();
+        return true;
+    }
+    return false;
+}
+
+template <class Pipe> void OneSidedEngine<Pipe>::ask_owner(Operation& operation) noexcept {
+    const OneSided request{joint_region_, operation.address, operation.length, joint_};
+    const std::uint64_t begin = pipe_.tx().head();
+    const typename Pipe::Bypass bypass(pipe_);
+    if (pipe_.put_record(Kind::get, 0, sizeof(request), [&](std::byte* at) {
+            std::memcpy(at, &request, sizeof(request));
+        }) == Errc::ok) { // else at the next progress
+        note_unflushed(begin);
+        operation.joint = false;
+        joint_ = 0;
+        if constexpr (Pipe::kernel_copies) {
+            pipe_.attention().asked();
+        }
+        pipe_.encourage();
+    }
+}
+
+template <class Pipe>
+bool OneSidedEngine<Pipe>::serve_joint_get(const OneSided& request, const Joint& joint) {
+    if constexpr (Pipe::kernel_copies) {
+        auto& job = pipe_.joint_help();
+        if (joint.generation > 0xffff) {
+            return false;
+        }
+        job.begin(static_cast<std::uint16_t>(joint.generation), request.length);
+        helped_ = request;
+        helped_to_ = joint.to;
+        helps_ = true;
+        help();
+    }
+    return true;
+}
+
+template <class Pipe> void OneSidedEngine<Pipe>::help() noexcept {
+    if constexpr (Pipe::kernel_copies) {
+        auto& job = pipe_.joint_help();
+        const std::uint64_t not_after = pipe_.now_ns() + Pipe::joint_claim_ns;
+        const auto part = job.take();
+        helps_ = part.length != 0;
+        if (!helps_) {
+            return;
+        }
+        // Looked up again for every part: the registration may have ended in between.
+        const RegionTable::Pin pin = RegionTable::instance().pin(helped_.region);
+        const std::byte* const from =
+            pin ? pin.range(helped_.address + part.offset, part.length, access_remote_read) : nullptr;
+        if (from != nullptr && pipe_.peer_memory().usable() &&
+            pipe_.peer_memory().write(helped_to_ + part.offset, from, part.length, not_after)) {
+            job.copied();
+            pipe_.slot()->tx.process_vm_bytes.add(part.length);
+            pipe_.slot()->rx.one_sided_served.add(1);
+        } else {
+            job.failed(); // the requester knows what to do about it
+            helps_ = false;
+        }
+    }
+}
+
+template <class Pipe> bool OneSidedEngine<Pipe>::end_joint(std::uint64_t patience_ns) noexcept {
+    if constexpr (Pipe::kernel_copies) {
+        auto& joint = pipe_.joint_copy();
+        using Rest = typename std::remove_cvref_t<decltype(joint)>::Rest;
+        if (joint_ != 0 && joint.active()) {
+            joint.give_up();
+            auto part = joint.take();
+            const std::uint64_t began = pipe_.now_ns();
+            while (joint.rest(part) == Rest::coming && pipe_.peer_memory().lives()) {
+                if (pipe_.now_ns() - began > patience_ns) {
+                    return false;
+                }
+            }
+            joint.end();
+        }
+        joint_ = 0;
+    }
+    return true;
+}
+
+template <class Pipe> void OneSidedEngine<Pipe>::give_up_joint() noexcept {
+    if constexpr (Pipe::kernel_copies) {
+        if (!end_joint(Pipe::joint_patience_ns)) {
+            pipe_.joint_copy().end();
+            joint_ = 0;
+        }
+    }
+}
+
+template <class Pipe> void OneSidedEngine<Pipe>::stop_copying() {
+    if constexpr (Pipe::kernel_copies) {
+        helps_ = false;
+        give_up_joint();
+        // What is taken back is ours to do, also if nobody waits for it any more.
+        const std::uint64_t began = pipe_.now_ns();
+        while (withdrawing_ && !withdraw_puts() && pipe_.peer_memory().lives() &&
+               !pipe_.peer_said_goodbye() && pipe_.now_ns() - began < Pipe::joint_patience_ns) {
+        }
+        if (withdrawing_) { // the peer has taken them out, executed or not
+            const std::uint64_t executed = pipe_.puts_executed();
+            lost_writes_ = !pipe_.visit_puts(
+                withdrawn_from_, [executed](std::uint64_t at, const OneSided&, const std::byte*) {
+                    return at < executed;
+                });
+            withdrawing_ = false;
+        }
+        while (!jobs_.empty() && jobs_.front().data != nullptr && pipe_.broken() == Errc::ok &&
+               push_past_holds(jobs_.front())) {
+            jobs_.pop_front();
+            --puts_waiting_;
+        }
+    }
+}
+
+} // namespace comch::link

@@ -1,0 +1,204 @@
+// The kernel's copies, where they are faster or the peer does not answer: part of engine_impl.hpp.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "core/base/stream_copy.hpp"
+#include "core/base/ticks.hpp"
+#include "core/link/one_sided/engine.hpp"
+#include "core/link/one_sided/heads.hpp"
+
+namespace comch::link {
+
+template <class Pipe>
+bool OneSidedEngine<Pipe>::read_peer(std::byte* to, std::uint64_t address,
+                                     std::size_t length) noexcept {
+    if constexpr (Pipe::kernel_copies) {
+        // An owner that closes the connection may use its memory for something else from then on. It
+        // says goodbye before: whoever has read something else will see that. (Pairs with the fence
+        // in Pipe::say_goodbye().)
+        const bool done = pipe_.peer_memory().read(to, address, length);
+        std::atomic_thread_fence(std::memory_order_acquire);
+        return done && !pipe_.peer_said_goodbye();
+    }
+    return false;
+}
+
+template <class Pipe>
+bool OneSidedEngine<Pipe>::read_past_peer(std::byte* to, std::uint64_t address,
+                                          std::size_t length) noexcept {
+    if constexpr (Pipe::kernel_copies) {
+        if (pipe_.attention().distrusted()) {
+            const std::uint64_t began = pipe_.now_ns();
+            const bool done = read_peer(to, address, length);
+            pipe_.attention().passed_by(pipe_.now_ns() - began);
+            return done;
+        }
+    }
+    return read_peer(to, address, length);
+}
+
+template <class Pipe>
+bool OneSidedEngine<Pipe>::write_peer(std::uint64_t to, const std::byte* from,
+                                      std::uint64_t length) noexcept {
+    if constexpr (Pipe::kernel_copies) {
+        if (length == 0) {
+            return true;
+        }
+        if (pipe_.peer_said_goodbye() || !pipe_.peer_memory().write(to, from, length)) {
+            return false;
+        }
+        pipe_.slot()->tx.process_vm_bytes.add(length);
+        // The kernel's stores are seen before the goodbye is looked for once more.
+        std::atomic_thread_fence(std::memory_order_seq_cst);
+        return !pipe_.peer_said_goodbye();
+    }
+    return false;
+}
+
+template <class Pipe> std::uint64_t OneSidedEngine<Pipe>::signs_of_peer() noexcept {
+    std::uint64_t signs = pipe_.tx().consumed() + answers_;
+    if constexpr (Pipe::kernel_copies) {
+        signs += pipe_.puts_executed(); // it takes long ones out many at a time
+    }
+    return signs;
+}
+
+template <class Pipe> bool OneSidedEngine<Pipe>::peer_missing() noexcept {
+    if constexpr (Pipe::kernel_copies) {
+        // (Who copies for a get of ours takes nothing out meanwhile.)
+        return joint_ == 0 && pipe_.peer_memory().usable() &&
+               pipe_.attention().missing([this] { return signs_of_peer(); });
+    }
+    return false;
+}
+
+template <class Pipe> bool OneSidedEngine<Pipe>::peer_absent() noexcept {
+    if constexpr (Pipe::kernel_copies) {
+        if (pipe_.attention().distrusted() && pipe_.attention().absent(signs_of_peer())) {
+            probe_attention();
+            return true;
+        }
+    }
+    return false;
+}
+
+template <class Pipe> void OneSidedEngine<Pipe>::probe_attention() noexcept {
+    if constexpr (Pipe::kernel_copies) {
+        const std::uint64_t begin = pipe_.tx().head();
+        // One at a time, and only where there is room.
+        if (pipe_.tx().consumed() >= gets_end_ && pipe_.tx().reserve(0) != nullptr &&
+            pipe_.put_record(Kind::pad, 0, 0, [](std::byte*) {}) == Errc::ok) {
+            note_unflushed(begin);
+        }
+    }
+}
+
+template <class Pipe>
+bool OneSidedEngine<Pipe>::put_by_kernel(const std::byte* from, std::size_t length,
+                                         std::uint64_t address) noexcept {
+    if constexpr (Pipe::kernel_copies) {
+        return pipe_.peer_memory().usable() && peer_absent() && direct_allowed() &&
+               write_peer(address, from, length);
+    }
+    return false;
+}
+
+template <class Pipe>
+Errc OneSidedEngine<Pipe>::get_by_kernel(std::byte* to, std::size_t length, std::uint64_t region,
+                                         std::uint64_t address, void* token) {
+    if constexpr (Pipe::kernel_copies) {
+        using Way = typename Pipe::Ways::Way;
+        const bool timed = Pipe::Ways::has_choice(length);
+        if ((!timed && !pipe_.attention().distrusted()) || !pipe_.peer_memory().usable() ||
+            !writes_done()) {
+            return Errc::again;
+        }
+        if (!peer_absent()) {
+            const bool may_help = joint_ == 0 && pipe_.joint_copy().may_begin(length);
+            const Way way = timed ? pipe_.ways().choose(length, may_help) : Way::ring;
+            if (way == Way::ring) {
+                return Errc::again;
+            }
+            if (way == Way::joint) {
+                const Errc result = get_jointly(to, length, region, address, token);
+                if (result != Errc::again) {
+                    return result;
+                }
+            }
+        }
+        const std::uint64_t began = ticks();
+        const bool done = read_past_peer(to, address, length);
+        if (timed) {
+            last_get_ended_ = ticks();
+            pipe_.ways().took(Way::kernel, length,
+                              done ? last_get_ended_ - began : Pipe::Ways::in_vain);
+        }
+        if (!done) {
+            return Errc::again;
+        }
+        pipe_.slot()->tx.process_vm_bytes.add(length);
+        return Errc::ok;
+    }
+    return Errc::again;
+}
+
+template <class Pipe>
+typename OneSidedEngine<Pipe>::Operation* OneSidedEngine<Pipe>::oldest_get() noexcept {
+    Operation* oldest = nullptr;
+    for (Operation& operation : operations_) {
+        if (operation.active && !operation.canceled && !operation.is_atomic &&
+            (oldest == nullptr || operation.sequence < oldest->sequence)) {
+            oldest = &operation;
+        }
+    }
+    return oldest;
+}
+
+template <class Pipe> bool OneSidedEngine<Pipe>::fetch_missing() noexcept {
+    if constexpr (Pipe::kernel_copies) {
+        // The oldest first: withdrawing one withdraws those before it.
+        Operation* const operation = oldest_get();
+        if (operation == nullptr || !may_be_fetched(*operation)) {
+            return false;
+        }
+        // What of it has come already is here. If the peer should begin to answer meanwhile, it
+        // writes what we write.
+        const std::uint64_t missing = operation->length - operation->received;
+        if (!read_past_peer(operation->local + operation->received,
+                            operation->address + operation->received, missing)) {
+            operation->by_kernel = false; // left to the owner, who can say what is wrong with it
+            return false;
+        }
+        note_time_of(*operation); // this is what asking the owner comes to
+        pipe_.slot()->tx.process_vm_bytes.add(missing);
+        pipe_.withdraw_gets(operation->end);
+        fetched_ = operation->token;
+        operation->canceled = true; // what still comes of it goes nowhere
+        ++canceled_;
+        pipe_.encourage();
+        release_if_out();
+        return true;
+    }
+    return false;
+}
+
+template <class Pipe>
+void OneSidedEngine<Pipe>::note_time_of(const Operation& operation) noexcept {
+    if constexpr (Pipe::kernel_copies) {
+        if (operation.began == 0) {
+            return;
+        }
+        // Of several under way, what each adds.
+        const std::uint64_t now = ticks();
+        const std::uint64_t began = std::max(operation.began, last_get_ended_);
+        last_get_ended_ = now;
+        if (pipe_.peers_ring_is_warm()) {
+            pipe_.ways().took(Pipe::Ways::Way::ring, operation.length, now - began);
+        }
+    }
+}
+
+} // namespace comch::link
