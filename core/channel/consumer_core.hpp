@@ -622,7 +622,7 @@ private:
         // (A lane that is stalled is not polled again before a buffer is posted.)
         if (lane.handled != lane.paced) {
             lane.paced = lane.handled;
-            return (lane.pace.arrived(now_ns) && drained) || lane.stalled;
+            return (lane.pace.arrived() && drained) || lane.stalled;
         }
         return lane.pace.idle(now_ns) || lane.stalled;
     }

@@ -22,8 +22,7 @@ namespace comch::channel {
 class FeedbackPace {
 public:
     /// Messages have been handled. True: say so as soon as there is nothing more to be taken out.
-    /// `now_ns` tells the time.
-    template <class Clock> [[nodiscard]] bool arrived(Clock&& now_ns) noexcept {
+    [[nodiscard]] bool arrived() noexcept {
         // Some come late, by accident: a long gap counts for a while.
         gap_ = std::max(std::min(polls_, longest_gap), gap_ - gap_ / 8);
         polls_ = 0;
@@ -34,17 +33,17 @@ public:
             --eager_left_;
             return true;
         }
-        more_came_ = withheld_;
         if (withheld_) {
             ++welcome_;
             doubt_ -= doubt_ != 0 ? 1 : 0;
         } else {
             withheld_ = true;
-            since_ns_ = now_ns();
+            since_ns_ = 0;
         }
         return false;
     }
-    /// A poll found nothing, or no whole message. True: say now what there is to say.
+    /// A poll found nothing, or no whole message. True: say now what there is to say. `now_ns` tells
+    /// the time.
     template <class Clock> [[nodiscard]] bool idle(Clock&& now_ns) noexcept {
         polls_ += polls_ < patience() ? 1 : 0;
         if (!withheld_) {
@@ -54,13 +53,14 @@ public:
             if (!looks_at_clock()) {
                 return false;
             }
-            const std::uint64_t for_ns = now_ns() - since_ns_;
-            const bool still_come = more_came_ && polls_ <= 2 * gap_ + 1;
-            if (for_ns < (still_come ? longest_while_more_come_ns : longest_ns)) {
-                return false;
-            }
-            if (still_come) {
-                withheld_ = false;
+            const std::uint64_t now = now_ns();
+            heard_ns_ = polls_ == 1 ? now : heard_ns_;
+            since_ns_ = since_ns_ == 0 ? now : since_ns_;
+            if (now - heard_ns_ < longest_ns) {
+                if (now - since_ns_ < longest_while_more_come_ns) {
+                    return false;
+                }
+                withheld_ = false; // said because of the time, not in vain
                 return true;
             }
         }
@@ -112,9 +112,9 @@ public:
     static constexpr std::uint32_t gaps_of_patience = 8;
     static constexpr std::uint32_t least_patience = 64;
     static constexpr std::uint32_t longest_gap = 10'000;
-    /// However seldom the program polls, and however slowly messages come.
+    /// However seldom the program polls: since the last message, and however slowly they come.
     static constexpr std::uint64_t longest_ns = 1'000'000;
-    static constexpr std::uint64_t longest_while_more_come_ns = 4 * longest_ns;
+    static constexpr std::uint64_t longest_while_more_come_ns = 10 * longest_ns;
 
 private:
     /// It was withheld, and no message came. A producer that waits for it stops every time; one
@@ -145,7 +145,8 @@ private:
 
     std::uint32_t polls_ = 0; ///< that found nothing, since the last message or what was withheld
     std::uint32_t gap_ = 0;   ///< such polls between messages, usually
-    std::uint64_t since_ns_ = 0; ///< when it was withheld
+    std::uint64_t heard_ns_ = 0; ///< of the first such poll after a message
+    std::uint64_t since_ns_ = 0; ///< of the first one since it is withheld; 0: none yet
     std::uint32_t eager_for_ = few;
     std::uint32_t eager_left_ = few;
     std::uint32_t small_for_ = least_small;
@@ -155,7 +156,6 @@ private:
     std::uint32_t alike_ = 0;          ///< how often that was the same
     std::uint32_t doubt_ = 0;
     bool withheld_ = false;
-    bool more_came_ = false; ///< meanwhile
 };
 
 } // namespace comch::channel
