@@ -55,7 +55,8 @@ void target_that_computes(Session& s, Memory memory) {
 int main(int argc, char** argv) {
     Session s(argc, argv, "computing_target");
     for (const Memory memory : {Memory::create, Memory::allocate}) {
-        s.group(fmt::format("{} window", name_of(memory)), [&] { target_that_computes(s, memory); });
+        s.group(fmt::format("{} window", name_of(memory)),
+                [&] { target_that_computes(s, memory); });
     }
     return s.finish();
 }

@@ -224,8 +224,8 @@ public:
     bool posts_plainly = false;
     bool arrives_plainly = false;
     bool reports_sends = false; ///< of calls that take no flags
-    bool is_directed = false; ///< receives may name a source
-    bool knows_dead = false;  ///< of peers: a source that is named may be one
+    bool is_directed = false;   ///< receives may name a source
+    bool knows_dead = false;    ///< of peers: a source that is named may be one
     bool enabled = false;
     bool closed = false;
     /// FI_COMPLETION or 0: what a receive must have asked for to be reported.

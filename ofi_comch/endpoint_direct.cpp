@@ -57,11 +57,10 @@ Kept* Endpoint::keep(std::byte* base, std::uint64_t length, std::uint32_t access
     if (domain->kept == nullptr) {
         return nullptr;
     }
-    return domain->kept->get(base, length, access,
-                             // (The program may free the memory of what is kept.)
-                             [&](auto... what) {
-                                 return own_region(station->device(), what..., true);
-                             });
+    return domain->kept->get(
+        base, length, access,
+        // (The program may free the memory of what is kept.)
+        [&](auto... what) { return own_region(station->device(), what..., true); });
 }
 
 void Endpoint::let_go(Kept*& kept) {

@@ -50,8 +50,11 @@ TEST_P(KeptOnDevice, MessagesAreOfTheMemoryThatIsThere) {
         const auto data = pattern(length, round);
         std::copy(data.begin(), data.end(), from.data());
         COMCH_FI(fi_trecv(pair.b.ep, to.data(), length, nullptr, pair.to_a, 1, 0, nullptr));
-        post([&] { return fi_tsend(pair.a.ep, from.data(), length, nullptr, pair.to_b, 1, nullptr); },
-             pair.cqs);
+        post(
+            [&] {
+                return fi_tsend(pair.a.ep, from.data(), length, nullptr, pair.to_b, 1, nullptr);
+            },
+            pair.cqs);
         ASSERT_EQ(await(pair.b.rx, pair.cqs).error, 0);
         ASSERT_EQ(await(pair.a.tx, pair.cqs).error, 0);
         ASSERT_EQ(std::memcmp(to.data(), data.data(), length), 0) << "round " << round;

@@ -37,10 +37,10 @@ template <class Result, class... Arguments> struct Unsupported<Result (*)(Argume
 template <class Function> inline constexpr Function unsupported = Unsupported<Function>::call;
 
 /// What every object can besides its own calls.
-constexpr fi_ops operations_of_fid(
-    decltype(fi_ops::close) close,
-    decltype(fi_ops::control) control = unsupported<decltype(fi_ops::control)>,
-    decltype(fi_ops::bind) bind = unsupported<decltype(fi_ops::bind)>) {
+constexpr fi_ops
+operations_of_fid(decltype(fi_ops::close) close,
+                  decltype(fi_ops::control) control = unsupported<decltype(fi_ops::control)>,
+                  decltype(fi_ops::bind) bind = unsupported<decltype(fi_ops::bind)>) {
     return {sizeof(fi_ops),
             close,
             bind,

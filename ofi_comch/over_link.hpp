@@ -38,8 +38,8 @@ inline constexpr bool devices_write = true;
 inline std::uint64_t own_region(const Device& device, std::byte* base, std::uint64_t length,
                                 std::uint32_t access, bool device_only) {
     RegionTable& table = RegionTable::instance();
-    const auto key = table.add(
-        {.base = base, .length = length, .access = access, .device_only = device_only});
+    const auto key =
+        table.add({.base = base, .length = length, .access = access, .device_only = device_only});
     if (key && link_data_of(device, key->region) == 0) {
         table.remove(key->region);
         return 0;

@@ -137,10 +137,10 @@ ssize_t post_receive(const Receiver& to, const iovec* iov, std::size_t count, fi
             return -FI_EOPBADSTATE;
         }
     }
-    const bool is_directed = to.endpoint == nullptr
-                                 ? to.srx->is_directed
-                                 : to.endpoint->type != FI_EP_MSG &&
-                                       (to.endpoint->caps & FI_DIRECTED_RECV) != 0;
+    const bool is_directed =
+        to.endpoint == nullptr
+            ? to.srx->is_directed
+            : to.endpoint->type != FI_EP_MSG && (to.endpoint->caps & FI_DIRECTED_RECV) != 0;
     if (!is_directed) {
         from = FI_ADDR_UNSPEC; // the source is ignored
     }

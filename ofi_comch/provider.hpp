@@ -15,7 +15,7 @@ extern fi_provider provider;
 /// Read once, when the provider is loaded.
 struct Settings {
     bool host_dpu_only = false;
-    bool layering = false; ///< utility providers may use our connected endpoints
+    bool layering = false;                 ///< utility providers may use our connected endpoints
     std::optional<std::size_t> eager_size; ///< messages up to this are sent without being asked for
     bool keep_registrations = false;
 };

@@ -19,7 +19,7 @@ struct Srx {
     RecvQueue queue;
     std::uint64_t op_flags = 0;
     std::size_t min_multi_recv = 64;
-    bool is_directed = false; ///< receives may be for one source only
+    bool is_directed = false;         ///< receives may be for one source only
     std::vector<Endpoint*> endpoints; ///< that use it
 };
 

@@ -64,8 +64,8 @@ struct Conn {
     Operation* in_parts = nullptr;
     /// One of the peer's, as far as it has come; of no length: there is none.
     std::vector<std::byte> assembled;
-    std::uint64_t assembled_length = 0; ///< when it is whole
-    std::uint8_t assembled_id = 0;      ///< as one message
+    std::uint64_t assembled_length = 0;               ///< when it is whole
+    std::uint8_t assembled_id = 0;                    ///< as one message
     std::unordered_map<std::uint64_t, Reach> reaches; ///< by key
     Reach* last_reach = nullptr;                      ///< the one used last, of last_key
     std::uint64_t last_key = 0;

@@ -38,10 +38,12 @@ TEST_F(ActiveMessages, ShortOfEverySizeArriveWhole) {
     for (std::size_t length = 0; length + 8 <= host.attr.cap.am.max_short; ++length) {
         const auto payload = pattern(length, length);
         const std::uint64_t header = 0x0123456789abcdef ^ length;
-        ASSERT_EQ(persist([&] {
-                      return uct_ep_am_short(to_dpu, 3, header, payload.data(),
-                                             static_cast<unsigned>(length));
-                  }, host, dpu),
+        ASSERT_EQ(persist(
+                      [&] {
+                          return uct_ep_am_short(to_dpu, 3, header, payload.data(),
+                                                 static_cast<unsigned>(length));
+                      },
+                      host, dpu),
                   UCS_OK);
         expect_message(3, with_header(header, payload));
         ASSERT_FALSE(HasFailure()) << "at " << length;
@@ -104,9 +106,8 @@ TEST_F(ActiveMessages, BcopyUpToTheLimitArriveWhole) {
     for (const std::size_t length : interesting_sizes(host.attr.cap.am.max_bcopy)) {
         const auto bytes = pattern(length, length + 1);
         Packing packing{bytes.data(), length};
-        ASSERT_EQ(persist([&] {
-                      return uct_ep_am_bcopy(to_dpu, 31, Packing::pack, &packing, 0);
-                  }, host, dpu),
+        ASSERT_EQ(persist([&] { return uct_ep_am_bcopy(to_dpu, 31, Packing::pack, &packing, 0); },
+                          host, dpu),
                   static_cast<ssize_t>(length));
         expect_message(31, bytes);
         ASSERT_FALSE(HasFailure()) << "at " << length;
@@ -130,10 +131,12 @@ TEST_F(ActiveMessages, ZcopyGathersHeaderAndVector) {
             at += piece;
         }
         Completion completion;
-        const ucs_status_t status = persist([&] {
-            return uct_ep_am_zcopy(to_dpu, 17, data.data(), static_cast<unsigned>(header),
-                                   iov.data(), iov.size(), 0, &completion.super);
-        }, host, dpu);
+        const ucs_status_t status = persist(
+            [&] {
+                return uct_ep_am_zcopy(to_dpu, 17, data.data(), static_cast<unsigned>(header),
+                                       iov.data(), iov.size(), 0, &completion.super);
+            },
+            host, dpu);
         ASSERT_EQ(finish(status, completion, host, dpu), UCS_OK);
         expect_message(17, {data.begin(), data.begin() + static_cast<std::ptrdiff_t>(length)});
         ASSERT_FALSE(HasFailure()) << "at " << length << " in " << count << " pieces";
@@ -174,9 +177,9 @@ TEST_F(ActiveMessages, AnEndpointToOneselfCarriesEveryKind) {
               static_cast<ssize_t>(data.size()));
     ASSERT_TRUE(until([&] { return host.messages.size() == 2; }, host));
     const uct_iov_t iov = iov_of(data.data(), 5000);
-    ASSERT_EQ(persist([&] { return uct_ep_am_zcopy(self, 3, nullptr, 0, &iov, 1, 0, nullptr); },
-                      host),
-              UCS_OK);
+    ASSERT_EQ(
+        persist([&] { return uct_ep_am_zcopy(self, 3, nullptr, 0, &iov, 1, 0, nullptr); }, host),
+        UCS_OK);
     ASSERT_TRUE(until([&] { return host.messages.size() == 3; }, host));
     EXPECT_TRUE(host.messages[1].bytes == data);
     EXPECT_TRUE(std::equal(host.messages[2].bytes.begin(), host.messages[2].bytes.end(),
@@ -266,13 +269,15 @@ TEST_F(ActiveMessages, AMixOfKindsBothWaysKeepsOrderAndContent) {
     host.on_message = [&](auto id, auto data, auto size) { up.receive(id, data, size); };
     constexpr std::uint64_t total = 20'000;
     std::mt19937 random(9);
-    ASSERT_TRUE(until([&] {
-        for (unsigned burst = random() % 64; burst != 0 && down.send(total); --burst) {
-        }
-        for (unsigned burst = random() % 64; burst != 0 && up.send(total); --burst) {
-        }
-        return HasFailure() || (down.received == total && up.received == total);
-    }, host, dpu));
+    ASSERT_TRUE(until(
+        [&] {
+            for (unsigned burst = random() % 64; burst != 0 && down.send(total); --burst) {
+            }
+            for (unsigned burst = random() % 64; burst != 0 && up.send(total); --burst) {
+            }
+            return HasFailure() || (down.received == total && up.received == total);
+        },
+        host, dpu));
     EXPECT_EQ(down.received, total);
     EXPECT_EQ(up.received, total);
 }

@@ -18,8 +18,8 @@ constexpr Operation operations[] = {
     {UCT_ATOMIC_OP_XOR, "xor", [](std::uint64_t a, std::uint64_t b) { return a ^ b; }},
     {UCT_ATOMIC_OP_SWAP, "swap", [](std::uint64_t, std::uint64_t b) { return b; }},
 };
-constexpr std::uint64_t values[] = {0, 1, 0xffffffffu, 0x100000000u, 0x8000000080000000u,
-                                    0x0123456789abcdefu, ~std::uint64_t{0}};
+constexpr std::uint64_t values[] = {
+    0, 1, 0xffffffffu, 0x100000000u, 0x8000000080000000u, 0x0123456789abcdefu, ~std::uint64_t{0}};
 
 struct Atomics : testing::TestWithParam<Kind> {
     Lab lab;
@@ -29,40 +29,46 @@ struct Atomics : testing::TestWithParam<Kind> {
     RemoteKey key{target.key()};
 
     template <class Word> ucs_status_t post(uct_atomic_op_t op, Word value, std::uint64_t to) {
-        return persist([&] {
-            if constexpr (sizeof(Word) == 4) {
-                return uct_ep_atomic32_post(ep, op, value, to, key);
-            } else {
-                return uct_ep_atomic64_post(ep, op, value, to, key);
-            }
-        }, host);
+        return persist(
+            [&] {
+                if constexpr (sizeof(Word) == 4) {
+                    return uct_ep_atomic32_post(ep, op, value, to, key);
+                } else {
+                    return uct_ep_atomic64_post(ep, op, value, to, key);
+                }
+            },
+            host);
     }
     template <class Word>
     ucs_status_t fetch(uct_atomic_op_t op, Word value, Word& result, std::uint64_t to) {
         Completion completion;
-        return finish(persist([&] {
-                          if constexpr (sizeof(Word) == 4) {
-                              return uct_ep_atomic32_fetch(ep, op, value, &result, to, key,
-                                                           &completion.super);
-                          } else {
-                              return uct_ep_atomic64_fetch(ep, op, value, &result, to, key,
-                                                           &completion.super);
-                          }
-                      }, host),
+        return finish(persist(
+                          [&] {
+                              if constexpr (sizeof(Word) == 4) {
+                                  return uct_ep_atomic32_fetch(ep, op, value, &result, to, key,
+                                                               &completion.super);
+                              } else {
+                                  return uct_ep_atomic64_fetch(ep, op, value, &result, to, key,
+                                                               &completion.super);
+                              }
+                          },
+                          host),
                       completion, host);
     }
     template <class Word>
     ucs_status_t compare_swap(Word compare, Word value, Word& result, std::uint64_t at) {
         Completion completion;
-        return finish(persist([&] {
-                          if constexpr (sizeof(Word) == 4) {
-                              return uct_ep_atomic_cswap32(ep, compare, value, at, key, &result,
-                                                           &completion.super);
-                          } else {
-                              return uct_ep_atomic_cswap64(ep, compare, value, at, key, &result,
-                                                           &completion.super);
-                          }
-                      }, host),
+        return finish(persist(
+                          [&] {
+                              if constexpr (sizeof(Word) == 4) {
+                                  return uct_ep_atomic_cswap32(ep, compare, value, at, key, &result,
+                                                               &completion.super);
+                              } else {
+                                  return uct_ep_atomic_cswap64(ep, compare, value, at, key, &result,
+                                                               &completion.super);
+                              }
+                          },
+                          host),
                       completion, host);
     }
 
@@ -75,12 +81,11 @@ struct Atomics : testing::TestWithParam<Kind> {
                     // What stands beside a 32-bit word must stay.
                     target.set_word(at, before);
                     const std::uint64_t expected =
-                        (before & ~mask) |
-                        (operation.apply(before & mask, operand & mask) & mask);
+                        (before & ~mask) | (operation.apply(before & mask, operand & mask) & mask);
                     Word result = 0x5a;
-                    ASSERT_EQ(fetch(operation.op, static_cast<Word>(operand), result,
-                                    target.memory(at)),
-                              UCS_OK);
+                    ASSERT_EQ(
+                        fetch(operation.op, static_cast<Word>(operand), result, target.memory(at)),
+                        UCS_OK);
                     ASSERT_EQ(result, static_cast<Word>(before)) << operation.name;
                     ASSERT_EQ(target.word(at), expected) << operation.name;
                     if (operation.op == UCT_ATOMIC_OP_SWAP) {
@@ -99,20 +104,23 @@ struct Atomics : testing::TestWithParam<Kind> {
                 target.set_word(at, before);
                 const std::uint64_t value = 0xa5a5a5a55a5a5a5a;
                 Word result = 0;
-                ASSERT_EQ(compare_swap(static_cast<Word>(compare), static_cast<Word>(value),
-                                       result, target.memory(at)),
+                ASSERT_EQ(compare_swap(static_cast<Word>(compare), static_cast<Word>(value), result,
+                                       target.memory(at)),
                           UCS_OK);
                 ASSERT_EQ(result, static_cast<Word>(before));
                 const bool equal = static_cast<Word>(before) == static_cast<Word>(compare);
-                ASSERT_EQ(target.word(at),
-                          equal ? (before & ~mask) | (value & mask) : before);
+                ASSERT_EQ(target.word(at), equal ? (before & ~mask) | (value & mask) : before);
             }
         }
     }
 };
 
-TEST_P(Atomics, EveryOperationOn64Bits) { every_operation<std::uint64_t>(); }
-TEST_P(Atomics, EveryOperationOn32Bits) { every_operation<std::uint32_t>(); }
+TEST_P(Atomics, EveryOperationOn64Bits) {
+    every_operation<std::uint64_t>();
+}
+TEST_P(Atomics, EveryOperationOn32Bits) {
+    every_operation<std::uint32_t>();
+}
 
 TEST_P(Atomics, DeclaredAreTheseAndNoOthers) {
     constexpr std::uint64_t posted = UCS_BIT(UCT_ATOMIC_OP_ADD) | UCS_BIT(UCT_ATOMIC_OP_AND) |
@@ -125,15 +133,15 @@ TEST_P(Atomics, DeclaredAreTheseAndNoOthers) {
     EXPECT_EQ(host.attr.cap.atomic64.fop_flags, fetching);
     EXPECT_NE(host.attr.cap.flags & UCT_IFACE_FLAG_ATOMIC_CPU, 0u);
     std::uint64_t result = 0;
-    EXPECT_EQ(uct_ep_atomic64_fetch(ep, UCT_ATOMIC_OP_LAST, 1, &result, target.memory(), key,
-                                    nullptr),
-              UCS_ERR_UNSUPPORTED);
+    EXPECT_EQ(
+        uct_ep_atomic64_fetch(ep, UCT_ATOMIC_OP_LAST, 1, &result, target.memory(), key, nullptr),
+        UCS_ERR_UNSUPPORTED);
 }
 
 TEST_P(Atomics, MisalignedAndOutsideAreRefused) {
     std::uint64_t result = 0;
-    for (const std::uint64_t offset : {std::uint64_t{1}, std::uint64_t{4},
-                                       std::uint64_t{target.length() - 4}}) {
+    for (const std::uint64_t offset :
+         {std::uint64_t{1}, std::uint64_t{4}, std::uint64_t{target.length() - 4}}) {
         EXPECT_EQ(post<std::uint64_t>(UCT_ATOMIC_OP_ADD, 1, target.memory(offset)),
                   UCS_ERR_INVALID_PARAM);
     }
@@ -151,10 +159,12 @@ TEST_P(Atomics, ManyInFlightAddUp) {
     Completion completion(count);
     unsigned at_once = 0;
     for (unsigned i = 0; i < count; ++i) {
-        const ucs_status_t status = persist([&] {
-            return uct_ep_atomic64_fetch(ep, UCT_ATOMIC_OP_ADD, 1, &results[i], target.memory(),
-                                         key, &completion.super);
-        }, host);
+        const ucs_status_t status = persist(
+            [&] {
+                return uct_ep_atomic64_fetch(ep, UCT_ATOMIC_OP_ADD, 1, &results[i], target.memory(),
+                                             key, &completion.super);
+            },
+            host);
         ASSERT_GE(status, UCS_OK) << ucs_status_string(status);
         at_once += status == UCS_OK ? 1 : 0;
     }
@@ -183,19 +193,23 @@ TEST(AtomicsOfMany, OnOneWordAreNeverLost) {
             const RemoteKey key(target.key());
             for (std::uint64_t i = 0; i < each; ++i) {
                 if (i % 2 == 0) {
-                    ASSERT_EQ(persist([&] {
-                                  return uct_ep_atomic64_post(ep, UCT_ATOMIC_OP_ADD, 1,
-                                                              target.memory(), key);
-                              }, interface),
+                    ASSERT_EQ(persist(
+                                  [&] {
+                                      return uct_ep_atomic64_post(ep, UCT_ATOMIC_OP_ADD, 1,
+                                                                  target.memory(), key);
+                                  },
+                                  interface),
                               UCS_OK);
                 } else {
                     std::uint64_t result = 0;
                     Completion completion;
-                    ASSERT_EQ(finish(persist([&] {
-                                         return uct_ep_atomic64_fetch(ep, UCT_ATOMIC_OP_ADD, 1,
-                                                                      &result, target.memory(),
-                                                                      key, &completion.super);
-                                     }, interface),
+                    ASSERT_EQ(finish(persist(
+                                         [&] {
+                                             return uct_ep_atomic64_fetch(ep, UCT_ATOMIC_OP_ADD, 1,
+                                                                          &result, target.memory(),
+                                                                          key, &completion.super);
+                                         },
+                                         interface),
                                      completion, interface),
                               UCS_OK);
                 }

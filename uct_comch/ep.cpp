@@ -22,10 +22,14 @@ using link::AtomicRequest;
 constexpr std::uintptr_t get_mark = 1;
 constexpr std::uintptr_t get_short_mark = 2;
 
-RemoteRegion& region_of(uct_rkey_t rkey) { return *reinterpret_cast<RemoteRegion*>(rkey); }
+RemoteRegion& region_of(uct_rkey_t rkey) {
+    return *reinterpret_cast<RemoteRegion*>(rkey);
+}
 
 /// What a call on an endpoint without a connection answers.
-template <class Link> ucs_status_t ended(const Ep<Link>& ep) { return ep.failure; }
+template <class Link> ucs_status_t ended(const Ep<Link>& ep) {
+    return ep.failure;
+}
 
 /// The answer of an operation. The first one of a request from the queue that is through, or has
 /// failed, may complete it, and who is told of that may send the next: it must not pass those that
@@ -112,7 +116,8 @@ ucs_status_t am_short(uct_ep_h tl_ep, std::uint8_t id, std::uint64_t header, con
     return am_short_anyhow(ep, id, header, payload, length);
 }
 
-template <class Link> ucs_status_t am_short_iov(uct_ep_h tl_ep, std::uint8_t id, const uct_iov_t* iov,
+template <class Link>
+ucs_status_t am_short_iov(uct_ep_h tl_ep, std::uint8_t id, const uct_iov_t* iov,
                           std::size_t count) {
     auto& ep = *Ep<Link>::of(tl_ep);
     if (ep.connection == nullptr) [[unlikely]] {
@@ -127,20 +132,23 @@ template <class Link> ucs_status_t am_short_iov(uct_ep_h tl_ep, std::uint8_t id,
     return answer(ep, to_ucs(result));
 }
 
-template <class Link> ssize_t am_bcopy(uct_ep_h tl_ep, std::uint8_t id, uct_pack_callback_t pack, void* arg, unsigned) {
+template <class Link>
+ssize_t am_bcopy(uct_ep_h tl_ep, std::uint8_t id, uct_pack_callback_t pack, void* arg, unsigned) {
     auto& ep = *Ep<Link>::of(tl_ep);
     if (ep.connection == nullptr) [[unlikely]] {
         return ended(ep);
     }
-    const std::int64_t result = ep.connection->send_packed(
-        id, LinkLimits<Link>::max_message,
-        [&](std::byte* to) { return static_cast<std::uint32_t>(pack(to, arg)); });
+    const std::int64_t result =
+        ep.connection->send_packed(id, LinkLimits<Link>::max_message, [&](std::byte* to) {
+            return static_cast<std::uint32_t>(pack(to, arg));
+        });
     return answer(ep, result >= 0 ? static_cast<ssize_t>(result)
                                   : static_cast<ssize_t>(to_ucs(static_cast<Errc>(-result))));
 }
 
 /// The sender's buffers are copied once, into the ring, and are the caller's again at once.
-template <class Link> ucs_status_t am_zcopy(uct_ep_h tl_ep, std::uint8_t id, const void* header, unsigned header_length,
+template <class Link>
+ucs_status_t am_zcopy(uct_ep_h tl_ep, std::uint8_t id, const void* header, unsigned header_length,
                       const uct_iov_t* iov, std::size_t count, unsigned, uct_completion_t*) {
     auto& ep = *Ep<Link>::of(tl_ep);
     if (ep.connection == nullptr) [[unlikely]] {
@@ -150,8 +158,8 @@ template <class Link> ucs_status_t am_zcopy(uct_ep_h tl_ep, std::uint8_t id, con
     if (total > LinkLimits<Link>::max_message) [[unlikely]] {
         return too_long(ep, "am_zcopy", total, LinkLimits<Link>::max_message);
     }
-    const std::int64_t result = ep.connection->send_packed(
-        id, static_cast<std::uint32_t>(total), [&](std::byte* to) {
+    const std::int64_t result =
+        ep.connection->send_packed(id, static_cast<std::uint32_t>(total), [&](std::byte* to) {
             if (header_length != 0) {
                 std::memcpy(to, header, header_length);
             }
@@ -186,7 +194,8 @@ ucs_status_t written(Ep<Link>& ep, Errc result, std::uint64_t address, std::size
     return answer(ep, to_ucs(result));
 }
 
-template <class Link> ucs_status_t put_short(uct_ep_h tl_ep, const void* buffer, unsigned length, std::uint64_t address,
+template <class Link>
+ucs_status_t put_short(uct_ep_h tl_ep, const void* buffer, unsigned length, std::uint64_t address,
                        uct_rkey_t rkey) {
     auto& ep = *Ep<Link>::of(tl_ep);
     if (ep.connection == nullptr) [[unlikely]] {
@@ -199,7 +208,8 @@ template <class Link> ucs_status_t put_short(uct_ep_h tl_ep, const void* buffer,
                    length);
 }
 
-template <class Link> ssize_t put_bcopy(uct_ep_h tl_ep, uct_pack_callback_t pack, void* arg, std::uint64_t address,
+template <class Link>
+ssize_t put_bcopy(uct_ep_h tl_ep, uct_pack_callback_t pack, void* arg, std::uint64_t address,
                   uct_rkey_t rkey) {
     auto& ep = *Ep<Link>::of(tl_ep);
     if (ep.connection == nullptr) [[unlikely]] {
@@ -212,7 +222,8 @@ template <class Link> ssize_t put_bcopy(uct_ep_h tl_ep, uct_pack_callback_t pack
     return status == UCS_OK ? static_cast<ssize_t>(length) : static_cast<ssize_t>(status);
 }
 
-template <class Link> ucs_status_t put_zcopy(uct_ep_h tl_ep, const uct_iov_t* iov, std::size_t count,
+template <class Link>
+ucs_status_t put_zcopy(uct_ep_h tl_ep, const uct_iov_t* iov, std::size_t count,
                        std::uint64_t address, uct_rkey_t rkey, uct_completion_t* completion) {
     auto& ep = *Ep<Link>::of(tl_ep);
     if (ep.connection == nullptr) [[unlikely]] {
@@ -232,7 +243,8 @@ template <class Link> ucs_status_t put_zcopy(uct_ep_h tl_ep, const uct_iov_t* io
 /// A get of memory that is mapped here is done at once. For any other the data has to come first:
 /// the call asks for it and answers no-resource, and the caller's retry (from its pending queue)
 /// finds the data here.
-template <class Link> ucs_status_t get_short(uct_ep_h tl_ep, void* buffer, unsigned length, std::uint64_t address,
+template <class Link>
+ucs_status_t get_short(uct_ep_h tl_ep, void* buffer, unsigned length, std::uint64_t address,
                        uct_rkey_t rkey) {
     auto& ep = *Ep<Link>::of(tl_ep);
     if (ep.connection == nullptr) [[unlikely]] {
@@ -249,8 +261,8 @@ template <class Link> ucs_status_t get_short(uct_ep_h tl_ep, void* buffer, unsig
             return UCS_ERR_NO_RESOURCE;
         }
         std::unique_ptr<GetBcopy> get(std::exchange(ep.get_short, nullptr));
-        const bool same = ep.get_short_key[0] == where && ep.get_short_key[1] == region &&
-                          get->length == length;
+        const bool same =
+            ep.get_short_key[0] == where && ep.get_short_key[1] == region && get->length == length;
         const bool good = same && ep.get_short_outdated == Outdated::no;
         again = same && ep.get_short_outdated == Outdated::by_order;
         if (good) {
@@ -263,8 +275,8 @@ template <class Link> ucs_status_t get_short(uct_ep_h tl_ep, void* buffer, unsig
     }
     auto get = ep.iface()->take_get();
     get->length = length;
-    auto* const token = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(get.get()) |
-                                                get_short_mark);
+    auto* const token =
+        reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(get.get()) | get_short_mark);
     const Errc result =
         ep.connection->get(get->buffer.get(), length, region_of(rkey), address, token);
     if (result == Errc::ok) {
@@ -283,7 +295,8 @@ template <class Link> ucs_status_t get_short(uct_ep_h tl_ep, void* buffer, unsig
     return answer(ep, to_ucs(result));
 }
 
-template <class Link> ucs_status_t get_bcopy(uct_ep_h tl_ep, uct_unpack_callback_t unpack, void* arg, std::size_t length,
+template <class Link>
+ucs_status_t get_bcopy(uct_ep_h tl_ep, uct_unpack_callback_t unpack, void* arg, std::size_t length,
                        std::uint64_t address, uct_rkey_t rkey, uct_completion_t* completion) {
     auto& ep = *Ep<Link>::of(tl_ep);
     if (ep.connection == nullptr) [[unlikely]] {
@@ -312,7 +325,8 @@ template <class Link> ucs_status_t get_bcopy(uct_ep_h tl_ep, uct_unpack_callback
     return answer(ep, to_ucs(result));
 }
 
-template <class Link> ucs_status_t get_zcopy(uct_ep_h tl_ep, const uct_iov_t* iov, std::size_t count,
+template <class Link>
+ucs_status_t get_zcopy(uct_ep_h tl_ep, const uct_iov_t* iov, std::size_t count,
                        std::uint64_t address, uct_rkey_t rkey, uct_completion_t* completion) {
     auto& ep = *Ep<Link>::of(tl_ep);
     if (ep.connection == nullptr) [[unlikely]] {
@@ -352,7 +366,8 @@ bool to_core(unsigned op, AtomicOp& out) {
     }
 }
 
-template <class Link> ucs_status_t run_atomic(uct_ep_h tl_ep, const AtomicRequest& request, std::uint64_t address,
+template <class Link>
+ucs_status_t run_atomic(uct_ep_h tl_ep, const AtomicRequest& request, std::uint64_t address,
                         uct_rkey_t rkey, uct_completion_t* completion) {
     auto& ep = *Ep<Link>::of(tl_ep);
     if (ep.connection == nullptr) [[unlikely]] {
@@ -371,8 +386,8 @@ ucs_status_t atomic_post(uct_ep_h ep, unsigned op, Word value, std::uint64_t add
 }
 
 template <class Link, class Word>
-ucs_status_t atomic_fetch(uct_ep_h ep, unsigned op, Word value, Word* result,
-                          std::uint64_t address, uct_rkey_t rkey, uct_completion_t* completion) {
+ucs_status_t atomic_fetch(uct_ep_h ep, unsigned op, Word value, Word* result, std::uint64_t address,
+                          uct_rkey_t rkey, uct_completion_t* completion) {
     AtomicRequest request{AtomicOp::add, sizeof(Word), value, 0, result};
     return to_core(op, request.op) ? run_atomic<Link>(ep, request, address, rkey, completion)
                                    : UCS_ERR_UNSUPPORTED;
@@ -381,8 +396,8 @@ ucs_status_t atomic_fetch(uct_ep_h ep, unsigned op, Word value, Word* result,
 template <class Link, class Word>
 ucs_status_t atomic_cswap(uct_ep_h ep, Word compare, Word swap, std::uint64_t address,
                           uct_rkey_t rkey, Word* result, uct_completion_t* completion) {
-    return run_atomic<Link>(ep, {AtomicOp::compare_swap, sizeof(Word), swap, compare, result}, address,
-                      rkey, completion);
+    return run_atomic<Link>(ep, {AtomicOp::compare_swap, sizeof(Word), swap, compare, result},
+                            address, rkey, completion);
 }
 
 // ---- pending queue ------------------------------------------------------------------------------
@@ -399,7 +414,8 @@ template <class Link> uct_pending_req_t* head_of(const Ep<Link>& ep) {
                                                 offsetof(uct_pending_req_t, priv));
 }
 
-template <class Link> ucs_status_t pending_add(uct_ep_h tl_ep, uct_pending_req_t* request, unsigned) {
+template <class Link>
+ucs_status_t pending_add(uct_ep_h tl_ep, uct_pending_req_t* request, unsigned) {
     auto& ep = *Ep<Link>::of(tl_ep);
     if (ep.connection == nullptr) {
         return UCS_ERR_BUSY; // the retry will answer with the failure
@@ -424,7 +440,8 @@ template <class Link> void leave_pending(Ep<Link>& ep) {
     }
 }
 
-template <class Link> void pending_purge(uct_ep_h tl_ep, uct_pending_purge_callback_t callback, void* arg) {
+template <class Link>
+void pending_purge(uct_ep_h tl_ep, uct_pending_purge_callback_t callback, void* arg) {
     auto& ep = *Ep<Link>::of(tl_ep);
     while (!ucs_queue_is_empty(&ep.queue)) {
         uct_pending_req_t* request = head_of(ep);
@@ -441,7 +458,8 @@ template <class Link> void pending_purge(uct_ep_h tl_ep, uct_pending_purge_callb
 
 // ---- synchronization ----------------------------------------------------------------------------
 
-template <class Link> ucs_status_t flush(uct_ep_h tl_ep, unsigned flags, uct_completion_t* completion) {
+template <class Link>
+ucs_status_t flush(uct_ep_h tl_ep, unsigned flags, uct_completion_t* completion) {
     auto& ep = *Ep<Link>::of(tl_ep);
     if (ep.connection == nullptr) {
         // Whatever was in flight has been completed with an error.
@@ -452,7 +470,8 @@ template <class Link> ucs_status_t flush(uct_ep_h tl_ep, unsigned flags, uct_com
     if ((flags & UCT_FLUSH_FLAG_CANCEL) != 0) {
         pending_purge<Link>(tl_ep, nullptr, nullptr);
         ep.get_short_outdated = Outdated::by_write; // its caller has given it up
-        ep.connection->cancel([&](void* token, Errc status) { complete(ep, token, to_ucs(status)); });
+        ep.connection->cancel(
+            [&](void* token, Errc status) { complete(ep, token, to_ucs(status)); });
         return UCS_OK;
     }
     // A request that is just being dispatched was queued before those that still are, and need not
@@ -475,7 +494,8 @@ template <class Link> ucs_status_t fence(uct_ep_h tl_ep, unsigned) {
 /// The port watches the peer's process by itself and calls the error handler; there is nothing to
 /// send. One that has gone in an orderly way is no error until this asks for it: UCP does so where
 /// something of the peer is waited for. (The handler is called by the next progress, not in here.)
-template <class Link> ucs_status_t check(uct_ep_h tl_ep, unsigned flags, uct_completion_t* completion) {
+template <class Link>
+ucs_status_t check(uct_ep_h tl_ep, unsigned flags, uct_completion_t* completion) {
     UCT_EP_KEEPALIVE_CHECK_PARAM(flags, completion);
     auto& ep = *Ep<Link>::of(tl_ep);
     if (std::exchange(ep.untold_end, false)) {
@@ -513,9 +533,8 @@ template <class Link> void destroy(uct_ep_h tl_ep) {
     std::unique_ptr<Ep<Link>> ep(Ep<Link>::of(tl_ep));
     pending_purge<Link>(tl_ep, nullptr, nullptr);
     if (ep->connection != nullptr) {
-        ep->connection->cancel([&](void* token, Errc status) {
-            complete(*ep, token, to_ucs(status));
-        });
+        ep->connection->cancel(
+            [&](void* token, Errc status) { complete(*ep, token, to_ucs(status)); });
         ep->iface()->port->close(ep->connection);
     }
     if (ep->get_short != nullptr) {

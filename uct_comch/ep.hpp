@@ -15,14 +15,14 @@ enum class Outdated : std::uint8_t { no, by_order, by_write };
 template <class Link> struct Ep {
     uct_base_ep_t super;
     typename Link::Connection* connection = nullptr; ///< null once it has ended
-    ucs_queue_head_t queue;           ///< pending requests
-    ucs_status_t failure = UCS_OK;    ///< what operations answer once the connection has ended
-    bool untold_loss = false;         ///< it ended in an orderly way, without puts of ours
-    bool untold_end = false;          ///< it ended in an orderly way, and nobody wanted anything
-    bool queued = false;              ///< in the interface's list
-    Turn turn = Turn::none;           ///< of the request from the queue that is being tried
-    GetBcopy* get_short = nullptr;    ///< the one get_short under way, or its result
-    void* get_short_key[2] = {};      ///< which one: address and region
+    ucs_queue_head_t queue;                          ///< pending requests
+    ucs_status_t failure = UCS_OK; ///< what operations answer once the connection has ended
+    bool untold_loss = false;      ///< it ended in an orderly way, without puts of ours
+    bool untold_end = false;       ///< it ended in an orderly way, and nobody wanted anything
+    bool queued = false;           ///< in the interface's list
+    Turn turn = Turn::none;        ///< of the request from the queue that is being tried
+    GetBcopy* get_short = nullptr; ///< the one get_short under way, or its result
+    void* get_short_key[2] = {};   ///< which one: address and region
     Outdated get_short_outdated = Outdated::no;
     bool get_short_again = false; ///< asked once more, since an order came after the first time
     bool get_short_done = false;

@@ -153,8 +153,8 @@ TEST_F(Death, LeavesTheQueueToBePurged) {
     target.kill();
     ASSERT_TRUE(until([&] { return !host.failures.empty(); }, host));
     int purged = 0;
-    uct_ep_pending_purge(ep, [](uct_pending_req_t*, void* arg) { ++*static_cast<int*>(arg); },
-                         &purged);
+    uct_ep_pending_purge(
+        ep, [](uct_pending_req_t*, void* arg) { ++*static_cast<int*>(arg); }, &purged);
     EXPECT_EQ(purged, 1);
     expect_dead();
 }
@@ -484,10 +484,13 @@ TEST(ManyEndpoints, TwoHundredWorkAndLeaveNothingBehind) {
         // At rest an endpoint costs two descriptors on either end.
         EXPECT_LE(Holdings::now().descriptors, before.descriptors + 200 * 4);
     }
-    ASSERT_TRUE(until([&] {
-        settle(std::chrono::milliseconds(5), host, dpu);
-        return Holdings::now() == before;
-    }, host, dpu)) << "before: " << before << "; now: " << Holdings::now();
+    ASSERT_TRUE(until(
+        [&] {
+            settle(std::chrono::milliseconds(5), host, dpu);
+            return Holdings::now() == before;
+        },
+        host, dpu))
+        << "before: " << before << "; now: " << Holdings::now();
     EXPECT_TRUE(host.failures.empty());
     EXPECT_TRUE(dpu.failures.empty());
 }

@@ -48,7 +48,9 @@ ucs_config_field_t md_config_table[] = {
 
 namespace {
 
-Md* md_of(uct_md_h md) { return reinterpret_cast<Md*>(md); }
+Md* md_of(uct_md_h md) {
+    return reinterpret_cast<Md*>(md);
+}
 
 Result<Device> open_configured_device(const MdConfig& config) {
     const NamedSettings names(
@@ -66,7 +68,9 @@ ucs_status_t close_md_checked(uct_md_h md) {
     delete md_of(md);
     return UCS_OK;
 }
-void close_md(uct_md_h md) { (void)close_md_checked(md); }
+void close_md(uct_md_h md) {
+    (void)close_md_checked(md);
+}
 
 ucs_status_t query_md(uct_md_h md, uct_md_attr_t* attr) {
     attr->cap.flags = UCT_MD_FLAG_ALLOC | UCT_MD_FLAG_REG | UCT_MD_FLAG_NEED_RKEY |
@@ -107,8 +111,8 @@ std::uint32_t access_of(unsigned flags) {
 }
 
 ucs_status_t add_region(Memory& memory, std::byte* base, std::size_t length, unsigned flags) {
-    auto key = RegionTable::instance().add(
-        {base, length, access_of(flags), memory.shared.fd.get()});
+    auto key =
+        RegionTable::instance().add({base, length, access_of(flags), memory.shared.fd.get()});
     if (!key) {
         uct_md_log_mem_reg_error(flags, "comch: %s", key.error().message.c_str());
         return to_ucs(key.error().code);
@@ -145,8 +149,8 @@ ucs_status_t allocate(uct_md_h, std::size_t* length, void** address, ucs_memory_
     }
     auto memory = std::make_unique<Memory>();
     memory->shared = std::move(*shared);
-    const ucs_status_t status = add_region(*memory, memory->shared.mapping.data(),
-                                           memory->shared.mapping.size(), flags);
+    const ucs_status_t status =
+        add_region(*memory, memory->shared.mapping.data(), memory->shared.mapping.size(), flags);
     if (status != UCS_OK) {
         return status;
     }
@@ -248,9 +252,9 @@ ucs_status_t pack_rkey(uct_md_h md, uct_mem_h memh, const uct_md_mkey_pack_param
                        void* buffer) {
     auto& memory = *static_cast<Memory*>(memh);
     RegionKey key = memory.key;
-    const bool ends_early =
-        params != nullptr && (params->field_mask & UCT_MD_MKEY_PACK_FIELD_FLAGS) != 0 &&
-        (params->flags & UCT_MD_MKEY_PACK_FLAG_INVALIDATE) != 0;
+    const bool ends_early = params != nullptr &&
+                            (params->field_mask & UCT_MD_MKEY_PACK_FIELD_FLAGS) != 0 &&
+                            (params->flags & UCT_MD_MKEY_PACK_FLAG_INVALIDATE) != 0;
     if (!ends_early) {
         key.access |= access_by_kernel;
     } else if (memory.is_part()) {

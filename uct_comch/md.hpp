@@ -15,9 +15,9 @@ namespace comch::uct {
 
 struct MdConfig {
     uct_md_config_t super;
-    char* domain; ///< "", a name or a path: as COMCH_DOMAIN
-    char* side;   ///< "", "host", "dpu": as COMCH_SIDE
-    char* device; ///< "", name or PCI address: as COMCH_DEVICE
+    char* domain;                   ///< "", a name or a path: as COMCH_DOMAIN
+    char* side;                     ///< "", "host", "dpu": as COMCH_SIDE
+    char* device;                   ///< "", name or PCI address: as COMCH_DEVICE
     ucs_ternary_auto_value_t keeps; ///< registrations with a device
     uct_md_rcache_config_t kept;    ///< how many, and when they are let go
 };
@@ -34,8 +34,8 @@ struct Md {
 
 /// A uct_mem_h of ours points here: memory that was registered, or allocated by us.
 struct Memory {
-    RegionKey key;              ///< of the allocation, where it is a part of one
-    SharedMemory shared;        ///< empty when it was only registered
+    RegionKey key;                           ///< of the allocation, where it is a part of one
+    SharedMemory shared;                     ///< empty when it was only registered
     RegistrationCache::Kept* kept = nullptr; ///< what the device knows it by, if that is kept
     RegionTable::Region part{}; ///< what was registered of something that stays, an allocation or
                                 ///< what is kept; else empty

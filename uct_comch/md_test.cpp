@@ -31,8 +31,8 @@ TEST_F(MemoryDomain, DeclaresWhatItCanDo) {
 }
 
 TEST_F(MemoryDomain, AllocatedMemoryIsZeroWholePagesAndWritable) {
-    for (const std::size_t length : {std::size_t{1}, std::size_t{4096}, std::size_t{4097},
-                                     std::size_t{5} << 20}) {
+    for (const std::size_t length :
+         {std::size_t{1}, std::size_t{4096}, std::size_t{4097}, std::size_t{5} << 20}) {
         Memory memory(host.md, Kind::allocated, length);
         EXPECT_EQ(memory.address() % 4096, 0u);
         EXPECT_EQ(std::count(memory.data(), memory.data() + length, std::byte{0}),
@@ -324,12 +324,10 @@ TEST(Keys, OfNonsenseHarmNobody) {
             ucs_status_t status = UCS_OK;
             switch (random() % 4) {
             case 0:
-                status = uct_ep_get_zcopy(ep, &iov, 1, target.memory(4096), key,
-                                          &completion.super);
+                status = uct_ep_get_zcopy(ep, &iov, 1, target.memory(4096), key, &completion.super);
                 break;
             case 1:
-                status = uct_ep_put_zcopy(ep, &iov, 1, target.memory(4096), key,
-                                          &completion.super);
+                status = uct_ep_put_zcopy(ep, &iov, 1, target.memory(4096), key, &completion.super);
                 break;
             case 2:
                 status = uct_ep_put_short(ep, bytes.data(), 8, target.memory(8), key);
@@ -380,14 +378,14 @@ TEST(Keys, ThatClaimMoreThanThereIsReachNothingBeyondIt) {
         Endpoint ep(host, target.address());
         // By now, if ever, it is mapped.
         std::uint64_t word = 0;
-        ASSERT_EQ(persist([&] { return uct_ep_get_short(ep, &word, 8, target.memory(), key); },
-                          host),
-                  UCS_OK);
+        ASSERT_EQ(
+            persist([&] { return uct_ep_get_short(ep, &word, 8, target.memory(), key); }, host),
+            UCS_OK);
         settle(std::chrono::milliseconds(20), host);
         Completion get;
-        EXPECT_LT(finish(uct_ep_get_zcopy(ep, &iov, 1, target.memory(), key, &get.super), get,
-                         host),
-                  UCS_OK);
+        EXPECT_LT(
+            finish(uct_ep_get_zcopy(ep, &iov, 1, target.memory(), key, &get.super), get, host),
+            UCS_OK);
         Completion put;
         (void)finish(uct_ep_put_zcopy(ep, &iov, 1, target.memory(), key, &put.super), put, host);
         (void)flush(ep, host);

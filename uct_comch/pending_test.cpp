@@ -189,10 +189,12 @@ TEST_F(Pending, OneStalledPeerDoesNotHoldUpAnother) {
     Request stuck([&] { return send(); });
     ASSERT_EQ(uct_ep_pending_add(ep, &stuck.super, 0), UCS_OK);
     std::uint64_t number = 0;
-    ASSERT_TRUE(until([&] {
-        number += uct_ep_am_short(free, 0, number, nullptr, 0) == UCS_OK ? 1 : 0;
-        return number == 5000;
-    }, host, other));
+    ASSERT_TRUE(until(
+        [&] {
+            number += uct_ep_am_short(free, 0, number, nullptr, 0) == UCS_OK ? 1 : 0;
+            return number == 5000;
+        },
+        host, other));
     ASSERT_TRUE(until([&] { return other.messages.size() == 5000; }, host, other));
     EXPECT_EQ(dpu.messages.size(), 0u);
     expect_all_in_order();
@@ -215,11 +217,13 @@ TEST_F(Pending, ARequestMayDestroyItsEndpointAndAddOthers) {
     Request first([&] { return uct_ep_pending_add(ep, &again.super, 0); });
     ASSERT_EQ(uct_ep_pending_add(ep, &first.super, 0), UCS_OK);
     ASSERT_TRUE(until([&] { return later == 1; }, host, dpu));
-    ASSERT_TRUE(until([&] {
-        while (send() == UCS_OK) {
-        }
-        return uct_ep_pending_add(ep, &last.super, 0) == UCS_OK;
-    }, host));
+    ASSERT_TRUE(until(
+        [&] {
+            while (send() == UCS_OK) {
+            }
+            return uct_ep_pending_add(ep, &last.super, 0) == UCS_OK;
+        },
+        host));
     ASSERT_TRUE(until([&] { return destroyed; }, host, dpu));
     settle(std::chrono::milliseconds(5), host, dpu);
     EXPECT_EQ(dpu.messages.size(), sent);
@@ -463,10 +467,12 @@ TEST_F(Pending, AFlushBehindAQueueWaitsInIt) {
         return answer == UCS_INPROGRESS ? UCS_OK : answer;
     });
     ASSERT_EQ(uct_ep_pending_add(ep, &flush_request.super, 0), UCS_OK);
-    ASSERT_TRUE(until([&] {
-        arrived = dpu.messages.size();
-        return answer == UCS_OK || completion.done();
-    }, host, dpu));
+    ASSERT_TRUE(until(
+        [&] {
+            arrived = dpu.messages.size();
+            return answer == UCS_OK || completion.done();
+        },
+        host, dpu));
     EXPECT_GE(dpu.messages.size(), arrived);
     EXPECT_EQ(dpu.messages.size(), sent) << "flushed before all had arrived";
 }
@@ -478,11 +484,13 @@ TEST_F(Pending, ManyFlushesCompleteEachOnce) {
         ASSERT_EQ(persist([&] { return send(); }, host, dpu), UCS_OK);
         in_progress += uct_ep_flush(ep, 0, &completion.super) == UCS_INPROGRESS ? 1 : 0;
     }
-    ASSERT_TRUE(until([&] {
-        return static_cast<std::size_t>(
-                   std::count_if(completions.begin(), completions.end(),
-                                 [](const auto& c) { return c.done(); })) == in_progress;
-    }, host, dpu));
+    ASSERT_TRUE(until(
+        [&] {
+            return static_cast<std::size_t>(
+                       std::count_if(completions.begin(), completions.end(),
+                                     [](const auto& c) { return c.done(); })) == in_progress;
+        },
+        host, dpu));
     for (const Completion& completion : completions) {
         EXPECT_LE(completion.calls, 1);
     }
@@ -522,10 +530,9 @@ TEST(PendingOneSided, ARefusalIsNeverFollowedByEndlessBusy) {
         const auto completion = [&] {
             completions.push_back(std::make_unique<Counting>());
             completions.back()->open = &open;
-            completions.back()->super = {[](uct_completion_t* self) {
-                                             --*reinterpret_cast<Counting*>(self)->open;
-                                         },
-                                         1, UCS_OK};
+            completions.back()->super = {
+                [](uct_completion_t* self) { --*reinterpret_cast<Counting*>(self)->open; }, 1,
+                UCS_OK};
             return &completions.back()->super;
         };
         const std::function<ucs_status_t()> operations[] = {
@@ -549,12 +556,10 @@ TEST(PendingOneSided, ARefusalIsNeverFollowedByEndlessBusy) {
             },
             [&] { return uct_ep_get_short(ep, bytes.data(), 8, target.memory(), key); },
             [&] {
-                return uct_ep_atomic64_fetch(ep, UCT_ATOMIC_OP_ADD, 1, &results[0],
-                                             target.memory(), key, completion());
+                return uct_ep_atomic64_fetch(ep, UCT_ATOMIC_OP_ADD, 1, &results[0], target.memory(),
+                                             key, completion());
             },
-            [&] {
-                return uct_ep_atomic64_post(ep, UCT_ATOMIC_OP_ADD, 1, target.memory(), key);
-            },
+            [&] { return uct_ep_atomic64_post(ep, UCT_ATOMIC_OP_ADD, 1, target.memory(), key); },
         };
         unsigned index = 0;
         for (const auto& operation : operations) {
@@ -629,9 +634,9 @@ TEST(PendingOneSided, FlushWithCancelEndsWhatIsInFlightAndLateAnswersAreIgnored)
     ASSERT_EQ(uct_ep_get_zcopy(ep, &iov, 1, target.memory(), key, &get.super), UCS_INPROGRESS);
     std::uint64_t result = 77;
     Completion add;
-    ASSERT_EQ(uct_ep_atomic64_fetch(ep, UCT_ATOMIC_OP_ADD, 1, &result, target.memory(), key,
-                                    &add.super),
-              UCS_INPROGRESS);
+    ASSERT_EQ(
+        uct_ep_atomic64_fetch(ep, UCT_ATOMIC_OP_ADD, 1, &result, target.memory(), key, &add.super),
+        UCS_INPROGRESS);
     Unpacking unpacking;
     Completion bcopy;
     ASSERT_EQ(uct_ep_get_bcopy(ep, Unpacking::unpack, &unpacking, 100, target.memory(), key,
@@ -653,10 +658,13 @@ TEST(PendingOneSided, FlushWithCancelEndsWhatIsInFlightAndLateAnswersAreIgnored)
     EXPECT_EQ(get.calls, 1);
     // The endpoint still works.
     Completion again;
-    ASSERT_EQ(finish(persist([&] {
-                         return uct_ep_get_zcopy(ep, &iov, 1, target.memory(65536), key,
-                                                 &again.super);
-                     }, host), again, host),
+    ASSERT_EQ(finish(persist(
+                         [&] {
+                             return uct_ep_get_zcopy(ep, &iov, 1, target.memory(65536), key,
+                                                     &again.super);
+                         },
+                         host),
+                     again, host),
               UCS_OK);
     const auto all = pattern(4 << 20, 3);
     EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), all.begin() + 65536));

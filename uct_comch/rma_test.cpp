@@ -55,10 +55,9 @@ struct Rma : testing::TestWithParam<Kind> {
 };
 
 std::vector<std::size_t> small_sizes(std::size_t limit) {
-    std::vector<std::size_t> sizes = {0,   1,   2,   7,    8,    9,    23,   24,   25,   55,
-                                      56,  57,  63,  64,   65,   127,  128,  129,  248,  249,
-                                      991, 992, 993, 1023, 1024, 1025, 4087, 4096, 4097, 16375,
-                                      16376, 16377};
+    std::vector<std::size_t> sizes = {
+        0,   1,   2,   7,   8,   9,   23,  24,   25,   55,   56,   57,   63,   64,    65,    127,
+        128, 129, 248, 249, 991, 992, 993, 1023, 1024, 1025, 4087, 4096, 4097, 16375, 16376, 16377};
     sizes.push_back(limit - 1);
     sizes.push_back(limit);
     return sizes;
@@ -73,10 +72,12 @@ TEST_P(Rma, PutShort) {
         const std::uint64_t offset = 4096 + seed % 64;
         surround(offset, length);
         auto bytes = pattern(length, seed);
-        ASSERT_EQ(persist([&] {
-                      return uct_ep_put_short(ep, bytes.data(), static_cast<unsigned>(length),
-                                              target.memory(offset), key);
-                  }, host),
+        ASSERT_EQ(persist(
+                      [&] {
+                          return uct_ep_put_short(ep, bytes.data(), static_cast<unsigned>(length),
+                                                  target.memory(offset), key);
+                      },
+                      host),
                   UCS_OK);
         std::fill(bytes.begin(), bytes.end(), std::byte{0xee}); // it is the caller's again
         expect_only_changed(offset, length, seed++);
@@ -91,10 +92,12 @@ TEST_P(Rma, PutBcopy) {
         surround(offset, length);
         const auto bytes = pattern(length, seed);
         Packing packing{bytes.data(), length};
-        ASSERT_EQ(persist([&] {
-                      return uct_ep_put_bcopy(ep, Packing::pack, &packing, target.memory(offset),
-                                              key);
-                  }, host),
+        ASSERT_EQ(persist(
+                      [&] {
+                          return uct_ep_put_bcopy(ep, Packing::pack, &packing,
+                                                  target.memory(offset), key);
+                      },
+                      host),
                   static_cast<ssize_t>(length));
         expect_only_changed(offset, length, seed++);
         ASSERT_FALSE(HasFailure());
@@ -122,10 +125,12 @@ TEST_P(Rma, GetShort) {
         const std::uint64_t offset = 8192 + seed % 64;
         target.fill(offset, length, seed);
         std::vector<std::byte> bytes(length + 64, std::byte{0x5a});
-        ASSERT_EQ(persist([&] {
-                      return uct_ep_get_short(ep, bytes.data(), static_cast<unsigned>(length),
-                                              target.memory(offset), key);
-                  }, host),
+        ASSERT_EQ(persist(
+                      [&] {
+                          return uct_ep_get_short(ep, bytes.data(), static_cast<unsigned>(length),
+                                                  target.memory(offset), key);
+                      },
+                      host),
                   UCS_OK);
         const auto expected = pattern(length, seed++);
         ASSERT_TRUE(std::equal(expected.begin(), expected.end(), bytes.begin())) << length;
@@ -142,10 +147,12 @@ TEST_P(Rma, GetBcopy) {
         target.fill(offset, length, seed);
         Unpacking unpacking;
         Completion completion;
-        const ucs_status_t status = persist([&] {
-            return uct_ep_get_bcopy(ep, Unpacking::unpack, &unpacking, length,
-                                    target.memory(offset), key, &completion.super);
-        }, host);
+        const ucs_status_t status = persist(
+            [&] {
+                return uct_ep_get_bcopy(ep, Unpacking::unpack, &unpacking, length,
+                                        target.memory(offset), key, &completion.super);
+            },
+            host);
         ASSERT_EQ(finish(status, completion, host), UCS_OK);
         ASSERT_EQ(unpacking.calls, 1);
         ASSERT_TRUE(unpacking.bytes == pattern(length, seed++)) << length;
@@ -185,10 +192,12 @@ TEST_P(Rma, ManyAtOnceAllComplete) {
     std::vector<ucs_status_t> started(count);
     for (std::size_t i = 0; i < count; ++i) {
         const uct_iov_t iov = iov_of(bytes.data() + i * length, length);
-        started[i] = persist([&] {
-            return uct_ep_get_zcopy(ep, &iov, 1, target.memory(i * length), key,
-                                    &completions[i].super);
-        }, host);
+        started[i] = persist(
+            [&] {
+                return uct_ep_get_zcopy(ep, &iov, 1, target.memory(i * length), key,
+                                        &completions[i].super);
+            },
+            host);
     }
     for (std::size_t i = 0; i < count; ++i) {
         ASSERT_EQ(finish(started[i], completions[i], host), UCS_OK) << i;
@@ -202,10 +211,13 @@ TEST_P(Rma, OneCompletionCountsSeveralOperations) {
     Completion completion(count);
     for (int i = 0; i < count; ++i) {
         const uct_iov_t iov = iov_of(bytes.data() + static_cast<std::size_t>(i) * mib, mib);
-        const ucs_status_t status = persist([&] {
-            return uct_ep_put_zcopy(ep, &iov, 1, target.memory(static_cast<std::uint64_t>(i) * mib),
-                                    key, &completion.super);
-        }, host);
+        const ucs_status_t status = persist(
+            [&] {
+                return uct_ep_put_zcopy(ep, &iov, 1,
+                                        target.memory(static_cast<std::uint64_t>(i) * mib), key,
+                                        &completion.super);
+            },
+            host);
         ASSERT_GE(status, UCS_OK) << ucs_status_string(status);
         if (status == UCS_OK) {
             --completion.super.count;
@@ -226,10 +238,11 @@ TEST_P(Rma, FencedPutsLandInOrderFromTheFirstOn) {
         ++seed;
         const auto bytes = pattern(length, seed);
         Packing packing{bytes.data(), length};
-        ASSERT_EQ(persist([&] {
-                      return uct_ep_put_bcopy(ep, Packing::pack, &packing, target.memory(), key);
-                  }, host),
-                  static_cast<ssize_t>(length));
+        ASSERT_EQ(
+            persist(
+                [&] { return uct_ep_put_bcopy(ep, Packing::pack, &packing, target.memory(), key); },
+                host),
+            static_cast<ssize_t>(length));
         ASSERT_EQ(uct_ep_fence(ep, 0), UCS_OK);
         if (round % 16 == 0) {
             host.progress();
@@ -269,8 +282,8 @@ TEST_P(Rma, WhatIsAboveTheLimitIsRefused) {
     EXPECT_EQ(uct_ep_get_short(ep, bytes.data(), large, target.memory(), key),
               UCS_ERR_INVALID_PARAM);
     Unpacking unpacking;
-    EXPECT_EQ(uct_ep_get_bcopy(ep, Unpacking::unpack, &unpacking,
-                               host.attr.cap.get.max_bcopy + 1, target.memory(), key, nullptr),
+    EXPECT_EQ(uct_ep_get_bcopy(ep, Unpacking::unpack, &unpacking, host.attr.cap.get.max_bcopy + 1,
+                               target.memory(), key, nullptr),
               UCS_ERR_INVALID_PARAM);
     const uct_iov_t two[] = {iov_of(bytes.data(), 1), iov_of(bytes.data() + 1, 1)};
     EXPECT_EQ(uct_ep_put_zcopy(ep, two, 2, target.memory(), key, nullptr), UCS_ERR_INVALID_PARAM);
@@ -300,8 +313,8 @@ TEST_P(Rma, AStalledTargetServesWhenItProgressesAgain) {
     std::vector<std::byte> bytes(64 * 1024);
     const uct_iov_t iov = iov_of(bytes.data(), bytes.size());
     Completion completion;
-    const ucs_status_t status = uct_ep_get_zcopy(ep, &iov, 1, target.memory(), key,
-                                                 &completion.super);
+    const ucs_status_t status =
+        uct_ep_get_zcopy(ep, &iov, 1, target.memory(), key, &completion.super);
     ASSERT_EQ(status, UCS_INPROGRESS); // nobody has answered yet, so nothing is mapped
     settle(std::chrono::milliseconds(50), host);
     EXPECT_FALSE(completion.done());
@@ -317,17 +330,17 @@ TEST_P(Rma, AGetShortThatIsGivenUpDoesNotDisturbTheNext) {
     std::vector<std::byte> second(1000);
     (void)uct_ep_get_short(ep, first.data(), 1000, target.memory(), key);
     // The caller has changed its mind: another place, the same length.
-    ASSERT_EQ(persist([&] {
-                  return uct_ep_get_short(ep, second.data(), 1000, target.memory(4096), key);
-              }, host),
-              UCS_OK);
+    ASSERT_EQ(
+        persist([&] { return uct_ep_get_short(ep, second.data(), 1000, target.memory(4096), key); },
+                host),
+        UCS_OK);
     const auto expected = pattern(4096, 2);
     EXPECT_TRUE(std::equal(second.begin(), second.end(), expected.begin()));
     // And what was asked for long ago is not what is there now.
-    ASSERT_EQ(persist([&] {
-                  return uct_ep_get_short(ep, first.data(), 1000, target.memory(), key);
-              }, host),
-              UCS_OK);
+    ASSERT_EQ(
+        persist([&] { return uct_ep_get_short(ep, first.data(), 1000, target.memory(), key); },
+                host),
+        UCS_OK);
 }
 
 TEST_P(Rma, AfterTheEndOfTheRegistrationAGetFails) {
@@ -517,8 +530,9 @@ struct ReadOnly : testing::TestWithParam<Kind> {};
 
 TEST_P(ReadOnly, APutIsRefusedAndAGetIsNot) {
     const Lab lab;
-    Target target(GetParam(), 65536, UCT_MD_MEM_ACCESS_REMOTE_GET | UCT_MD_MEM_ACCESS_LOCAL_READ |
-                                         UCT_MD_MEM_ACCESS_LOCAL_WRITE);
+    Target target(GetParam(), 65536,
+                  UCT_MD_MEM_ACCESS_REMOTE_GET | UCT_MD_MEM_ACCESS_LOCAL_READ |
+                      UCT_MD_MEM_ACCESS_LOCAL_WRITE);
     Interface host("host");
     Endpoint ep(host, target.address());
     const RemoteKey key(target.key());
@@ -528,9 +542,9 @@ TEST_P(ReadOnly, APutIsRefusedAndAGetIsNot) {
     const uct_iov_t iov = iov_of(bytes.data(), bytes.size());
     for (int round = 0; round < 3; ++round) {
         Completion completion;
-        const ucs_status_t status = persist([&] {
-            return uct_ep_get_zcopy(ep, &iov, 1, target.memory(), key, &completion.super);
-        }, host);
+        const ucs_status_t status = persist(
+            [&] { return uct_ep_get_zcopy(ep, &iov, 1, target.memory(), key, &completion.super); },
+            host);
         ASSERT_EQ(finish(status, completion, host), UCS_OK);
         ASSERT_TRUE(bytes == pattern(bytes.size(), 3));
         settle(std::chrono::milliseconds(10), host);
@@ -559,30 +573,39 @@ TEST_P(OwnMemory, IsPutGotAndChangedAtOnce) {
         const auto bytes = pattern(length, length);
         const uct_iov_t iov = iov_of(bytes.data(), length);
         Completion put;
-        ASSERT_EQ(finish(persist([&] {
-                             return uct_ep_put_zcopy(self, &iov, 1, memory.address() + 11, key,
-                                                     &put.super);
-                         }, host), put, host),
+        ASSERT_EQ(finish(persist(
+                             [&] {
+                                 return uct_ep_put_zcopy(self, &iov, 1, memory.address() + 11, key,
+                                                         &put.super);
+                             },
+                             host),
+                         put, host),
                   UCS_OK);
         ASSERT_EQ(flush(self, host), UCS_OK);
         ASSERT_TRUE(std::equal(bytes.begin(), bytes.end(), memory.data() + 11));
         std::vector<std::byte> back(length);
         const uct_iov_t to = iov_of(back.data(), length);
         Completion get;
-        ASSERT_EQ(finish(persist([&] {
-                             return uct_ep_get_zcopy(self, &to, 1, memory.address() + 11, key,
-                                                     &get.super);
-                         }, host), get, host),
+        ASSERT_EQ(finish(persist(
+                             [&] {
+                                 return uct_ep_get_zcopy(self, &to, 1, memory.address() + 11, key,
+                                                         &get.super);
+                             },
+                             host),
+                         get, host),
                   UCS_OK);
         ASSERT_TRUE(back == bytes);
     }
     std::uint64_t old = 1;
     std::memset(memory.data(), 0, 8);
     Completion add;
-    ASSERT_EQ(finish(persist([&] {
-                         return uct_ep_atomic64_fetch(self, UCT_ATOMIC_OP_ADD, 5, &old,
-                                                      memory.address(), key, &add.super);
-                     }, host), add, host),
+    ASSERT_EQ(finish(persist(
+                         [&] {
+                             return uct_ep_atomic64_fetch(self, UCT_ATOMIC_OP_ADD, 5, &old,
+                                                          memory.address(), key, &add.super);
+                         },
+                         host),
+                     add, host),
               UCS_OK);
     EXPECT_EQ(old, 0u);
     EXPECT_EQ(*reinterpret_cast<std::uint64_t*>(memory.data()), 5u);

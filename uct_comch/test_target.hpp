@@ -66,7 +66,16 @@ private:
     };
     struct Command {
         enum class Do : std::uint64_t {
-            fill, set_word, word, check, deregister, pause, resume, messages, close, leave
+            fill,
+            set_word,
+            word,
+            check,
+            deregister,
+            pause,
+            resume,
+            messages,
+            close,
+            leave
         } what;
         std::uint64_t offset;
         std::uint64_t length;
@@ -95,8 +104,8 @@ private:
                        memory.address()});
         bool paused = false;
         for (unsigned calls = 0;; ++calls) {
-            const unsigned events = paused || interface->iface == nullptr ? 0
-                                                                          : interface->progress();
+            const unsigned events =
+                paused || interface->iface == nullptr ? 0 : interface->progress();
             if (events == 0) {
                 std::this_thread::yield();
             }

@@ -14,9 +14,9 @@ struct JobOptions {
     bool error_handling = false; ///< endpoints with peer error handling
     bool wakeup = false;
     ucs_thread_mode_t threads = UCS_THREAD_MODE_SINGLE;
-    Settings environment = {};   ///< in addition to UCX_TLS=comch
+    Settings environment = {}; ///< in addition to UCX_TLS=comch
     unsigned processes = 2;
-    bool quiet = true;           ///< a line at warning level or above is a failure
+    bool quiet = true; ///< a line at warning level or above is a failure
 };
 
 /// One process of a job, and its endpoints to the others.

@@ -112,9 +112,8 @@ public:
         return all;
     }
     [[nodiscard]] std::size_t count(ucs_log_level_t level) const {
-        return static_cast<std::size_t>(
-            std::count_if(lines().begin(), lines().end(),
-                          [&](const Line& line) { return line.level == level; }));
+        return static_cast<std::size_t>(std::count_if(
+            lines().begin(), lines().end(), [&](const Line& line) { return line.level == level; }));
     }
 
 private:
@@ -182,9 +181,7 @@ struct Completion {
     int calls = 0;
 
     explicit Completion(int count = 1) {
-        super.func = [](uct_completion_t* self) {
-            ++reinterpret_cast<Completion*>(self)->calls;
-        };
+        super.func = [](uct_completion_t* self) { ++reinterpret_cast<Completion*>(self)->calls; };
         super.count = count;
         super.status = UCS_OK;
     }
@@ -330,17 +327,16 @@ inline Address address_of(const Interface& interface) {
         interface.attr.iface_addr_len > sizeof(address.iface)) {
         throw std::runtime_error("an address is longer than the tests know");
     }
-    check_ok(uct_iface_get_device_address(
-                 interface.iface, reinterpret_cast<uct_device_addr_t*>(address.device)),
+    check_ok(uct_iface_get_device_address(interface.iface,
+                                          reinterpret_cast<uct_device_addr_t*>(address.device)),
              "device address");
-    check_ok(uct_iface_get_address(interface.iface,
-                                   reinterpret_cast<uct_iface_addr_t*>(address.iface)),
-             "iface address");
+    check_ok(
+        uct_iface_get_address(interface.iface, reinterpret_cast<uct_iface_addr_t*>(address.iface)),
+        "iface address");
     return address;
 }
 
-inline std::pair<uct_ep_h, ucs_status_t> try_create_ep(const Interface& from,
-                                                       const Address& to) {
+inline std::pair<uct_ep_h, ucs_status_t> try_create_ep(const Interface& from, const Address& to) {
     uct_ep_params_t params{};
     params.field_mask =
         UCT_EP_PARAM_FIELD_IFACE | UCT_EP_PARAM_FIELD_DEV_ADDR | UCT_EP_PARAM_FIELD_IFACE_ADDR;
@@ -389,7 +385,8 @@ template <class Done, class... Interfaces> bool until(Done done, Interfaces&... 
 }
 
 /// Progresses for a while: for what must not happen.
-template <class... Interfaces> void settle(std::chrono::milliseconds time, Interfaces&... interfaces) {
+template <class... Interfaces>
+void settle(std::chrono::milliseconds time, Interfaces&... interfaces) {
     const auto deadline = std::chrono::steady_clock::now() + time;
     do {
         ((void)interfaces.progress(), ...);
@@ -423,8 +420,7 @@ template <class... Interfaces> ucs_status_t flush(uct_ep_h ep, Interfaces&... in
 
 /// Waits for an operation that may have been started with `completion`.
 template <class... Interfaces>
-ucs_status_t finish(ucs_status_t started, const Completion& completion,
-                    Interfaces&... interfaces) {
+ucs_status_t finish(ucs_status_t started, const Completion& completion, Interfaces&... interfaces) {
     if (started != UCS_INPROGRESS) {
         EXPECT_EQ(completion.calls, 0) << "completed twice: by the answer and by the callback";
         return started;

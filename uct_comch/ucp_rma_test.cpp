@@ -144,9 +144,9 @@ TEST_P(UcpRma, AtomicsOfBothSidesAddUp) {
                 param.op_attr_mask |= UCP_OP_ATTR_FIELD_REPLY_BUFFER;
                 param.reply_buffer = reply;
             }
-            ASSERT_EQ(party.wait(ucp_atomic_op_nbx(ep, op, &value, 1, address + offset, key,
-                                                   &param)),
-                      UCS_OK);
+            ASSERT_EQ(
+                party.wait(ucp_atomic_op_nbx(ep, op, &value, 1, address + offset, key, &param)),
+                UCS_OK);
         };
         std::uint64_t sum = 0;
         for (std::uint64_t i = 0; i < count; ++i) {
@@ -209,17 +209,16 @@ TEST_P(UcpRma, AtomicsOfBothSidesAddUp) {
     });
 }
 
-INSTANTIATE_TEST_SUITE_P(Job, UcpRma,
-                         testing::Values(Setup{false, "heap"}, Setup{true, "heap"},
-                                         Setup{false, "md:comch"}, Setup{true, "md:comch"},
-                                         Setup{false, "huge,thp,heap"}),
-                         [](const auto& test) {
-                             std::string name = test.param.memory;
-                             std::replace_if(name.begin(), name.end(),
-                                             [](char c) { return std::isalnum(c) == 0; }, '_');
-                             return name + (test.param.error_handling ? "_with_error_handling"
-                                                                      : "");
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Job, UcpRma,
+    testing::Values(Setup{false, "heap"}, Setup{true, "heap"}, Setup{false, "md:comch"},
+                    Setup{true, "md:comch"}, Setup{false, "huge,thp,heap"}),
+    [](const auto& test) {
+        std::string name = test.param.memory;
+        std::replace_if(
+            name.begin(), name.end(), [](char c) { return std::isalnum(c) == 0; }, '_');
+        return name + (test.param.error_handling ? "_with_error_handling" : "");
+    });
 
 } // namespace
 } // namespace comch::uct::test

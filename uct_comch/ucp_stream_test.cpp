@@ -77,8 +77,8 @@ struct Receiver {
         message->data.resize(length);
         if ((info->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0) {
             ucp_request_param_t param{};
-            message->request = ucp_am_recv_data_nbx(self.worker, data, message->data.data(),
-                                                    length, &param);
+            message->request =
+                ucp_am_recv_data_nbx(self.worker, data, message->data.data(), length, &param);
             ++self.by_rendezvous;
         } else if (length != 0) {
             std::memcpy(message->data.data(), data, length);
@@ -99,7 +99,7 @@ TEST(UcpActiveMessages, OfAllSizesWithHeaders) {
         run_job(options, [](Party& party) {
             Receiver receiver(party);
             party.barrier();
-            const std::size_t sizes[] = {0,     1,     8,      100,    1000,     4096,   16'000,
+            const std::size_t sizes[] = {0,     1,     8,      100,     1000,    4096,   16'000,
                                          32768, 40000, 65'536, 300'000, mib + 1, 8 * mib};
             std::vector<std::vector<std::byte>> out;
             std::vector<std::vector<std::byte>> headers;
@@ -110,9 +110,8 @@ TEST(UcpActiveMessages, OfAllSizesWithHeaders) {
             }
             ucp_request_param_t param{};
             for (std::size_t i = 0; i < std::size(sizes); ++i) {
-                sends.push_back(ucp_am_send_nbx(party.ep(), 3, headers[i].data(),
-                                                headers[i].size(), out[i].data(), sizes[i],
-                                                &param));
+                sends.push_back(ucp_am_send_nbx(party.ep(), 3, headers[i].data(), headers[i].size(),
+                                                out[i].data(), sizes[i], &param));
             }
             ASSERT_TRUE(party.until([&] { return receiver.messages.size() == std::size(sizes); }));
             for (const auto& message : receiver.messages) {

@@ -17,7 +17,8 @@ struct Setup {
 
 std::string name_of(const Setup& setup) {
     std::string name = setup.memory;
-    std::replace_if(name.begin(), name.end(), [](char c) { return std::isalnum(c) == 0; }, '_');
+    std::replace_if(
+        name.begin(), name.end(), [](char c) { return std::isalnum(c) == 0; }, '_');
     return name + (setup.error_handling ? "_with_error_handling" : "");
 }
 
@@ -33,13 +34,12 @@ struct Tag : testing::TestWithParam<Setup> {
     [[nodiscard]] bool mapped() const { return std::string_view(GetParam().memory) != "heap"; }
 };
 
-const std::size_t sizes[] = {0,       1,       7,         8,        9,       47,     48,
-                             55,      56,      57,        64,       100,     239,    240,
-                             241,     248,     249,       1000,     1008,    1016,   1024,
-                             1025,    2048,    4096,      8191,     8192,    8193,   16384,
-                             32752,   32760,   32767,     32768,    32769,   65536,  100'000,
-                             262'144, 524'288, 524'289,   mib - 1,  mib,     mib + 1, 4 * mib,
-                             8 * mib, 16 * mib - 1, 16 * mib};
+const std::size_t sizes[] = {
+    0,       1,       7,       8,     9,       47,      48,      55,           56,
+    57,      64,      100,     239,   240,     241,     248,     249,          1000,
+    1008,    1016,    1024,    1025,  2048,    4096,    8191,    8192,         8193,
+    16384,   32752,   32760,   32767, 32768,   32769,   65536,   100'000,      262'144,
+    524'288, 524'289, mib - 1, mib,   mib + 1, 4 * mib, 8 * mib, 16 * mib - 1, 16 * mib};
 
 TEST_P(Tag, EverySizeBothWays) {
     run_job(options(), [&](Party& party) {
@@ -164,9 +164,8 @@ TEST(TagDatatypes, VectorsAreGatheredAndScattered) {
                 // The two sides cut the same bytes differently.
                 const std::size_t size = round % 3 == 0 ? random() % (2 * mib) : random() % 5000;
                 const std::size_t cuts[2] = {1 + random() % 40, 1 + random() % 40};
-                std::vector<std::byte> bytes = party.first()
-                                                   ? pattern(size, std::uint64_t(round))
-                                                   : std::vector<std::byte>(size);
+                std::vector<std::byte> bytes = party.first() ? pattern(size, std::uint64_t(round))
+                                                             : std::vector<std::byte>(size);
                 std::vector<ucp_dt_iov_t> iov;
                 std::size_t at = 0;
                 const std::size_t count = cuts[party.rank()];

@@ -76,8 +76,7 @@ TEST(UcpThreads, AllOnOneWorkerInMultiMode) {
         constexpr unsigned threads = 3;
         std::vector<std::thread> running;
         for (unsigned i = 0; i < threads; ++i) {
-            running.emplace_back(
-                [&, i] { exchange(party, party.worker, party.ep(), i + 1, 400); });
+            running.emplace_back([&, i] { exchange(party, party.worker, party.ep(), i + 1, 400); });
         }
         for (std::thread& thread : running) {
             thread.join();

@@ -47,9 +47,8 @@ template <class Done> bool sleep_until(Interface& interface, Done done) {
 
 /// Progresses until the interface may sleep.
 void arm(Interface& interface) {
-    ASSERT_TRUE(until([&] {
-        return uct_iface_event_arm(interface.iface, all_events) == UCS_OK;
-    }, interface));
+    ASSERT_TRUE(until([&] { return uct_iface_event_arm(interface.iface, all_events) == UCS_OK; },
+                      interface));
 }
 
 struct Wakeup : testing::Test {
@@ -226,21 +225,22 @@ TEST(WakeupOfTwo, TwoThatSleepNeverMissEachOther) {
         for (std::uint64_t round = 0; round < rounds; ++round) {
             if (first || round > 0) {
                 // Now and then at the very moment at which the other one falls asleep.
-                const auto until_then = std::chrono::steady_clock::now() +
-                                        std::chrono::nanoseconds(random() % 10'000);
+                const auto until_then =
+                    std::chrono::steady_clock::now() + std::chrono::nanoseconds(random() % 10'000);
                 while (std::chrono::steady_clock::now() < until_then) {
                 }
-                ASSERT_EQ(persist([&] {
-                              return uct_ep_am_short(ep, 0, round - (first ? 0 : 1), nullptr, 0);
-                          }, interface),
-                          UCS_OK);
+                ASSERT_EQ(
+                    persist(
+                        [&] { return uct_ep_am_short(ep, 0, round - (first ? 0 : 1), nullptr, 0); },
+                        interface),
+                    UCS_OK);
             }
             ASSERT_TRUE(sleep_until(interface, [&] { return received == round + 1; })) << round;
         }
         if (!first) {
-            ASSERT_EQ(persist([&] { return uct_ep_am_short(ep, 0, rounds - 1, nullptr, 0); },
-                              interface),
-                      UCS_OK);
+            ASSERT_EQ(
+                persist([&] { return uct_ep_am_short(ep, 0, rounds - 1, nullptr, 0); }, interface),
+                UCS_OK);
         }
         ASSERT_EQ(flush(ep, interface), UCS_OK);
         line.put(true);

@@ -33,7 +33,9 @@ TEST(ShortCopy, CopiesExactlyWhatItIsToldWhateverTheLength) {
     }
 }
 
-TEST(ShortCopy, OfNothingNeedsNoAddresses) { copy_short(nullptr, nullptr, 0); }
+TEST(ShortCopy, OfNothingNeedsNoAddresses) {
+    copy_short(nullptr, nullptr, 0);
+}
 
 } // namespace
 } // namespace comch

@@ -64,8 +64,7 @@ public:
     }
     std::vector<char> get_bytes() {
         std::vector<char> bytes(65536);
-        const ssize_t n =
-            has_something(60'000) ? ::recv(fd_, bytes.data(), bytes.size(), 0) : -1;
+        const ssize_t n = has_something(60'000) ? ::recv(fd_, bytes.data(), bytes.size(), 0) : -1;
         if (n <= 0) {
             throw std::runtime_error("the other process says nothing");
         }

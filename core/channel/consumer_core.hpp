@@ -149,10 +149,10 @@ private:
         std::uint64_t known_confirmed = 0; ///< records to the producer that it has read
         bool feedback_due = true;          ///< the first, or one that found no room
         FeedbackPace pace;
-        std::uint64_t paced = 0;           ///< of what was handled, what the pace knows of
-        bool stalled = false;              ///< its next message waits for a buffer
-        bool watched = false;              ///< the engine sleeps on its descriptor
-        bool ended = false;                ///< to be closed
+        std::uint64_t paced = 0; ///< of what was handled, what the pace knows of
+        bool stalled = false;    ///< its next message waits for a buffer
+        bool watched = false;    ///< the engine sleeps on its descriptor
+        bool ended = false;      ///< to be closed
         // a message that comes in parts
         bool in_parts = false;
         bool skipping = false; ///< refused: its parts are thrown away
@@ -172,8 +172,8 @@ private:
         bool wants_ahead = false; ///< the last one was of those that can be written directly
         PostedBuffer ahead_buffer;
         std::uint64_t withdrawn = 0; ///< the last that it cannot have any more
-        bool left = false;         ///< the producer said goodbye: it writes nothing any more
-        bool told_goodbye = false; ///< stopping: only what was promised is waited for
+        bool left = false;           ///< the producer said goodbye: it writes nothing any more
+        bool told_goodbye = false;   ///< stopping: only what was promised is waited for
 
         [[nodiscard]] bool filling() const noexcept { return in_parts && !skipping; }
     };

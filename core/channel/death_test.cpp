@@ -141,12 +141,12 @@ TEST(ForkedChild, MayDestroyWhatItInherited) {
     const auto transmit = [&] {
         const std::size_t before = consumer.landed.size();
         ASSERT_EQ(consumer.post(buffer), Errc::ok);
-        ASSERT_TRUE(until(
-            [&] { return producer.send(client.added[0], bytes_of("fast")) == Errc::ok; }, server,
-            client));
-        ASSERT_TRUE(until(
-            [&] { return consumer.landed.size() > before && producer.sent.size() > before; },
-            server, client));
+        ASSERT_TRUE(
+            until([&] { return producer.send(client.added[0], bytes_of("fast")) == Errc::ok; },
+                  server, client));
+        ASSERT_TRUE(
+            until([&] { return consumer.landed.size() > before && producer.sent.size() > before; },
+                  server, client));
         EXPECT_EQ(consumer.landed.back().status, Errc::ok);
         EXPECT_EQ(producer.sent.back().second, Errc::ok);
     };

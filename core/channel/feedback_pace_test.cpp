@@ -223,8 +223,7 @@ TEST(FeedbackPace, IsNotWithheldLongAlthoughMessagesComeSlowly) {
         ns += FeedbackPace::longest_ns - 1;
         ASSERT_FALSE(pace.arrived());
         said = pace.idle(clock);
-        ASSERT_LE(ns - began,
-                  FeedbackPace::longest_while_more_come_ns + FeedbackPace::longest_ns);
+        ASSERT_LE(ns - began, FeedbackPace::longest_while_more_come_ns + FeedbackPace::longest_ns);
     }
     EXPECT_GE(ns - began, FeedbackPace::longest_while_more_come_ns);
 }

@@ -28,7 +28,7 @@ constexpr std::string_view counters_prefix = "counters.";
 /// have several copies of this library (UCX's module and libfabric's provider, in an MPI program),
 /// each with a file of its own, and who closes a file gives up all locks of his process on it.
 bool try_lock(int fd) noexcept {
-    struct flock lock{};
+    struct flock lock {};
     lock.l_type = F_WRLCK;
     lock.l_whence = SEEK_SET;
     return ::fcntl(fd, F_OFD_SETLK, &lock) == 0;
@@ -135,7 +135,9 @@ bool reserve(int file, std::size_t offset, std::size_t length) noexcept {
 
 } // namespace
 
-std::string process_suffix(ProcessId id) { return fmt::format("{:016x}", id); }
+std::string process_suffix(ProcessId id) {
+    return fmt::format("{:016x}", id);
+}
 
 bool process_lives(const Domain& domain, const std::string& suffix) {
     if (suffix == process_suffix(process_id())) {
@@ -148,7 +150,7 @@ bool process_lives(const Domain& domain, const std::string& suffix) {
         return errno != ENOENT; // we may be out of descriptors; that says nothing about others
     }
     // Asks only: taking the lock, even for a moment, could collide with its owner taking it.
-    struct flock lock{};
+    struct flock lock {};
     lock.l_type = F_WRLCK;
     lock.l_whence = SEEK_SET;
     return ::fcntl(fd.get(), F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
@@ -217,17 +219,18 @@ ProcessCounters::open(const std::shared_ptr<Domain>& domain) {
     (void)domain->remove_entry(name);
     UniqueFd alive(::openat(domain->directory_fd(), alive_name.c_str(), flags, 0600));
     if (!alive || !try_lock(alive.get())) {
-        return fail_errno(Errc::io,
-                          fmt::format("cannot create '{}' in domain directory '{}'", alive_name,
-                                      domain->path()),
-                          errno);
+        return fail_errno(
+            Errc::io,
+            fmt::format("cannot create '{}' in domain directory '{}'", alive_name, domain->path()),
+            errno);
     }
     UniqueFd file(::openat(domain->directory_fd(), name.c_str(), flags, 0600));
     if (!file || ::ftruncate(file.get(), sizeof(counters::File)) != 0) {
-        return fail_errno(Errc::io,
-                          fmt::format("cannot create the counter file '{}' in domain directory '{}'",
-                                      name, domain->path()),
-                          errno);
+        return fail_errno(
+            Errc::io,
+            fmt::format("cannot create the counter file '{}' in domain directory '{}'", name,
+                        domain->path()),
+            errno);
     }
     if (!reserve(file.get(), 0, sizeof(counters::FileHeader))) {
         return fail_errno(Errc::no_memory,
@@ -235,8 +238,8 @@ ProcessCounters::open(const std::shared_ptr<Domain>& domain) {
                                       name, domain->path()),
                           ENOSPC);
     }
-    void* at = ::mmap(nullptr, sizeof(counters::File), PROT_READ | PROT_WRITE, MAP_SHARED,
-                      file.get(), 0);
+    void* at =
+        ::mmap(nullptr, sizeof(counters::File), PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
     if (at == MAP_FAILED) {
         return fail_errno(Errc::no_memory, fmt::format("cannot map the counter file '{}'", name),
                           errno);

@@ -269,8 +269,9 @@ Result<void> read_domain(const std::string& source, const toml::value& table,
         reader.fault("port_count", fmt::format("{} ports from {} on are more than there are",
                                                description.port_count, description.first_port));
     if (description.transport == Transport::rdma && description.name.empty())
-        reader.fault("name", "is missing: over RDMA the two sides are two machines, and a name that "
-                             "both descriptions give tells that they mean one domain");
+        reader.fault("name",
+                     "is missing: over RDMA the two sides are two machines, and a name that "
+                     "both descriptions give tells that they mean one domain");
     reader.refuse_unknown_keys();
     if (reader.error())
         return tl::unexpected<Error>(*reader.error());

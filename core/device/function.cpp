@@ -79,10 +79,10 @@ Result<std::string> normalize_pci_address(std::string_view address) {
 Result<std::string> normalize_ip_address(std::string_view address) {
     std::string text(address);
     // An IPv4 address in IPv6's clothes: peers are known by the plain one.
-    if (in6_addr mapped{}; inet_pton(AF_INET6, text.c_str(), &mapped) == 1 &&
-                           IN6_IS_ADDR_V4MAPPED(&mapped) != 0) {
-        text = fmt::format("{}.{}.{}.{}", mapped.s6_addr[12], mapped.s6_addr[13], mapped.s6_addr[14],
-                           mapped.s6_addr[15]);
+    if (in6_addr mapped{};
+        inet_pton(AF_INET6, text.c_str(), &mapped) == 1 && IN6_IS_ADDR_V4MAPPED(&mapped) != 0) {
+        text = fmt::format("{}.{}.{}.{}", mapped.s6_addr[12], mapped.s6_addr[13],
+                           mapped.s6_addr[14], mapped.s6_addr[15]);
     }
     std::array<unsigned char, sizeof(in6_addr)> bytes{};
     std::array<char, INET6_ADDRSTRLEN> form{};

@@ -98,9 +98,8 @@ void find_side(const fs::path& root, const fs::path& device, RdmaDeviceInfo& inf
         return;
     // On a host, virtual functions of its own can have representors, but its own PF ("hpf") has not.
     const bool stands_for_a_host =
-        std::any_of(info.representors.begin(), info.representors.end(), [](const auto& name) {
-            return name.find("hpf") != std::string::npos;
-        });
+        std::any_of(info.representors.begin(), info.representors.end(),
+                    [](const auto& name) { return name.find("hpf") != std::string::npos; });
     info.side = stands_for_a_host ? Side::dpu : Side::host;
 }
 

@@ -9,19 +9,19 @@ namespace comch::link {
 
 /// What a record is. The values are on the wire.
 enum class Kind : std::uint8_t {
-    data        = 1,  ///< message, payload inline
-    data_bulk   = 2,  ///< message, payload in the bulk ring: BulkRef
-    pad         = 3,  ///< nothing; fills the ring up to its end
-    bulk_attach = 4,  ///< the bulk ring's memfd is waiting on the socket
-    put         = 5,  ///< OneSided, then data
-    put_bulk    = 6,  ///< OneSided, BulkRef
-    get         = 7,  ///< OneSided
-    get_reply   = 8,  ///< Reply, then data
-    get_reply_bulk = 9,  ///< Reply, BulkRef
-    atomic      = 10, ///< OneSided, Atomic
-    atomic_reply = 11, ///< Reply, old value (8 bytes)
-    error_reply = 12, ///< Reply: operation `op` was refused with `offset` = Errc
-    joint_get   = 13, ///< OneSided, Joint: soft link only; needs no reply
+    data = 1,           ///< message, payload inline
+    data_bulk = 2,      ///< message, payload in the bulk ring: BulkRef
+    pad = 3,            ///< nothing; fills the ring up to its end
+    bulk_attach = 4,    ///< the bulk ring's memfd is waiting on the socket
+    put = 5,            ///< OneSided, then data
+    put_bulk = 6,       ///< OneSided, BulkRef
+    get = 7,            ///< OneSided
+    get_reply = 8,      ///< Reply, then data
+    get_reply_bulk = 9, ///< Reply, BulkRef
+    atomic = 10,        ///< OneSided, Atomic
+    atomic_reply = 11,  ///< Reply, old value (8 bytes)
+    error_reply = 12,   ///< Reply: operation `op` was refused with `offset` = Errc
+    joint_get = 13,     ///< OneSided, Joint: soft link only; needs no reply
 };
 
 /// A one-sided request.

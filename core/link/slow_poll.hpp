@@ -15,9 +15,9 @@ namespace comch::link {
 class SlowPoll {
 public:
     struct Pace {
-        unsigned calls;                ///< of progress from one look at the counter to the next
-        std::uint64_t slow_caller_ns;  ///< who has not looked for so long looks at every call
-        std::uint64_t look_at_all_ns;  ///< how often every connection is looked at
+        unsigned calls;               ///< of progress from one look at the counter to the next
+        std::uint64_t slow_caller_ns; ///< who has not looked for so long looks at every call
+        std::uint64_t look_at_all_ns; ///< how often every connection is looked at
     };
 
     explicit SlowPoll(const Pace& pace) noexcept : pace_(pace) {}

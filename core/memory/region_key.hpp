@@ -6,13 +6,13 @@
 namespace comch {
 
 enum Access : std::uint32_t {
-    access_remote_read   = 1u << 0,
-    access_remote_write  = 1u << 1,
+    access_remote_read = 1u << 0,
+    access_remote_write = 1u << 1,
     access_remote_atomic = 1u << 2,
-    access_remote_all    = 7u,
+    access_remote_all = 7u,
     /// In a key: the owner does not end the registration while peers may use it, other than by ending
     /// the connection, so that they can have the kernel copy.
-    access_by_kernel     = 1u << 3,
+    access_by_kernel = 1u << 3,
 };
 
 /// A mappable region begins at a multiple of this, the smallest page there is.

@@ -56,7 +56,8 @@ public:
     class Pin {
     public:
         Pin() = default;
-        Pin(Pin&& other) noexcept : pins_(std::exchange(other.pins_, nullptr)), region_(other.region_) {}
+        Pin(Pin&& other) noexcept
+            : pins_(std::exchange(other.pins_, nullptr)), region_(other.region_) {}
         Pin& operator=(Pin&&) = delete;
         ~Pin() {
             if (pins_ != nullptr) {

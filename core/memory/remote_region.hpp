@@ -22,7 +22,7 @@ public:
         unknown,   ///< nobody has asked yet
         requested, ///< asked; the answer is on its way
         mapped,
-        refused,   ///< will stay with messages
+        refused, ///< will stay with messages
     };
 
     [[nodiscard]] State state() const noexcept { return state_.load(std::memory_order_acquire); }

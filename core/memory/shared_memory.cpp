@@ -31,7 +31,8 @@ Result<SharedMemory> create_shared_memory(const char* name, std::size_t size, vo
     size = (size + page - 1) & ~(page - 1);
     UniqueFd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (!fd) {
-        return fail_errno(Errc::no_memory, fmt::format("cannot create the memfd '{}'", name), errno);
+        return fail_errno(Errc::no_memory, fmt::format("cannot create the memfd '{}'", name),
+                          errno);
     }
     if (::ftruncate(fd.get(), static_cast<off_t>(size)) != 0 ||
         ::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
@@ -58,7 +59,7 @@ Result<Mapping> map_shared_memory(int fd, std::size_t size, bool writable) {
         return fail(Errc::not_permitted, "the peer's shared memory is not a memfd with its size "
                                          "sealed; it could be cut under us");
     }
-    struct stat status{};
+    struct stat status {};
     if (::fstat(fd, &status) != 0 || status.st_size < 0 ||
         static_cast<std::uint64_t>(status.st_size) < size || size == 0) {
         return fail(Errc::not_permitted,

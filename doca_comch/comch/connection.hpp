@@ -74,10 +74,10 @@ public:
 
     doca_data user_data{};
     ConnectionStatistics snapshot;
-    Errc status = Errc::ok;     ///< why it ended
+    Errc status = Errc::ok;      ///< why it ended
     TaskQueue<SendTask> waiting; ///< found no room on the link
     TaskQueue<SendTask> sent;    ///< not confirmed
-    bool busy = false;          ///< in the owner's list
+    bool busy = false;           ///< in the owner's list
     Clock::time_point disconnecting_since{};
     Clock::time_point moved{}; ///< when some of what waited found room last
 

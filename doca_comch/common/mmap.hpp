@@ -31,11 +31,11 @@ struct doca_mmap {
     void* free_cookie = nullptr;
     bool was_started = false; ///< from then on the range is given back in the end
     doca_data user_data{};
-    std::unique_ptr<comch::MemoryMap> map;                      ///< while started
-    comch::link::PortAddress service{};                         ///< where imported memory is served
-    std::optional<comch::Device> importer;                      ///< imported: through which device
-    std::atomic<std::uint32_t> buffers = 0;                     ///< taken from it, by any inventory
-    std::atomic<std::uint32_t> consumers = 0;                   ///< that receive into it, not idle
+    std::unique_ptr<comch::MemoryMap> map;    ///< while started
+    comch::link::PortAddress service{};       ///< where imported memory is served
+    std::optional<comch::Device> importer;    ///< imported: through which device
+    std::atomic<std::uint32_t> buffers = 0;   ///< taken from it, by any inventory
+    std::atomic<std::uint32_t> consumers = 0; ///< that receive into it, not idle
     /// Whoever keeps a map for later asks by this whether it still exists.
     std::shared_ptr<const char> life = std::make_shared<const char>();
 

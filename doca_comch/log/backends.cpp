@@ -230,10 +230,9 @@ void Backends::show(Speaker speaker, const Record& record) {
     }
     showing = true;
     const std::unique_ptr<bool, void (*)(bool*)> end(&showing, [](bool* flag) { *flag = false; });
-    const spdlog::details::log_msg message({record.file, record.line, record.function},
-                                           {record.source.data(), record.source.size()},
-                                           to_spdlog(record.level),
-                                           {record.text.data(), record.text.size()});
+    const spdlog::details::log_msg message(
+        {record.file, record.line, record.function}, {record.source.data(), record.source.size()},
+        to_spdlog(record.level), {record.text.data(), record.text.size()});
     const std::lock_guard one_at_a_time(showing_mutex_);
     for (spdlog::sinks::sink* const sink : listeners(speaker, record.level)) {
         sink->log(message);

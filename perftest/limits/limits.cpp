@@ -158,8 +158,7 @@ double memcpy_rate(int cpu, std::size_t size, double duration) {
     pin_or_throw(cpu);
     const SharedPages to(size);
     std::vector<std::byte> from(size, std::byte{1});
-    const double time =
-        median_time(duration, [&] { std::memcpy(to.data(), from.data(), size); });
+    const double time = median_time(duration, [&] { std::memcpy(to.data(), from.data(), size); });
     return static_cast<double>(size) / time;
 }
 

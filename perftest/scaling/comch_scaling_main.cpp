@@ -311,7 +311,8 @@ std::size_t resident() {
 }
 
 nlohmann::ordered_json run(const Options& options, const std::string& directory) {
-    const Server server(directory, options.cpus[1], options.what == "quiet" || options.what == "memory");
+    const Server server(directory, options.cpus[1],
+                        options.what == "quiet" || options.what == "memory");
     perftest::pin_or_throw(options.cpus[0]);
     End end(Domain::open({.directory = directory, .description_file = {}}).value(), Side::host);
     if (options.what == "quiet") {
@@ -351,7 +352,8 @@ int main(int argc, char** argv) {
     app.add_option("--connections", options.connections, "how many")
         ->check(CLI::Range(1, 4000))
         ->capture_default_str();
-    app.add_option("--cpus", options.cpus, "client's and server's CPU, as 0,1 (default: not pinned)")
+    app.add_option("--cpus", options.cpus,
+                   "client's and server's CPU, as 0,1 (default: not pinned)")
         ->delimiter(',')
         ->expected(2);
     app.add_option("--seconds", options.seconds, "how long")
@@ -360,7 +362,8 @@ int main(int argc, char** argv) {
     app.add_flag("--json", json, "as JSON");
     CLI11_PARSE(app, argc, argv);
     catch_signals();
-    std::string directory = (std::filesystem::temp_directory_path() / "comch-scaling-XXXXXX").string();
+    std::string directory =
+        (std::filesystem::temp_directory_path() / "comch-scaling-XXXXXX").string();
     if (::mkdtemp(directory.data()) == nullptr) {
         fmt::print(stderr, "error: cannot make a directory like '{}'\n", directory);
         return 1;

@@ -17,7 +17,7 @@
 
 namespace comch::counters {
 
-inline constexpr std::uint64_t magic   = 0x31544e43484d4f43; // "COMHCNT1" as a little-endian word
+inline constexpr std::uint64_t magic = 0x31544e43484d4f43; // "COMHCNT1" as a little-endian word
 inline constexpr std::uint32_t version = 2;
 
 /// Relaxed single-writer counter: an add is a load, an add and a store, no locked instruction.
@@ -37,11 +37,11 @@ struct alignas(64) TxCounters {
     Counter messages;        ///< two-sided messages handed to the link
     Counter bytes;           ///< payload that left here by ring: messages, puts, answers to gets
     Counter bulk_ring_bytes; ///< bytes that went through the bulk ring (two copies)
-    Counter mapped_bytes;    ///< bytes of one-sided operations done on mapped memory or by the device
+    Counter mapped_bytes; ///< bytes of one-sided operations done on mapped memory or by the device
     Counter process_vm_bytes; ///< bytes that we moved by process_vm_readv/writev
-    Counter one_sided;       ///< put, get and atomic operations started
-    Counter credit_stalls;   ///< attempts refused because a ring was full
-    Counter buffer_stalls;   ///< sends refused because the receiver had posted no buffer
+    Counter one_sided;        ///< put, get and atomic operations started
+    Counter credit_stalls;    ///< attempts refused because a ring was full
+    Counter buffer_stalls;    ///< sends refused because the receiver had posted no buffer
 };
 
 /// Written by the thread that polls the connection.
@@ -55,16 +55,16 @@ struct alignas(64) RxCounters {
 };
 
 enum class SlotState : std::uint32_t {
-    free       = 0,
+    free = 0,
     connecting = 1,
-    connected  = 2,
-    closed     = 3, ///< an orderly end; the numbers stay until the slot is taken again
-    failed     = 4, ///< the peer died or broke the protocol
+    connected = 2,
+    closed = 3, ///< an orderly end; the numbers stay until the slot is taken again
+    failed = 4, ///< the peer died or broke the protocol
 };
 
 enum class SlotKind : std::uint32_t {
     connection = 0,
-    channel    = 1, ///< of one producer-consumer pair, under a connection
+    channel = 1, ///< of one producer-consumer pair, under a connection
 };
 
 /// One connection, or one channel under a connection.
@@ -72,11 +72,11 @@ struct alignas(64) Slot {
     std::atomic<std::uint32_t> state; ///< SlotState; written last when a slot is taken
     std::uint32_t local_side;         ///< comch::Side
     std::uint32_t peer_side;
-    std::uint32_t kind;               ///< SlotKind
-    std::uint64_t peer_pid;           ///< as the kernel reported it; 0 across PID namespaces
-    std::uint64_t connection;         ///< the same at both ends and nowhere else; 0: unknown
-    char face[8];                     ///< "uct", "ofi", "channel"; NUL-padded
-    char peer[24];                    ///< peer's function or server name; NUL-padded, cut
+    std::uint32_t kind;       ///< SlotKind
+    std::uint64_t peer_pid;   ///< as the kernel reported it; 0 across PID namespaces
+    std::uint64_t connection; ///< the same at both ends and nowhere else; 0: unknown
+    char face[8];             ///< "uct", "ofi", "channel"; NUL-padded
+    char peer[24];            ///< peer's function or server name; NUL-padded, cut
     TxCounters tx;
     RxCounters rx;
 };
@@ -92,9 +92,9 @@ struct alignas(64) FileHeader {
     std::uint64_t start_time_ns; ///< CLOCK_REALTIME
     char program[32];            ///< /proc/self/comm, NUL-padded
     char reserved[56];
-    TxCounters closed_tx;        ///< sums over slots that were taken again
+    TxCounters closed_tx; ///< sums over slots that were taken again
     RxCounters closed_rx;
-    Slot overflow;               ///< shared by connections beyond `slot_count`; may lose counts
+    Slot overflow; ///< shared by connections beyond `slot_count`; may lose counts
 };
 
 /// The file is sparse: untouched slots cost no memory.

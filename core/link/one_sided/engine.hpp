@@ -200,9 +200,9 @@ private:
         std::uint32_t generation = 0;
         bool active = false;
         bool is_atomic = false;
-        bool canceled = false;  ///< its answer goes nowhere
-        bool by_kernel = false; ///< a get that may be fetched
-        bool joint = false;     ///< a get that both ends copy: no record answers it
+        bool canceled = false;     ///< its answer goes nowhere
+        bool by_kernel = false;    ///< a get that may be fetched
+        bool joint = false;        ///< a get that both ends copy: no record answers it
         std::uint64_t address = 0; ///< the peer's
         std::uint64_t end = 0;     ///< behind its record in the ring
         std::uint64_t after = 0;   ///< behind the last put or atomic before it; 0: none
@@ -400,7 +400,7 @@ private:
     std::uint32_t canceled_ = 0; ///< whose answer is still to come
     std::uint32_t puts_waiting_ = 0;
     std::uint32_t replies_waiting_ = 0;
-    std::uint64_t answers_ = 0; ///< that have come, ever
+    std::uint64_t answers_ = 0;        ///< that have come, ever
     std::uint64_t last_get_ended_ = 0; ///< by the CPU's counter
     void* fetched_ = nullptr;
     std::uint64_t joint_ = 0; ///< our get that both ends copy, as Operation says; 0: none

@@ -152,7 +152,8 @@ template <class Pipe> void OneSidedEngine<Pipe>::help() noexcept {
         // Looked up again for every part: the registration may have ended in between.
         const RegionTable::Pin pin = RegionTable::instance().pin(helped_.region);
         const std::byte* const from =
-            pin ? pin.range(helped_.address + part.offset, part.length, access_remote_read) : nullptr;
+            pin ? pin.range(helped_.address + part.offset, part.length, access_remote_read)
+                : nullptr;
         if (from != nullptr && pipe_.peer_memory().usable() &&
             pipe_.peer_memory().write(helped_to_ + part.offset, from, part.length, not_after)) {
             job.copied();

@@ -185,8 +185,7 @@ template <class Pipe> bool OneSidedEngine<Pipe>::fetch_missing() noexcept {
     return false;
 }
 
-template <class Pipe>
-void OneSidedEngine<Pipe>::note_time_of(const Operation& operation) noexcept {
+template <class Pipe> void OneSidedEngine<Pipe>::note_time_of(const Operation& operation) noexcept {
     if constexpr (Pipe::kernel_copies) {
         if (operation.began == 0) {
             return;

@@ -32,8 +32,8 @@ Channel::~Channel() {
     }
     // A forked child may hold the socket open: closing it alone would not reach the peer.
     (void)::shutdown(socket_.get(), SHUT_RDWR);
-    counters_->release_slot(pipe_->slot(), failed_ ? counters::SlotState::failed
-                                                   : counters::SlotState::closed);
+    counters_->release_slot(pipe_->slot(),
+                            failed_ ? counters::SlotState::failed : counters::SlotState::closed);
 }
 
 Channel& Channel::operator=(Channel&& other) noexcept {
@@ -136,9 +136,8 @@ Errc Channel::check() {
         pipe_->look_at_bulk(monotonic_ns());
         return Errc::ok;
     }
-    const bool orderly =
-        life == Errc::ok ? pipe_->peer_said_goodbye() || life_->peer_said_goodbye()
-                         : life == Errc::not_connected;
+    const bool orderly = life == Errc::ok ? pipe_->peer_said_goodbye() || life_->peer_said_goodbye()
+                                          : life == Errc::not_connected;
     const Errc end = orderly ? Errc::not_connected : Errc::connection_reset;
     pipe_->break_off(end); // nobody would read it
     return pipe_->rx().ready() ? Errc::ok : end;

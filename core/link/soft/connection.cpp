@@ -147,9 +147,8 @@ Errc Connection::get(void* local, std::size_t length, RemoteRegion& region, std:
         pipe_.slot()->tx.one_sided.add(1);
         return Errc::ok;
     }
-    const Errc result =
-        one_sided_.get(static_cast<std::byte*>(local), length, region.key().region, address, token,
-                       by_kernel(region, access_remote_read));
+    const Errc result = one_sided_.get(static_cast<std::byte*>(local), length, region.key().region,
+                                       address, token, by_kernel(region, access_remote_read));
     if (result == Errc::ok || result == Errc::in_progress) {
         pipe_.slot()->tx.one_sided.add(1);
     }

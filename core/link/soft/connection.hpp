@@ -138,11 +138,11 @@ private:
     friend class Port;
 
     enum class State : std::uint8_t {
-        connecting,  ///< initiator: the socket or the hello is not through yet
-        waiting,     ///< initiator: hello is sent, no answer yet
+        connecting, ///< initiator: the socket or the hello is not through yet
+        waiting,    ///< initiator: hello is sent, no answer yet
         established,
-        ended,       ///< reported to the sink
-        closed,      ///< closed by its owner; freed soon
+        ended,  ///< reported to the sink
+        closed, ///< closed by its owner; freed soon
     };
 
     Connection() : one_sided_(pipe_) {}
@@ -186,14 +186,14 @@ private:
     // Touched by every poll.
     Pipe pipe_;
     State state_ = State::connecting;
-    bool hot_ = false;     ///< in the port's list of rings to poll at every call
-    bool resting_ = false; ///< quiet: its writer rings the bell when there is something
-    bool working_ = false; ///< in the port's list of connections with something to advance
-    bool one_way_ = false; ///< the peer sends only replies
+    bool hot_ = false;          ///< in the port's list of rings to poll at every call
+    bool resting_ = false;      ///< quiet: its writer rings the bell when there is something
+    bool working_ = false;      ///< in the port's list of connections with something to advance
+    bool one_way_ = false;      ///< the peer sends only replies
     bool peer_one_way_ = false; ///< we send only replies
-    bool paused_ = false; ///< a get of the peer is being answered; what it sent after it waits
+    bool paused_ = false;     ///< a get of the peer is being answered; what it sent after it waits
     bool unanswered_ = false; ///< initiator: counted in the port's unanswered_
-    bool peer_gone_ = false; ///< to be reported once its ring is empty
+    bool peer_gone_ = false;  ///< to be reported once its ring is empty
     void* user_ = nullptr;
 
     OneSidedEngine<Pipe> one_sided_;
@@ -216,19 +216,19 @@ private:
     // Of the port's decision to let the ring rest (Port::rest_quiet_rings).
     std::uint64_t rest_position_ = 0; ///< where the ring was at the last look
     std::uint64_t rest_since_ns_ = 0;
-    unsigned quiet_looks_ = 0;        ///< how often it was still there
-    unsigned rest_after_ = 1;         ///< so many such looks
+    unsigned quiet_looks_ = 0; ///< how often it was still there
+    unsigned rest_after_ = 1;  ///< so many such looks
     std::shared_ptr<ConnectionLife> life_ = std::make_shared<ConnectionLife>();
     struct Asked {
         std::uint64_t region;
         std::shared_ptr<Import> import;
     };
-    std::vector<Asked> asked_;                   ///< imports whose answer is on its way
-    std::vector<std::uint64_t> map_requests_;    ///< requests that wait for the socket
-    std::vector<std::uint64_t> map_answers_;     ///< answers that wait for the socket
-    std::vector<std::byte> hello_;               ///< initiator: until it is sent
-    std::vector<std::byte> answer_;              ///< acceptor: until it is sent
-    std::string entry_;                          ///< initiator: the socket to reach
+    std::vector<Asked> asked_;                ///< imports whose answer is on its way
+    std::vector<std::uint64_t> map_requests_; ///< requests that wait for the socket
+    std::vector<std::uint64_t> map_answers_;  ///< answers that wait for the socket
+    std::vector<std::byte> hello_;            ///< initiator: until it is sent
+    std::vector<std::byte> answer_;           ///< acceptor: until it is sent
+    std::string entry_;                       ///< initiator: the socket to reach
     std::string error_text_;
 };
 

@@ -148,7 +148,8 @@ TEST(CopyWays, ACounterThatWentBackChangesNothing) {
 
 TEST(CopyWays, ABadBeginningIsForgotten) {
     CopyWays ways;
-    (void)by_kernel(ways, tuning::pace_of_short.samples, 1 << 20, 10'000'000'000, 1); // it computed meanwhile
+    (void)by_kernel(ways, tuning::pace_of_short.samples, 1 << 20, 10'000'000'000,
+                    1); // it computed meanwhile
     (void)by_kernel(ways, 4 * tuning::pace_of_short.period, 1 << 20, 200'000, 300'000);
     EXPECT_LT(by_kernel(ways, 1'000, 1 << 20, 200'000, 300'000), 100);
 }

@@ -43,7 +43,8 @@ struct Claims {
         return generation | std::uint64_t{front} << 16 | std::uint64_t{back} << 40;
     }
     [[nodiscard]] static constexpr Claims unpack(std::uint64_t word) noexcept {
-        return {static_cast<std::uint16_t>(word), static_cast<std::uint32_t>(word >> 16 & max_units),
+        return {static_cast<std::uint16_t>(word),
+                static_cast<std::uint32_t>(word >> 16 & max_units),
                 static_cast<std::uint32_t>(word >> 40)};
     }
 };
@@ -71,7 +72,8 @@ struct Part {
 [[nodiscard]] constexpr std::uint32_t units_of(std::uint64_t length) noexcept {
     return static_cast<std::uint32_t>((length + unit - 1) >> unit_bits);
 }
-[[nodiscard]] constexpr Part part(std::uint64_t from, std::uint64_t to, std::uint64_t length) noexcept {
+[[nodiscard]] constexpr Part part(std::uint64_t from, std::uint64_t to,
+                                  std::uint64_t length) noexcept {
     const std::uint64_t begin = from << unit_bits;
     const std::uint64_t end = std::min(to << unit_bits, length);
     return {begin, end > begin ? end - begin : 0};
@@ -245,7 +247,8 @@ public:
 private:
     void tell(bool failed) noexcept {
         // Release: with what was copied.
-        words_->done.store(joint::Done{generation_, failed, done_}.pack(), std::memory_order_release);
+        words_->done.store(joint::Done{generation_, failed, done_}.pack(),
+                           std::memory_order_release);
     }
 
     Direction::Joint* words_ = nullptr;

@@ -191,8 +191,8 @@ TEST_F(JointWords, ThreadsCopyEachByteOnce) {
             std::this_thread::yield();
         }
         copy.end();
-        ASSERT_TRUE(std::equal(to.begin(), to.begin() + static_cast<std::ptrdiff_t>(length),
-                               from.begin()))
+        ASSERT_TRUE(
+            std::equal(to.begin(), to.begin() + static_cast<std::ptrdiff_t>(length), from.begin()))
             << length;
     }
     over.store(true);
@@ -271,7 +271,9 @@ TEST_F(JointWords, LiesAboutWhatIsDoneStayInBounds) {
         (void)peer.take();
         while (victim.take().length != 0) {
         }
-        spoilt.done.store(random() % 2 == 0 ? random() : Done{1, true, static_cast<std::uint32_t>(random() % 200)}.pack());
+        spoilt.done.store(random() % 2 == 0
+                              ? random()
+                              : Done{1, true, static_cast<std::uint32_t>(random() % 200)}.pack());
         Part part;
         if (victim.rest(part) == Rest::ours) {
             ASSERT_LT(part.offset, length);

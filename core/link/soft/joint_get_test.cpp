@@ -264,9 +264,8 @@ TEST_F(JointGet, IsNotFollowedByPutsBeforeItIsComplete) {
 TEST_F(JointGet, IsAnsweredByNoRecord) {
     ASSERT_EQ(get_that_waits(), Errc::in_progress);
     const Reply lie{1 | std::uint64_t{generation()} << 32, 1}; // its name: the only one, so far
-    (void)owner.pipe.put_record(Kind::error_reply, 0, sizeof(lie), [&](std::byte* at) {
-        std::memcpy(at, &lie, sizeof(lie));
-    });
+    (void)owner.pipe.put_record(Kind::error_reply, 0, sizeof(lie),
+                                [&](std::byte* at) { std::memcpy(at, &lie, sizeof(lie)); });
     EXPECT_FALSE(requester.take_records());
     EXPECT_TRUE(requester.done.empty());
 }
@@ -326,11 +325,11 @@ TEST_F(JointGet, ComesBehindPuts) {
 class JointHelper : public JointGet {
 protected:
     bool ask(const OneSided& request, const Joint& joint) {
-        (void)requester.pipe.put_record(Kind::joint_get, 0, sizeof(request) + sizeof(joint),
-                                        [&](std::byte* at) {
-                                            std::memcpy(at, &request, sizeof(request));
-                                            std::memcpy(at + sizeof(request), &joint, sizeof(joint));
-                                        });
+        (void)requester.pipe.put_record(
+            Kind::joint_get, 0, sizeof(request) + sizeof(joint), [&](std::byte* at) {
+                std::memcpy(at, &request, sizeof(request));
+                std::memcpy(at + sizeof(request), &joint, sizeof(joint));
+            });
         return owner.take_records();
     }
     std::uint64_t here() { return reinterpret_cast<std::uint64_t>(got.data()); }

@@ -65,19 +65,19 @@ enum class Goodbye : std::uint32_t {
 struct Direction {
     /// Written by the ring's reader, read by its writer only when it runs out of credit.
     struct alignas(128) Consumer {
-        std::atomic<std::uint64_t> lines; ///< lines taken out, ever
-        std::atomic<std::uint64_t> bulk;  ///< bulk-ring position taken out, ever
+        std::atomic<std::uint64_t> lines;    ///< lines taken out, ever
+        std::atomic<std::uint64_t> bulk;     ///< bulk-ring position taken out, ever
         std::atomic<std::uint64_t> messages; ///< data records taken out, ever
     } consumer;
     /// Written by the ring's writer.
     struct alignas(128) Producer {
-        std::atomic<std::uint32_t> closed;        ///< Goodbye; unless 0, no record follows
-        std::atomic<std::uint32_t> wants_credit;  ///< 1: ring my doorbell when you return credit
-        std::atomic<std::uint64_t> withdrawn; ///< gets in lines before this one need no answer
+        std::atomic<std::uint32_t> closed;       ///< Goodbye; unless 0, no record follows
+        std::atomic<std::uint32_t> wants_credit; ///< 1: ring my doorbell when you return credit
+        std::atomic<std::uint64_t> withdrawn;    ///< gets in lines before this one need no answer
     } producer;
     /// A long get that both ends copy (joint_copy.hpp): asked for by the ring's writer.
     struct alignas(128) Joint {
-        std::atomic<std::uint64_t> claims;            ///< both ends'
+        std::atomic<std::uint64_t> claims;           ///< both ends'
         alignas(64) std::atomic<std::uint64_t> done; ///< the ring's reader's
     } joint;
     /// Who executes the puts in the ring (put_claims.hpp).

@@ -10,7 +10,9 @@
 namespace comch::link::soft {
 namespace {
 
-long membarrier(int command) noexcept { return ::syscall(SYS_membarrier, command, 0, 0); }
+long membarrier(int command) noexcept {
+    return ::syscall(SYS_membarrier, command, 0, 0);
+}
 
 /// When comch is loaded: later, with threads in the process, the kernel takes some ten milliseconds
 /// to register it, and a program's start would take twice as long.
@@ -23,8 +25,7 @@ long membarrier(int command) noexcept { return ::syscall(SYS_membarrier, command
 } // namespace
 
 bool membarrier_register() noexcept {
-    static const bool registered =
-        membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) == 0;
+    static const bool registered = membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) == 0;
     return registered;
 }
 

@@ -24,7 +24,7 @@ std::byte* ring(std::byte* segment, std::uint32_t lines, unsigned direction) noe
 
 /// The segment's inode: the kernel numbers all memfds of a machine in one row.
 std::uint64_t number_of(int memfd) noexcept {
-    struct stat status{};
+    struct stat status {};
     return ::fstat(memfd, &status) == 0 ? status.st_ino : 0;
 }
 
@@ -123,7 +123,8 @@ Errc Pipe::send_ordered(std::uint8_t id, std::span<const std::byte> message) noe
         if (result == Errc::ok) {
             std::memcpy(bulk, message.data(), length);
             const std::uint64_t now = take_stamp();
-            put_bulk_record(stamped(Kind::data_bulk), id, std::as_bytes(std::span(&now, 1)), length);
+            put_bulk_record(stamped(Kind::data_bulk), id, std::as_bytes(std::span(&now, 1)),
+                            length);
         }
     }
     if (result == Errc::ok) {
@@ -133,8 +134,7 @@ Errc Pipe::send_ordered(std::uint8_t id, std::span<const std::byte> message) noe
 }
 
 std::uint64_t Pipe::confirmed() noexcept {
-    const std::uint64_t taken =
-        tx_.control()->consumer.messages.load(std::memory_order_acquire);
+    const std::uint64_t taken = tx_.control()->consumer.messages.load(std::memory_order_acquire);
     confirmed_seen_ = taken <= sent_ ? taken : 0; // a lie counts for nothing
     return confirmed_seen_;
 }

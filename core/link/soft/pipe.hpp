@@ -12,11 +12,11 @@
 #include <comch/counters_layout.hpp>
 #include <comch/error.hpp>
 
+#include "core/base/clock.hpp"
 #include "core/base/unique_fd.hpp"
 #include "core/link/soft/attention.hpp"
 #include "core/link/soft/bulk_memory.hpp"
 #include "core/link/soft/bulk_writer.hpp"
-#include "core/base/clock.hpp"
 #include "core/link/soft/copy_ways.hpp"
 #include "core/link/soft/joint_copy.hpp"
 #include "core/link/soft/layout.hpp"

@@ -322,7 +322,7 @@ void Port::shut_down(Connection& c, Errc code, Reason reason) {
     no_longer_unanswered(c);
     c.one_sided_.stop_copying(); // while the peer can be looked at
     if (c.pipe_.rx().control() != nullptr) {
-        c.pipe_.rx().confirm(); // who answers a message by closing has had it
+        c.pipe_.rx().confirm();           // who answers a message by closing has had it
         (void)c.pipe_.rx().return_rest(); // what was not taken out is lost: its sender can tell
         c.pipe_.say_goodbye();
     }

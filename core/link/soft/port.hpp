@@ -182,11 +182,9 @@ private:
             // The descriptor was sent before the record; a channel descriptor may lie before it.
             return read_socket(c, sink) != SocketResult::broken && c.pipe_.has_bulk();
         default: {
-            const bool fine =
-                c.one_sided_.handle(static_cast<Kind>(raw), payload, length,
-                                    [&](void* token, Errc status) {
-                                        sink.on_complete(c, token, status);
-                                    });
+            const bool fine = c.one_sided_.handle(
+                static_cast<Kind>(raw), payload, length,
+                [&](void* token, Errc status) { sink.on_complete(c, token, status); });
             if (c.one_sided_.busy()) {
                 c.needs_work();
                 // Where we only answer, gets are answered before what the peer sent after them is

@@ -26,8 +26,8 @@ public:
     /// except the credits, and by visit_from() records, which are checked.
     RingWriter(Direction* control, std::byte* lines, std::uint32_t line_count)
         : lines_(lines), control_(control), mask_(line_count - 1),
-          shift_(static_cast<unsigned>(std::countr_zero(line_count))),
-          credit_limit_(line_count), dirty_(line_count, 0) {}
+          shift_(static_cast<unsigned>(std::countr_zero(line_count))), credit_limit_(line_count),
+          dirty_(line_count, 0) {}
 
     /// Room for a record of `length` payload bytes. Null when there is none (or the peer lied about
     /// its credits: see corrupt()). The returned place is written, then publish() is called with a
@@ -221,7 +221,7 @@ private:
     std::uint32_t dirty_lines_ = 0;
     bool stopped_ = false;
     bool corrupt_ = false;
-    std::uint64_t taken_ = 0; ///< last credit that the peer returned, checked
+    std::uint64_t taken_ = 0;         ///< last credit that the peer returned, checked
     std::vector<std::uint8_t> dirty_; ///< per line: last written as the inside of a record
 };
 

@@ -47,8 +47,8 @@ protected:
 
     void SetUp() override {
         child = std::make_unique<Process>([this] { be_the_owner(); });
-        end = std::make_unique<End>(lab, Side::host, 0,
-                                    PortOptions{.face = "test", .one_way = true});
+        end =
+            std::make_unique<End>(lab, Side::host, 0, PortOptions{.face = "test", .one_way = true});
         connection = end->port->connect(to_parent.get<PortAddress>(), {}, nullptr).value();
         key = to_parent.get<RegionKey>();
         key_of_shared = to_parent.get<RegionKey>();

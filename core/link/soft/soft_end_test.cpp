@@ -34,7 +34,9 @@ TEST(End, InACompletionWithMoreUnderWayLeavesNothingBehind) {
         ASSERT_EQ(pair.initiator->get(to.data(), to.size(), region, key.base, &to),
                   Errc::in_progress);
     }
-    host.seen.completion_hook = [&](Connection& connection, void*) { host.port->close(&connection); };
+    host.seen.completion_hook = [&](Connection& connection, void*) {
+        host.port->close(&connection);
+    };
     ASSERT_TRUE(until([&] { return !host.seen.completions.empty(); }, host, dpu));
     ASSERT_TRUE(until([&] { return !dpu.seen.ends.empty(); }, host, dpu));
     settle(std::chrono::milliseconds(1), host, dpu); // whatever is freed is freed by then
@@ -76,9 +78,9 @@ protected:
         ::shutdown(which.socket.get(), SHUT_RDWR);
     }
     bool begin_put() {
-        return PutOwner(&peer.control().direction[1].puts)
-            .begin(peer.pipe.rx().position(),
-                   [] { std::atomic_thread_fence(std::memory_order_seq_cst); });
+        return PutOwner(&peer.control().direction[1].puts).begin(peer.pipe.rx().position(), [] {
+            std::atomic_thread_fence(std::memory_order_seq_cst);
+        });
     }
     void end_put() { PutOwner(&peer.control().direction[1].puts).end(peer.pipe.rx().position()); }
     /// Whether the end of the connection told of puts that were lost.
@@ -184,7 +186,8 @@ TEST(End, InACompletionOfAPeerThatDiedLeavesNothingBehind) {
         ASSERT_EQ(listener.pipe.put_record(Kind::get_reply, 0, sizeof(head) + sizeof(value),
                                            [&](std::byte* to) {
                                                std::memcpy(to, &head, sizeof(head));
-                                               std::memcpy(to + sizeof(head), &value, sizeof(value));
+                                               std::memcpy(to + sizeof(head), &value,
+                                                           sizeof(value));
                                            }),
                   Errc::ok);
         listener.pipe.pop(record);
@@ -197,8 +200,7 @@ TEST(End, InACompletionOfAPeerThatDiedLeavesNothingBehind) {
         }
     };
     (void)host.port->arm(); // so that the next call looks at sockets
-    ASSERT_TRUE(
-        until([&] { return host.seen.completions.size() > tuning::poll_budget; }, host));
+    ASSERT_TRUE(until([&] { return host.seen.completions.size() > tuning::poll_budget; }, host));
     settle(std::chrono::milliseconds(1), host); // whatever is freed is freed by then
     EXPECT_EQ(host.seen.completions.size(), tuning::poll_budget + 1);
     EXPECT_TRUE(host.seen.ends.empty());
@@ -234,19 +236,18 @@ TEST(End, DoesNotComeOfAPutForWhoseBytesThereIsNoDescriptor) {
         End server(lab, Side::dpu);
         std::vector<std::byte> memory(data.size());
         up.put(server.port->address());
-        up.put(RegionTable::instance()
-                   .add({.base = memory.data(),
-                         .length = memory.size(),
-                         .access = access_remote_write})
-                   .value());
+        up.put(
+            RegionTable::instance()
+                .add(
+                    {.base = memory.data(), .length = memory.size(), .access = access_remote_write})
+                .value());
         while (!down.has_something()) {
             server.progress();
         }
         up.put(memory == data);
     });
     End host(lab, Side::host, 0, PortOptions{.face = "test", .one_way = true});
-    Connection* const connection =
-        host.port->connect(up.get<PortAddress>(), {}, nullptr).value();
+    Connection* const connection = host.port->connect(up.get<PortAddress>(), {}, nullptr).value();
     const auto key = up.get<RegionKey>(); // neither to be mapped nor to be reached by the kernel
     ASSERT_TRUE(until([&] { return !host.seen.connected.empty(); }, host));
     RemoteRegion region(key);
@@ -297,8 +298,7 @@ TEST(End, DoesNotComeOfAMappingForWhichThereIsNoDescriptor) {
         up.put(word);
     });
     End host(lab, Side::host, 0, PortOptions{.face = "test", .one_way = true});
-    Connection* const connection =
-        host.port->connect(up.get<PortAddress>(), {}, nullptr).value();
+    Connection* const connection = host.port->connect(up.get<PortAddress>(), {}, nullptr).value();
     const auto key = up.get<RegionKey>();
     ASSERT_TRUE(until([&] { return !host.seen.connected.empty(); }, host));
     RemoteRegion region(key);
@@ -310,8 +310,8 @@ TEST(End, DoesNotComeOfAMappingForWhichThereIsNoDescriptor) {
         // (Until the refusal of the mapping is known.)
         ASSERT_TRUE(until(
             [&] {
-                return !host.seen.ends.empty() ||
-                       connection->put(&value, sizeof(value), region, key.base, nullptr) == Errc::ok;
+                return !host.seen.ends.empty() || connection->put(&value, sizeof(value), region,
+                                                                  key.base, nullptr) == Errc::ok;
             },
             host));
         const Errc flushed = connection->flush(&token);
@@ -525,7 +525,8 @@ TEST(End, WhoAnswersAGetThatHasNoRoomMaySleep) {
 TEST_F(EndOfARawPeer, ForWantOfADescriptorIsNotThePeersFault) {
     const UniqueFd bulk = test_memfd(tuning::bulk_size);
     const int descriptor = bulk.get();
-    const wire::Packet packet{static_cast<std::uint32_t>(wire::Type::bulk), 0, tuning::bulk_size, 0};
+    const wire::Packet packet{static_cast<std::uint32_t>(wire::Type::bulk), 0, tuning::bulk_size,
+                              0};
     ASSERT_TRUE(peer.packet(packet, std::span(&descriptor, 1)));
     {
         const NoDescriptorLeft none;

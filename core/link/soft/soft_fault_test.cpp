@@ -38,7 +38,7 @@ UniqueFd process_descriptor(pid_t pid) {
 }
 
 void die_after(std::uint32_t microseconds) {
-    struct sigaction action{};
+    struct sigaction action {};
     action.sa_handler = [](int) { ::kill(::getpid(), SIGKILL); };
     ::sigaction(SIGALRM, &action, nullptr);
     itimerval timer{};
@@ -224,7 +224,9 @@ struct Plan {
     bool sleeps;     ///< the survivor; the victim sleeps where the survivor does not
     bool holder;     ///< a forked child of the victim lives on
 
-    friend std::ostream& operator<<(std::ostream& out, const Plan& plan) { return out << plan.name; }
+    friend std::ostream& operator<<(std::ostream& out, const Plan& plan) {
+        return out << plan.name;
+    }
 };
 
 class Death : public ::testing::TestWithParam<Plan> {
@@ -394,19 +396,19 @@ TEST_P(Death, IsHeardOnceInTimeAndLeavesNothing) {
 
 INSTANTIATE_TEST_SUITE_P(
     Of, Death,
-    ::testing::Values(Plan{"AnInitiatorInSetUp", true, true, false, false},
-                      Plan{"AnInitiatorInSetUpWhileWeSleep", true, true, true, false},
-                      Plan{"AnInitiatorInSetUpWithAForkedChild", true, true, false, true},
-                      Plan{"AnAcceptorInSetUp", false, true, false, false},
-                      Plan{"AnAcceptorInSetUpWhileWeSleep", false, true, true, false},
-                      Plan{"AnAcceptorInSetUpWithAForkedChildWhileWeSleep", false, true, true, true},
-                      Plan{"AnInitiatorInTraffic", true, false, false, false},
-                      Plan{"AnInitiatorInTrafficWithAForkedChild", true, false, false, true},
-                      Plan{"AnInitiatorInTrafficWhileWeSleep", true, false, true, false},
-                      Plan{"AnAcceptorInTraffic", false, false, false, false},
-                      Plan{"AnAcceptorInTrafficWithAForkedChildWhileWeSleep", false, false, true,
-                           true},
-                      Plan{"AnAcceptorInTrafficWhileWeSleep", false, false, true, false}),
+    ::testing::Values(
+        Plan{"AnInitiatorInSetUp", true, true, false, false},
+        Plan{"AnInitiatorInSetUpWhileWeSleep", true, true, true, false},
+        Plan{"AnInitiatorInSetUpWithAForkedChild", true, true, false, true},
+        Plan{"AnAcceptorInSetUp", false, true, false, false},
+        Plan{"AnAcceptorInSetUpWhileWeSleep", false, true, true, false},
+        Plan{"AnAcceptorInSetUpWithAForkedChildWhileWeSleep", false, true, true, true},
+        Plan{"AnInitiatorInTraffic", true, false, false, false},
+        Plan{"AnInitiatorInTrafficWithAForkedChild", true, false, false, true},
+        Plan{"AnInitiatorInTrafficWhileWeSleep", true, false, true, false},
+        Plan{"AnAcceptorInTraffic", false, false, false, false},
+        Plan{"AnAcceptorInTrafficWithAForkedChildWhileWeSleep", false, false, true, true},
+        Plan{"AnAcceptorInTrafficWhileWeSleep", false, false, true, false}),
     [](const auto& test) { return test.param.name; });
 
 // ---- single cases ------------------------------------------------------------------------------
@@ -529,9 +531,9 @@ TEST_P(DeadServer, IsHeardOfByThoseWhoWaitForItsAnswer) {
     expect_refusal(client, by_address);
 }
 
-INSTANTIATE_TEST_SUITE_P(With, DeadServer, ::testing::Bool(),
-                         [](const auto& test) { return test.param ? "SleepingClient"
-                                                                  : "PollingClient"; });
+INSTANTIATE_TEST_SUITE_P(With, DeadServer, ::testing::Bool(), [](const auto& test) {
+    return test.param ? "SleepingClient" : "PollingClient";
+});
 
 TEST_F(Fault, AServerThatStopsListeningBeforeItHasAnsweredIsNotDead) {
     Process server([&] {

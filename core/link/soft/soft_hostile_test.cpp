@@ -110,7 +110,8 @@ TEST_F(Hostile, AHelloOfAnotherLengthOrVersionIsAnotherVersion) {
         ASSERT_TRUE(send_raw(peer.socket.get(), raw(peer.hello).first(length), {}));
         EXPECT_EQ(refusal(peer), Errc::version_mismatch) << length;
     }
-    for (const std::uint32_t version : {0u, protocol_version - 1, protocol_version + 1, 0xffffffffu}) {
+    for (const std::uint32_t version :
+         {0u, protocol_version - 1, protocol_version + 1, 0xffffffffu}) {
         for (const std::size_t length : {16ul, sizeof(wire::Hello), sizeof(wire::Hello) + 1000}) {
             RawPeer peer(domain);
             peer.hello.version = version;
@@ -409,8 +410,8 @@ TEST_F(Hostile, MappingsOfUnknownRegionsAreRefusedOneByOne) {
         ASSERT_TRUE(peer.packet({3, 0, region, 0}));
         ASSERT_TRUE(until([&] { return readable(peer.socket.get(), milliseconds(0)); }, victim));
         wire::Packet answer{};
-        Received got = receive_packet(peer.socket.get(),
-                                      std::as_writable_bytes(std::span(&answer, 1)));
+        Received got =
+            receive_packet(peer.socket.get(), std::as_writable_bytes(std::span(&answer, 1)));
         ASSERT_EQ(got.status, SocketStatus::ok);
         EXPECT_EQ(got.descriptors, 0u);
         EXPECT_EQ(answer.type, 4u);
@@ -435,18 +436,17 @@ TEST_F(Hostile, OnlyWhatIsGrantedIsHandedOut) {
             .add({.base = memory.mapping.data(), .length = 8192, .access = access, .memfd = memfd})
             .value();
     };
-    const std::array<RegionKey, 4> keys{add(access_remote_all, memory.fd.get()),
-                                        add(access_remote_read, memory.fd.get()),
-                                        add(access_remote_write, memory.fd.get()),
-                                        add(access_remote_all, -1)};
+    const std::array<RegionKey, 4> keys{
+        add(access_remote_all, memory.fd.get()), add(access_remote_read, memory.fd.get()),
+        add(access_remote_write, memory.fd.get()), add(access_remote_all, -1)};
     RawPeer peer(domain);
     peer.join(victim);
     for (std::size_t i = 0; i < keys.size(); ++i) {
         ASSERT_TRUE(peer.packet({3, 0, keys[i].region, 0}));
         ASSERT_TRUE(until([&] { return readable(peer.socket.get(), milliseconds(0)); }, victim));
         wire::Packet answer{};
-        Received got = receive_packet(peer.socket.get(),
-                                      std::as_writable_bytes(std::span(&answer, 1)));
+        Received got =
+            receive_packet(peer.socket.get(), std::as_writable_bytes(std::span(&answer, 1)));
         ASSERT_EQ(got.status, SocketStatus::ok);
         EXPECT_EQ(got.descriptors, i < 2 ? 1u : 0u) << i;
         if (i < 2) {
@@ -478,17 +478,28 @@ TEST_F(Hostile, RecordsThatNobodySendsEndTheConnection) {
         std::uint8_t kind;
         std::uint32_t length;
     };
-    for (const Case& c :
-         {Case{"kind 0", 0, 8}, Case{"kind 13", 13, 8}, Case{"kind 127", 127, 8},
-          Case{"a stamp on nothing", 0x80, 8}, Case{"a stamp that is cut", 0x81, 7},
-          Case{"a stamped pad", 0x83, 16}, Case{"a stamped put", 0x85, 64},
-          Case{"a bulk message without a bulk ring", 2, 8}, Case{"a cut bulk reference", 2, 7},
-          Case{"a bulk ring that never came", 4, 0}, Case{"a cut put", 5, 31},
-          Case{"a cut bulk put", 6, 39}, Case{"a cut get", 7, 31}, Case{"a long get", 7, 33},
-          Case{"a cut reply", 8, 15}, Case{"a reply to nothing", 8, 64},
-          Case{"a bulk reply to nothing", 9, 24}, Case{"a cut atomic", 10, 55},
-          Case{"an atomic of size 0", 10, 56}, Case{"an atomic reply to nothing", 11, 24},
-          Case{"an error of nothing", 12, 16}, Case{"a cut error", 12, 15}}) {
+    for (const Case& c : {Case{"kind 0", 0, 8},
+                          Case{"kind 13", 13, 8},
+                          Case{"kind 127", 127, 8},
+                          Case{"a stamp on nothing", 0x80, 8},
+                          Case{"a stamp that is cut", 0x81, 7},
+                          Case{"a stamped pad", 0x83, 16},
+                          Case{"a stamped put", 0x85, 64},
+                          Case{"a bulk message without a bulk ring", 2, 8},
+                          Case{"a cut bulk reference", 2, 7},
+                          Case{"a bulk ring that never came", 4, 0},
+                          Case{"a cut put", 5, 31},
+                          Case{"a cut bulk put", 6, 39},
+                          Case{"a cut get", 7, 31},
+                          Case{"a long get", 7, 33},
+                          Case{"a cut reply", 8, 15},
+                          Case{"a reply to nothing", 8, 64},
+                          Case{"a bulk reply to nothing", 9, 24},
+                          Case{"a cut atomic", 10, 55},
+                          Case{"an atomic of size 0", 10, 56},
+                          Case{"an atomic reply to nothing", 11, 24},
+                          Case{"an error of nothing", 12, 16},
+                          Case{"a cut error", 12, 15}}) {
         RawPeer peer(domain);
         peer.join(victim);
         ASSERT_EQ(peer.pipe.put_record(static_cast<Kind>(c.kind), 0, c.length,
@@ -535,11 +546,10 @@ TEST(Order, WhoLiesAboutTheTimeDoesNotKeepOthersWaiting) {
 
 TEST_F(Hostile, WhoAsksForMoreThanItMayIsDisconnected) {
     std::vector<std::byte> memory(1 << 20);
-    const RegionKey key = RegionTable::instance()
-                              .add({.base = memory.data(),
-                                    .length = memory.size(),
-                                    .access = access_remote_read})
-                              .value();
+    const RegionKey key =
+        RegionTable::instance()
+            .add({.base = memory.data(), .length = memory.size(), .access = access_remote_read})
+            .value();
     RawPeer peer(domain);
     peer.join(victim);
     bool over = false;
@@ -670,10 +680,9 @@ public:
     Reachable() {
         shared_ = create_shared_memory("comch-test", 16384).value();
         const auto add = [&](std::byte* base, std::size_t size, std::uint32_t access, int fd) {
-            keys.push_back(
-                RegionTable::instance()
-                    .add({.base = base, .length = size, .access = access, .memfd = fd})
-                    .value());
+            keys.push_back(RegionTable::instance()
+                               .add({.base = base, .length = size, .access = access, .memfd = fd})
+                               .value());
         };
         add(heap_.get(), length, access_remote_all, -1);
         add(other_.get(), length, access_remote_read, -1);
@@ -706,8 +715,8 @@ public:
         auto& control = *reinterpret_cast<SegmentControl*>(segment.data());
         Direction& ours = control.direction[out];
         Direction& theirs = control.direction[1 - out];
-        std::byte* const ring = segment.data() + ring_offset +
-                                std::size_t{out} * tuning::ring_lines * line_size;
+        std::byte* const ring =
+            segment.data() + ring_offset + std::size_t{out} * tuning::ring_lines * line_size;
         switch (random_.below(12)) {
         case 0: { // a word anywhere in the ring
             store(ring + 8 * random_.below(tuning::ring_lines * 8), random_.wide());
@@ -715,11 +724,10 @@ public:
         }
         case 1: { // a header where the victim looks, or nearly
             const std::uint64_t position = pipe.tx().head() + random_.below(3);
-            const Header header{tag_at(position, 8),
-                                static_cast<std::uint16_t>(random_.below(3) == 0
-                                                               ? random_()
-                                                               : random_.below(200)),
-                                static_cast<std::uint8_t>(random_()), kind()};
+            const Header header{
+                tag_at(position, 8),
+                static_cast<std::uint16_t>(random_.below(3) == 0 ? random_() : random_.below(200)),
+                static_cast<std::uint8_t>(random_()), kind()};
             store(ring + (position % tuning::ring_lines) * line_size, pack(header));
             break;
         }
@@ -785,12 +793,13 @@ public:
 private:
     /// As an atomic, since the victim may be looking.
     static void store(std::byte* at, std::uint64_t word) {
-        std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at)).store(word, std::memory_order_relaxed);
+        std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at))
+            .store(word, std::memory_order_relaxed);
     }
     std::uint8_t kind() {
         const std::uint32_t k = random_.below(16);
-        return static_cast<std::uint8_t>(random_.below(6) == 0 ? random_()
-                                                               : k | (random_.below(4) == 0 ? 128 : 0));
+        return static_cast<std::uint8_t>(
+            random_.below(6) == 0 ? random_() : k | (random_.below(4) == 0 ? 128 : 0));
     }
     OneSided one_sided() {
         const RegionKey& key =
@@ -837,8 +846,9 @@ private:
         }
         const BulkRef ref{random_.below(3) == 0 ? random_() : random_.below(1024) * 64,
                           random_.below(3) == 0 ? random_() : random_.below(4000)};
-        const Reply reply{random_.below(2) == 0 ? last_.op : 1 + random_.below(3) +
-                                                                 (std::uint64_t{random_.below(5)} << 32),
+        const Reply reply{random_.below(2) == 0
+                              ? last_.op
+                              : 1 + random_.below(3) + (std::uint64_t{random_.below(5)} << 32),
                           random_.below(3) == 0 ? random_.wide() : 0};
         switch (static_cast<Kind>(record_kind & 0x7f)) {
         case Kind::data_bulk:
@@ -871,9 +881,11 @@ private:
             break;
         case Kind::atomic: {
             OneSided request = one_sided();
-            Atomic atomic{random_.wide(), random_.wide(), static_cast<std::uint8_t>(random_.below(8)),
-                          static_cast<std::uint8_t>(random_.below(4) == 0 ? random_()
-                                                                          : 4 * (1 + random_.below(2))),
+            Atomic atomic{random_.wide(),
+                          random_.wide(),
+                          static_cast<std::uint8_t>(random_.below(8)),
+                          static_cast<std::uint8_t>(
+                              random_.below(4) == 0 ? random_() : 4 * (1 + random_.below(2))),
                           {}};
             request.length = random_.below(8) == 0 ? request.length : atomic.size;
             add(request);
@@ -912,7 +924,8 @@ private:
         wire::Packet packet{random_.below(7), random_.below(3),
                             random_.below(2) == 0 ? key.region : random_.wide(),
                             random_.below(2) == 0 ? random_.below(20'000) : random_.wide()};
-        const UniqueFd memfd = test_memfd(8192, random_.below(2) == 0 ? F_SEAL_SHRINK | F_SEAL_SEAL : 0);
+        const UniqueFd memfd =
+            test_memfd(8192, random_.below(2) == 0 ? F_SEAL_SHRINK | F_SEAL_SEAL : 0);
         const UniqueFd event(::eventfd(0, EFD_CLOEXEC));
         const std::array<int, 3> all{memfd.get(), event.get(), memfd.get()};
         (void)send_raw(socket, raw(packet), std::span(all).first(random_.below(4)));
@@ -950,8 +963,8 @@ void use(Connection& c, Random& random, std::vector<std::byte>& buffer, RemoteRe
         (void)c.get(buffer.data(), random.below(4000), region, region.key().base, &token);
         break;
     case 5:
-        (void)c.atomic({AtomicOp::add, static_cast<std::uint8_t>(random.below(2) == 0 ? 4 : 8), 1, 0,
-                        buffer.data()},
+        (void)c.atomic({AtomicOp::add, static_cast<std::uint8_t>(random.below(2) == 0 ? 4 : 8), 1,
+                        0, buffer.data()},
                        region, region.key().base, &token);
         break;
     case 6:
@@ -1239,7 +1252,8 @@ TEST_F(Hostile, AnAnswerThatIsNoneEndsTheAttempt) {
     expect(Reason::protocol_error, "garbage", [](Answer& a, std::size_t&) { a.magic = 7; }, {fd});
     expect(Reason::protocol_error, "cut", [](Answer&, std::size_t& n) { n = 15; }, {fd});
     expect(Reason::version_mismatch, "cut", [](Answer&, std::size_t& n) { n = 100; }, {fd});
-    expect(Reason::version_mismatch, "version", [](Answer& a, std::size_t&) { a.version = 9; }, {fd});
+    expect(Reason::version_mismatch, "version", [](Answer& a, std::size_t&) { a.version = 9; },
+           {fd});
     expect(Reason::version_mismatch, "a longer version",
            [](Answer& a, std::size_t& n) {
                a.version = 9;
@@ -1252,7 +1266,8 @@ TEST_F(Hostile, AnAnswerThatIsNoneEndsTheAttempt) {
     expect(Reason::protocol_error, "side", [](Answer& a, std::size_t&) { a.side = 2; }, {fd});
     expect(Reason::protocol_error, "private",
            [](Answer& a, std::size_t&) { a.private_length = 257; }, {fd});
-    expect(Reason::protocol_error, "nobody", [](Answer& a, std::size_t&) { a.process_id = 0; }, {fd});
+    expect(Reason::protocol_error, "nobody", [](Answer& a, std::size_t&) { a.process_id = 0; },
+           {fd});
     expect(Reason::protocol_error, "no process", [](Answer&, std::size_t&) {}, {});
     expect(Reason::protocol_error, "no process", [](Answer&, std::size_t&) {}, {event.get()});
     expect(Reason::protocol_error, "three", [](Answer&, std::size_t&) {}, {fd, fd, fd});

@@ -226,7 +226,8 @@ TEST_F(TwoProcesses, APutToNewlyMappedMemoryDoesNotOvertakeOneThatTravels) {
         }
         ASSERT_EQ(put(), Errc::ok);
         to_parent.put(false);
-        ASSERT_TRUE(until([&] { return client.connection->flush(nullptr) == Errc::ok; }, client.end));
+        ASSERT_TRUE(
+            until([&] { return client.connection->flush(nullptr) == Errc::ok; }, client.end));
         std::uint64_t now = 0;
         ASSERT_EQ(client.connection->get(&now, 8, region, region.key().base, nullptr), Errc::ok);
         EXPECT_EQ(now, value);
@@ -285,7 +286,8 @@ TEST_F(TwoProcesses, APutToNewlyMappedMemoryDoesNotChangeWhatAnEarlierGetReads) 
         ASSERT_TRUE(until(answered, client.end));
         std::memcpy(&value, copy.data() + length - 8, sizeof(value));
         EXPECT_EQ(value, 1u);
-        ASSERT_TRUE(until([&] { return client.connection->flush(nullptr) == Errc::ok; }, client.end));
+        ASSERT_TRUE(
+            until([&] { return client.connection->flush(nullptr) == Errc::ok; }, client.end));
         ASSERT_EQ(client.connection->get(&value, 8, region, last, nullptr), Errc::ok);
         EXPECT_EQ(value, 2u);
         client.end.port->close(client.connection);

@@ -34,7 +34,8 @@ protected:
                              .base = 0x1000,
                              .length = 4096,
                              .access = access_remote_all});
-        ASSERT_EQ(peer.connection->put(data.data(), data.size(), region, 0x1000, nullptr), Errc::ok);
+        ASSERT_EQ(peer.connection->put(data.data(), data.size(), region, 0x1000, nullptr),
+                  Errc::ok);
         ASSERT_EQ(peer.pipe.rx().peek(record), RingReader::Peek::record);
     }
     /// What the raw peer finds next in its ring.
@@ -75,8 +76,7 @@ TEST_F(Refusal, EndsTheConnectionWhereItCannotBeSaid) {
 }
 
 TEST_F(Refusal, IsToldByTheEndOfAConnectionThatHadNoRoomForIt) {
-    peer.control().direction[0].producer.closed.store(
-        static_cast<std::uint32_t>(Goodbye::refusal));
+    peer.control().direction[0].producer.closed.store(static_cast<std::uint32_t>(Goodbye::refusal));
     peer.socket.reset();
     ASSERT_TRUE(until([&] { return !end.seen.ends.empty(); }, end));
     EXPECT_EQ(end.seen.ends[0].reason, Reason::protocol_error);
@@ -91,10 +91,10 @@ TEST_F(Refusal, IsHeardBeforeAFlushIsDone) {
     // Answers that have come do not show it, as long as it may be among those that wait.
     ASSERT_EQ(peer.pipe.send(1, bytes_of("before")), Errc::ok);
     const Reply refusal{.op = 0, .offset = static_cast<std::uint64_t>(Errc::not_permitted)};
-    ASSERT_EQ(peer.pipe.put_record(
-                  Kind::error_reply, 0, sizeof(refusal),
-                  [&](std::byte* to) { std::memcpy(to, &refusal, sizeof(refusal)); }),
-              Errc::ok);
+    ASSERT_EQ(
+        peer.pipe.put_record(Kind::error_reply, 0, sizeof(refusal),
+                             [&](std::byte* to) { std::memcpy(to, &refusal, sizeof(refusal)); }),
+        Errc::ok);
     peer.pipe.pop(record);
     peer.pipe.idle(); // credit
     // Nor does it that the memory of later ones may be touched directly.

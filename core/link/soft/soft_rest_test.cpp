@@ -116,8 +116,7 @@ TEST(RestingInOrder, ArrivalOrderHoldsOverRestingRings) {
         ASSERT_TRUE(until([&] { return dpu.seen.messages.size() == 1; }, dpu));
         dpu.seen.messages.clear();
         for (const unsigned i : order) {
-            ASSERT_EQ(pairs[i].initiator->send_ordered(static_cast<std::uint8_t>(i), {}),
-                      Errc::ok);
+            ASSERT_EQ(pairs[i].initiator->send_ordered(static_cast<std::uint8_t>(i), {}), Errc::ok);
         }
         ASSERT_TRUE(until([&] { return dpu.seen.messages.size() == count; }, dpu));
         for (unsigned i = 0; i < count; ++i) {

@@ -35,9 +35,7 @@ TEST(SoftSandbox, NobodySleepsOrLetsARingRestWithoutMembarrier) {
     for (unsigned i = 0; i < count; ++i) {
         pairs.push_back(connect(host, dpu));
     }
-    const auto may_sleep = [&] {
-        return until([&] { return dpu.port->arm() == Errc::ok; }, dpu);
-    };
+    const auto may_sleep = [&] { return until([&] { return dpu.port->arm() == Errc::ok; }, dpu); };
     ASSERT_TRUE(may_sleep());
     ASSERT_TRUE(until([&] { return dpu.port->resting() != 0; }, dpu));
     std::thread sandboxed([&] {

@@ -29,7 +29,8 @@ inline UniqueFd test_memfd(std::size_t size, int seals = F_SEAL_SHRINK | F_SEAL_
 }
 
 /// Any number of descriptors, unlike send_packet().
-inline bool send_raw(int socket, std::span<const std::byte> packet, std::span<const int> descriptors) {
+inline bool send_raw(int socket, std::span<const std::byte> packet,
+                     std::span<const int> descriptors) {
     iovec part{const_cast<std::byte*>(packet.data()), packet.size()};
     alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(16 * sizeof(int))> control{};
     msghdr message{};
@@ -59,7 +60,8 @@ public:
         pipe = std::move(created.pipe);
         memfd = std::move(created.memfd);
         segment = map_shared_memory(memfd.get(), ring_offset, true).value();
-        segment = map_shared_memory(memfd.get(), ring_offset + 2ul * lines() * line_size, true).value();
+        segment =
+            map_shared_memory(memfd.get(), ring_offset + 2ul * lines() * line_size, true).value();
         hello.magic = wire::hello_magic;
         hello.version = protocol_version;
         hello.size = sizeof(hello);

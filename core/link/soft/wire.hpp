@@ -53,12 +53,12 @@ struct Answer {
 };
 
 enum class Type : std::uint32_t {
-    doorbell    = 1, ///< something is in your ring, or credit came back
-    bulk        = 2, ///< descriptor: my bulk ring; value = bytes
+    doorbell = 1,    ///< something is in your ring, or credit came back
+    bulk = 2,        ///< descriptor: my bulk ring; value = bytes
     map_request = 3, ///< value = region
-    map_answer  = 4, ///< descriptor unless refused; value = region, extra = bytes (0: refused),
+    map_answer = 4,  ///< descriptor unless refused; value = region, extra = bytes (0: refused),
                      ///< flags: map_read_only
-    channel     = 5, ///< descriptors: segment, socket; value = tag
+    channel = 5,     ///< descriptors: segment, socket; value = tag
 };
 
 inline constexpr std::uint32_t map_read_only = 1; ///< flag of a map_answer

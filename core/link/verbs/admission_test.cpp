@@ -36,8 +36,8 @@ pci = "3b:00.2"
 address = "10.0.0.3"
 )");
         const comch::test::CleanEnvironment clean;
-        domain = *Domain::open({.directory = folder / "domain",
-                                .description_file = folder / "domain.toml"});
+        domain = *Domain::open(
+            {.directory = folder / "domain", .description_file = folder / "domain.toml"});
         std::memcpy(&request.domain, domain->id().bytes.data(), sizeof(request.domain));
         request.side = static_cast<std::uint8_t>(Side::host);
         request.function = domain->description().host[0].id;
@@ -77,8 +77,8 @@ TEST_F(Admission, AnotherDomainIsNobody) {
 
 TEST_F(Admission, TheIdIsMadeOfTheName) {
     const comch::test::CleanEnvironment clean;
-    const auto elsewhere = *Domain::open({.directory = folder / "other",
-                                          .description_file = folder / "domain.toml"});
+    const auto elsewhere =
+        *Domain::open({.directory = folder / "other", .description_file = folder / "domain.toml"});
     EXPECT_EQ(elsewhere->id(), domain->id()) << "two machines share no directory";
 }
 

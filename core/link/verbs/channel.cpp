@@ -7,9 +7,9 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
+#include "core/base/clock.hpp"
 #include "core/device/per_process.hpp"
 #include "core/link/verbs/bell.hpp"
-#include "core/base/clock.hpp"
 #include "core/link/verbs/conn_param.hpp"
 
 namespace comch::link::verbs {
@@ -556,7 +556,7 @@ Errc Channel::check() {
     const bool more = core.peek(); // may find a goodbye
     const bool orderly =
         core.orderly || core.pipe->peer_said_goodbye() || (!gone && life == Errc::not_connected);
-    const Errc end = core.no_room                               ? Errc::no_memory
+    const Errc end = core.no_room                             ? Errc::no_memory
                      : orderly || life == Errc::not_connected ? Errc::not_connected
                                                               : Errc::connection_reset;
     core.pipe->break_off(end); // nobody would read it

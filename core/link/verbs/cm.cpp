@@ -167,8 +167,8 @@ Result<CmId> CmId::create(const CmChannel& channel, void* context, Address local
     return id;
 }
 
-Result<CmId> CmId::create_to(const CmChannel& channel, void* context, Address local,
-                             Address remote, int patience_ms, bool& resolved) {
+Result<CmId> CmId::create_to(const CmChannel& channel, void* context, Address local, Address remote,
+                             int patience_ms, bool& resolved) {
     // On a channel of its own, so that nobody else's events come in between.
     auto own = CmChannel::create();
     if (!own) {
@@ -180,8 +180,8 @@ Result<CmId> CmId::create_to(const CmChannel& channel, void* context, Address lo
     }
     set_ack_timeout(id->get());
     if (::rdma_resolve_addr(id->get(), nullptr, remote.get(), tuning::resolve_timeout_ms) != 0) {
-        return fail_errno(Errc::not_found,
-                          fmt::format("cannot resolve {} for RDMA", remote.text()), errno);
+        return fail_errno(Errc::not_found, fmt::format("cannot resolve {} for RDMA", remote.text()),
+                          errno);
     }
     resolved = false;
     pollfd entry{.fd = own->fd(), .events = POLLIN, .revents = 0};
@@ -193,7 +193,8 @@ Result<CmId> CmId::create_to(const CmChannel& channel, void* context, Address lo
         if (event.type == RDMA_CM_EVENT_ADDR_RESOLVED) {
             if (::rdma_resolve_route(id->get(), tuning::resolve_timeout_ms) != 0) {
                 return fail_errno(Errc::not_found,
-                                  fmt::format("there is no RDMA route to {}", remote.text()), errno);
+                                  fmt::format("there is no RDMA route to {}", remote.text()),
+                                  errno);
             }
         } else if (event.type == RDMA_CM_EVENT_ROUTE_RESOLVED) {
             resolved = true;

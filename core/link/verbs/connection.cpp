@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "core/link/verbs/channel.hpp"
 #include "core/base/clock.hpp"
+#include "core/link/verbs/channel.hpp"
 #include "core/link/verbs/port.hpp"
 
 namespace comch::link::verbs {
@@ -131,9 +131,9 @@ Errc Connection::get(void* local, std::size_t length, RemoteRegion& region, std:
         Transfer transfer;
         transfer.is_get = true;
         transfer.token = token;
-        result = pipe_->read_copied(to, static_cast<std::uint32_t>(length), address,
-                                    static_cast<std::uint32_t>(region.key().link_data),
-                                    transfer.last);
+        result =
+            pipe_->read_copied(to, static_cast<std::uint32_t>(length), address,
+                               static_cast<std::uint32_t>(region.key().link_data), transfer.last);
         if (result == Errc::ok) {
             pipe_->slot()->tx.mapped_bytes.add(length); // as every RDMA read: nobody sends it
             transfers_.push_back(std::move(transfer));
@@ -269,9 +269,8 @@ bool Connection::flush_reached(Flush& flush) {
 }
 
 bool Connection::is_flush(const Flushes& among, const void* token) noexcept {
-    return token != nullptr && std::any_of(among.begin(), among.end(), [&](const auto& flush) {
-               return flush.get() == token;
-           });
+    return token != nullptr && std::any_of(among.begin(), among.end(),
+                                           [&](const auto& flush) { return flush.get() == token; });
 }
 
 Errc Connection::fence() {

@@ -124,12 +124,12 @@ private:
     friend struct Inside; // tests
 
     enum class State : std::uint8_t {
-        connecting,  ///< initiator: no queue pair that is connected yet
-        waiting,     ///< initiator: Hello is sent, no answer yet
-        meeting,     ///< acceptor: no Hello yet
+        connecting, ///< initiator: no queue pair that is connected yet
+        waiting,    ///< initiator: Hello is sent, no answer yet
+        meeting,    ///< acceptor: no Hello yet
         established,
-        ended,       ///< reported to the sink
-        closed,      ///< closed by its owner; its last words may be on the way
+        ended,  ///< reported to the sink
+        closed, ///< closed by its owner; its last words may be on the way
     };
 
     /// A put or get that the device does from or to the caller's memory.
@@ -252,14 +252,14 @@ private:
     bool owing_ = false;        ///< in the port's list of those with credit to return
     bool owed_at_look_ = false; ///< of the port, what the peer waits for
     std::uint64_t returned_at_look_ = 0;
-    bool peer_gone_ = false;    ///< to be reported once nothing more of it is here
+    bool peer_gone_ = false; ///< to be reported once nothing more of it is here
     bool is_initiator_ = false;
-    bool canceled_ = false;     ///< transfers that the device was at: that ended the queue pair
+    bool canceled_ = false; ///< transfers that the device was at: that ended the queue pair
     void* user_ = nullptr;
     OneSidedEngine<Pipe> one_sided_;
     std::deque<Transfer> transfers_;
     Flushes flushes_;
-    Pipe::Ticket last_write_ = 0; ///< that was copied: nobody else waits for it
+    Pipe::Ticket last_write_ = 0;         ///< that was copied: nobody else waits for it
     std::uint64_t last_write_behind_ = 0; ///< so many records of ours
     bool lost_device_writes_ = false;
     std::deque<Queues::Arrival> deferred_; ///< arrived while paused
@@ -271,10 +271,10 @@ private:
     Watch watch_{Watch::Kind::connection, this};
     std::size_t index_ = 0; ///< in the port's list
     std::shared_ptr<ConnectionLife> life_ = std::make_shared<ConnectionLife>();
-    std::uint64_t token_ = 0; ///< by which the peer names this connection
-    std::uint64_t deadline_ns_ = 0; ///< of its end, or of a Hello
+    std::uint64_t token_ = 0;             ///< by which the peer names this connection
+    std::uint64_t deadline_ns_ = 0;       ///< of its end, or of a Hello
     std::uint64_t drain_deadline_ns_ = 0; ///< of its queue pair, once that is not needed any more
-    std::uint64_t heard_ns_ = 0;    ///< when the peer last gave a sign of life
+    std::uint64_t heard_ns_ = 0;          ///< when the peer last gave a sign of life
     // initiator, until it is established
     wire::Request request_{};
     Address remote_;

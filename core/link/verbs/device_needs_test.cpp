@@ -81,8 +81,8 @@ TEST(DeviceNeeds, APortsSpeedAndWidthAreItsBandwidth) {
     EXPECT_NEAR(gigabits(1, 1), 2, 0.01);    // an emulated device
     EXPECT_NEAR(gigabits(32, 1), 25, 0.01);  // 25 Gb/s Ethernet
     EXPECT_NEAR(gigabits(32, 2), 100, 0.01); // ConnectX-5, BlueField-2
-    EXPECT_NEAR(gigabits(64, 2), 206, 1);  // HDR: 53.125 Gb/s a lane
-    EXPECT_NEAR(gigabits(128, 2), 412, 1); // BlueField-3
+    EXPECT_NEAR(gigabits(64, 2), 206, 1);    // HDR: 53.125 Gb/s a lane
+    EXPECT_NEAR(gigabits(128, 2), 412, 1);   // BlueField-3
     EXPECT_NEAR(gigabits(32, 16), 50, 0.01); // two lanes
     EXPECT_GE(gigabits(255, 2), gigabits(128, 2)) << "a speed of the future";
 }

@@ -480,7 +480,7 @@ private:
     Ticket done_ = 0;
     Ticket last_read_ = 0;
     Ticket fenced_read_ = 0; ///< what follows takes effect behind it
-    Ticket dropped_ = 0; ///< the last that the device gave back undone
+    Ticket dropped_ = 0;     ///< the last that the device gave back undone
     std::uint64_t slots_taken_ = 0;
     std::uint64_t slots_freed_ = 0;
     std::uint32_t unsignalled_ = 0;
@@ -497,13 +497,13 @@ private:
     std::uint32_t marks_tail_ = 0;
 
     // receiving
-    std::uint64_t fetched_ = 0; ///< credited records that the device has handed over
-    std::uint64_t arrived_ = 0; ///< of these, what was opened, the one at hand included
-    std::uint64_t taken_ = 0;                 ///< of these, taken out: their room is free
-    std::uint64_t taken_messages_ = 0;        ///< the one at hand included
-    std::uint64_t returned_ = 0;              ///< what the peer has been told of
-    std::uint32_t quiet_polls_ = 0;           ///< since it should be told of more
-    std::uint64_t granted_ = 0;               ///< the limit that it has been told of
+    std::uint64_t fetched_ = 0;        ///< credited records that the device has handed over
+    std::uint64_t arrived_ = 0;        ///< of these, what was opened, the one at hand included
+    std::uint64_t taken_ = 0;          ///< of these, taken out: their room is free
+    std::uint64_t taken_messages_ = 0; ///< the one at hand included
+    std::uint64_t returned_ = 0;       ///< what the peer has been told of
+    std::uint32_t quiet_polls_ = 0;    ///< since it should be told of more
+    std::uint64_t granted_ = 0;        ///< the limit that it has been told of
 
     bool started_ = false;
     bool expects_writes_ = false;

@@ -13,11 +13,11 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "core/base/clock.hpp"
 #include "core/base/ticks.hpp"
 #include "core/device/function.hpp"
 #include "core/link/verbs/admission.hpp"
 #include "core/link/verbs/bell.hpp"
-#include "core/base/clock.hpp"
 #include "core/link/verbs/conn_param.hpp"
 
 namespace comch::link::verbs {

@@ -194,8 +194,7 @@ bool Queues::fetch() {
         return false;
     }
     std::array<ibv_wc, tuning::poll_batch> completed;
-    const int count =
-        ::ibv_poll_cq(cq_, static_cast<int>(completed.size()), completed.data());
+    const int count = ::ibv_poll_cq(cq_, static_cast<int>(completed.size()), completed.data());
     if (count <= 0) {
         broken_ = broken_ || count < 0;
         return false;

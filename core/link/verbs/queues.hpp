@@ -43,7 +43,7 @@ public:
         std::uint32_t slot;
         std::uint32_t length;
         std::uint32_t written; ///< into memory of ours, by a write that came with an empty record
-        bool has_header; ///< else no correct peer sent it
+        bool has_header;       ///< else no correct peer sent it
         wire::Header header;
         const std::byte* data;
     };

@@ -9,9 +9,9 @@
 #include <rdma/rdma_cma.h>
 #include <unistd.h>
 
+#include "core/base/clock.hpp"
 #include "core/device/per_process.hpp"
 #include "core/link/verbs/bell.hpp"
-#include "core/base/clock.hpp"
 #include "core/link/verbs/device_needs.hpp"
 #include "core/link/verbs/memlock.hpp"
 

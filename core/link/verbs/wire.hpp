@@ -45,11 +45,11 @@ struct Request {
     std::uint32_t magic;
     std::uint16_t version;
     std::uint8_t size;
-    std::uint8_t target; ///< Target
+    std::uint8_t target;  ///< Target
     std::uint64_t domain; ///< first 8 bytes of the domain's id
     std::uint64_t name;   ///< port: its number; service: service_hash(); channel: its token
     std::uint64_t process_id;
-    std::uint64_t tag; ///< channel
+    std::uint64_t tag;      ///< channel
     std::uint32_t function; ///< that the initiator opened; held against its address
     std::uint8_t side;
     std::uint8_t one_way; ///< the acceptor's records are replies only
@@ -162,7 +162,7 @@ struct WantCredit {
 struct Hello {
     std::uint64_t process_id;
     std::uint64_t pid;
-    std::uint64_t token; ///< names the connection in requests for channels to the sender of this
+    std::uint64_t token;  ///< names the connection in requests for channels to the sender of this
     std::uint64_t number; ///< both ends', for the counters
     Credential credit;
     std::uint32_t service_function;
@@ -206,9 +206,8 @@ static_assert(std::is_trivially_copyable_v<Hello> && std::is_trivially_copyable_
 [[nodiscard]] std::uint64_t service_hash(FunctionId function, std::string_view name) noexcept;
 
 /// The port at which a service is looked for at the `probe`-th attempt.
-[[nodiscard]] std::uint16_t service_port(FunctionId function, std::string_view name,
-                                         unsigned probe, std::uint16_t first,
-                                         std::uint16_t count) noexcept;
+[[nodiscard]] std::uint16_t service_port(FunctionId function, std::string_view name, unsigned probe,
+                                         std::uint16_t first, std::uint16_t count) noexcept;
 
 /// A copy of the T at the front of `bytes`, if they are long enough.
 template <class T> [[nodiscard]] std::optional<T> read(std::span<const std::byte> bytes) noexcept {
