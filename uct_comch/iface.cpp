@@ -260,9 +260,14 @@ int is_reachable(const uct_iface_h tl_iface, const uct_device_addr_t* device_add
     const Device& device = iface.md()->device;
     DeviceAddress address;
     std::memcpy(&address, device_address, sizeof(address));
-    if (address.version != LinkLimits<Link>::version ||
-        std::memcmp(address.domain, device.domain()->id().bytes.data(), sizeof(address.domain)) !=
-            0) {
+    if (std::memcmp(address.domain, device.domain()->id().bytes.data(), sizeof(address.domain)) !=
+        0) {
+        return 0;
+    }
+    if (address.version != LinkLimits<Link>::version) {
+        ucs_diag("comch: the peer speaks version %u of the protocol, this process %u: UCX takes "
+                 "another transport, if it may; run the same comch on both ends",
+                 address.version, LinkLimits<Link>::version);
         return 0;
     }
     const bool other_side_only =

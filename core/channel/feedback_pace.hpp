@@ -135,7 +135,8 @@ private:
         }
     }
     /// Reading it takes as long as all else that an idle poll does, so it is read after 1, 4, 16, 64
-    /// and so on of them: who polls seldom says it after four times as long, at the worst.
+    /// and so on of them: who polls seldom says it after four times as long, or four polls, at the
+    /// worst.
     [[nodiscard]] bool looks_at_clock() const noexcept {
         return std::has_single_bit(polls_) && std::countr_zero(polls_) % 2 == 0;
     }

@@ -115,9 +115,9 @@ TEST(FeedbackPace, OfMessagesThatComeSlowlyIsSaidOnceInAWhile) {
     Program program;
     program.ns_per_poll = FeedbackPace::longest_ns / 250;
     for (unsigned i = 0; i < 1000; ++i) {
-        program.send(50); // twenty in the longest time
+        program.send(50); // fifty in the longest time while more come
     }
-    EXPECT_LE(program.said, 1000 / 20 + FeedbackPace::few);
+    EXPECT_LE(program.said, 1000 / 50 + FeedbackPace::few);
 }
 
 TEST(FeedbackPace, CostsWhoWaitsForAProgramThatSeldomPollsLittle) {
@@ -228,7 +228,7 @@ TEST(FeedbackPace, IsNotWithheldLongAlthoughMessagesComeSlowly) {
     EXPECT_GE(ns - began, FeedbackPace::longest_while_more_come_ns);
 }
 
-TEST(FeedbackPace, OfMessagesThatComeAtOddTimesIsNotSaidBecauseOfTheTime) {
+TEST(FeedbackPace, OfSlowMessagesThatComeAtOddTimesIsSeldomSaid) {
     Program program; // in a virtual machine, say: thousands of polls in the longest time
     std::minstd_rand random;
     for (unsigned i = 0; i < 6000; ++i) {

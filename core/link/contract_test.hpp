@@ -947,6 +947,7 @@ TYPED_TEST_P(LinkContract, WhatIsPutAsACopyIsTheCallersAgainAtOnce) {
         host, dpu));
     ASSERT_EQ(flushed, Errc::ok);
     EXPECT_TRUE(memory == data);
+    EXPECT_TRUE(host.seen.completions.empty());
     RegionTable::instance().remove(key.region);
 }
 

@@ -248,7 +248,7 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //        those, too, before one-sided operations that came after them).
 //     Errc put(const void* local, std::size_t, RemoteRegion&, std::uint64_t remote, void* token);
 //     Errc put_copy(const void* local, std::size_t, RemoteRegion&, std::uint64_t remote);
-//           of up to max_message bytes, which are the caller's again at once: ok or again
+//           of up to max_message bytes, which are the caller's again at once: never in_progress
 //     Errc get(void* local, std::size_t, RemoteRegion&, std::uint64_t remote, void* token);
 //     Errc atomic(const AtomicRequest&, RemoteRegion&, std::uint64_t remote, void* token);
 //     Errc flush(void* token);         done when every one-sided operation and message before it

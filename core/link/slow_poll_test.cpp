@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "core/base/clock.hpp"
+
 namespace comch::link {
 namespace {
 
@@ -74,6 +76,20 @@ TEST(SlowPoll, ALookAtEverythingThatIsAskedForWaitsForTheNextLook) {
     caller.poll.want_all();
     EXPECT_FALSE(caller.call());
     EXPECT_TRUE(caller.poll.take_all());
+}
+
+TEST(SlowPoll, ALookIsDueWhenTheIntervalHasPassed) {
+    Caller caller;
+    caller.interval_ns = 2'000'000;
+    caller.settle();
+    const std::uint64_t began = monotonic_ns();
+    unsigned looks = 0;
+    while (looks < 5) {
+        looks += caller.call() ? 1 : 0;
+        ASSERT_LT(monotonic_ns() - began, 5'000'000'000u) << looks << " looks";
+    }
+    // (Counted from the one that settle() ended with.)
+    EXPECT_GT(monotonic_ns() - began, 3 * caller.interval_ns);
 }
 
 TEST(SlowPoll, WhoCallsSeldomLooksEveryTimeAndInTheCallsThatFollow) {

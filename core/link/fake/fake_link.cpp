@@ -102,6 +102,9 @@ std::uint64_t apply(const AtomicRequest& request, std::uint64_t old) {
 }
 
 /// The owner's CPU does what the requester asked. Answers what the requester is told.
+/// The token of operations whose end is not reported.
+char silent;
+
 Errc perform(const Message& message) {
     const Operation& op = message.operation;
     if (op.kind == Operation::Kind::flush) {
@@ -407,6 +410,12 @@ Errc Connection::put(const void* local, std::size_t length, RemoteRegion& region
     return operate(operation, {static_cast<const std::byte*>(local), length});
 }
 
+Errc Connection::put_copy(const void* local, std::size_t length, RemoteRegion& region,
+                          std::uint64_t remote) {
+    const Errc result = put(local, length, region, remote, &silent); // which copies always
+    return result == Errc::in_progress ? Errc::ok : result;
+}
+
 Errc Connection::get(void* local, std::size_t length, RemoteRegion& region, std::uint64_t remote,
                      void* token) {
     if (!region.contains(remote, length)) {
@@ -638,7 +647,10 @@ void Port::serve(Connection& connection) {
             std::find(outstanding.begin(), outstanding.end(), message.operation.token);
         if (found != outstanding.end()) {
             outstanding.erase(found);
-            connection.wire_->completions[requester].push_back({message.operation.token, status});
+            if (message.operation.token != &silent) {
+                connection.wire_->completions[requester].push_back(
+                    {message.operation.token, status});
+            }
             detail::ring(connection.wire_->bell[requester]);
         }
         detail::taken_out(*connection.wire_, requester);
@@ -744,6 +756,7 @@ bool Port::next_end(Event& event) {
         }
         event.connection = &c;
         std::vector<void*>& outstanding = c.wire_->outstanding[c.end_];
+        std::erase(outstanding, static_cast<void*>(&silent));
         if (!outstanding.empty()) {
             event.kind = Event::Kind::complete;
             event.completion = {outstanding.front(), status_of(*reason)};

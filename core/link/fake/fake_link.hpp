@@ -333,10 +333,7 @@ public:
     Errc put(const void* local, std::size_t length, RemoteRegion& region, std::uint64_t remote,
              void* token);
     Errc put_copy(const void* local, std::size_t length, RemoteRegion& region,
-                  std::uint64_t remote) { // (put copies always)
-        const Errc result = put(local, length, region, remote, nullptr);
-        return result == Errc::in_progress ? Errc::ok : result;
-    }
+                  std::uint64_t remote);
     Errc get(void* local, std::size_t length, RemoteRegion& region, std::uint64_t remote,
              void* token);
     Errc atomic(const AtomicRequest& request, RemoteRegion& region, std::uint64_t remote,

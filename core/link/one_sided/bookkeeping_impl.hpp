@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/ticks.hpp"
 #include "core/link/one_sided/engine.hpp"
 
 namespace comch::link {

@@ -2,9 +2,10 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
+#include <cstring>
+#include <type_traits>
+#include <utility>
 
-#include "core/base/stream_copy.hpp"
 #include "core/base/ticks.hpp"
 #include "core/link/one_sided/engine.hpp"
 

@@ -3,12 +3,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 
-#include "core/base/stream_copy.hpp"
 #include "core/base/ticks.hpp"
 #include "core/link/one_sided/engine.hpp"
-#include "core/link/one_sided/heads.hpp"
 
 namespace comch::link {
 

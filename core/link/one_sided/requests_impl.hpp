@@ -2,8 +2,13 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <memory>
+#include <span>
+#include <utility>
 
+#include "core/base/ticks.hpp"
 #include "core/link/one_sided/engine.hpp"
 #include "core/link/one_sided/heads.hpp"
 

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
+#include "core/base/stream_copy.hpp"
 #include "core/link/one_sided/engine.hpp"
 #include "core/link/one_sided/heads.hpp"
 

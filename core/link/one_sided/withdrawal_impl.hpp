@@ -2,9 +2,9 @@
 // engine_impl.hpp.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <iterator>
-#include <utility>
 
 #include "core/link/one_sided/engine.hpp"
 #include "core/link/one_sided/heads.hpp"
@@ -114,7 +114,9 @@ template <class Pipe> bool OneSidedEngine<Pipe>::withdraw_puts() {
                 return false;
             }
         } else if (waiting != jobs_.end()) {
-            deferred_.push_back(waiting->token);
+            if (waiting->data == nullptr) {
+                deferred_.push_back(waiting->token);
+            }
             jobs_.erase(waiting);
             --puts_waiting_;
         }

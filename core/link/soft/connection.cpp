@@ -1,6 +1,7 @@
 #include "core/link/soft/connection.hpp"
 
 #include <atomic>
+#include <cassert>
 #include <cerrno>
 #include <cstring>
 
@@ -118,6 +119,7 @@ Errc Connection::put(const void* local, std::size_t length, RemoteRegion& region
 
 Errc Connection::put_copy(const void* local, std::size_t length, RemoteRegion& region,
                           std::uint64_t address) {
+    assert(length <= tuning::max_message);
     // At most one chunk, so it is through at once or not at all: but where there is no descriptor
     // for a bulk ring, chunks are shorter.
     const Errc result = put(local, length, region, address, nullptr);

@@ -266,6 +266,29 @@ TEST_F(AbsentPeer, WhoAsksAgainAndAgainWhetherAPutIsDoneIsServed) {
     finish();
 }
 
+TEST_F(AbsentPeer, WhatIsLeftOfAPutThatWasCopiedIsDoneAndNotReported) {
+    RegionKey with = key;
+    with.access |= access_by_kernel;
+    RemoteRegion region(with);
+    std::vector<std::byte> source(tuning::max_message, std::byte{7});
+    {
+        const NoDescriptorLeft none; // so that it goes in parts, which do not all find room
+        ASSERT_EQ(connection->put_copy(source.data(), source.size(), region, key.base), Errc::ok);
+    }
+    std::fill(source.begin(), source.end(), std::byte{0});
+    ASSERT_TRUE(until([&] { return connection->flush(nullptr) == Errc::ok; }));
+    std::vector<std::byte> there(source.size());
+    PeerMemory memory;
+    const UniqueFd process = pidfd_of(child->pid());
+    memory.open(process.get(), static_cast<std::uint64_t>(child->pid()));
+    ASSERT_TRUE(memory.read(there.data(), key.base, there.size()));
+    EXPECT_TRUE(std::all_of(there.begin(), there.end(),
+                            [](std::byte value) { return value == std::byte{7}; }));
+    end->progress();
+    EXPECT_TRUE(end->seen.completions.empty());
+    finish();
+}
+
 TEST_F(AbsentPeer, WhoSleepsForAPutToBeExecutedIsServed) {
     ASSERT_EQ(put(1), Errc::ok);
     EXPECT_EQ(connection->flush(&token), Errc::in_progress);

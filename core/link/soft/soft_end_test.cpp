@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 #include <linux/capability.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 
 #include "core/link/soft/test_raw_peer.hpp"
@@ -205,26 +204,6 @@ TEST(End, InACompletionOfAPeerThatDiedLeavesNothingBehind) {
     EXPECT_EQ(host.seen.completions.size(), tuning::poll_budget + 1);
     EXPECT_TRUE(host.seen.ends.empty());
 }
-
-/// As many descriptors as there are now, and no more.
-class NoDescriptorLeft {
-public:
-    NoDescriptorLeft() {
-        if (::getrlimit(RLIMIT_NOFILE, &before_) != 0) {
-            throw std::runtime_error("no limit");
-        }
-        const UniqueFd next(::dup(0)); // the lowest that is free
-        rlimit now = before_;
-        now.rlim_cur = static_cast<rlim_t>(next.get());
-        (void)::setrlimit(RLIMIT_NOFILE, &now);
-    }
-    ~NoDescriptorLeft() { (void)::setrlimit(RLIMIT_NOFILE, &before_); }
-    NoDescriptorLeft(const NoDescriptorLeft&) = delete;
-    NoDescriptorLeft& operator=(const NoDescriptorLeft&) = delete;
-
-private:
-    rlimit before_{};
-};
 
 TEST(End, DoesNotComeOfAPutForWhoseBytesThereIsNoDescriptor) {
     const Lab lab;

@@ -6,6 +6,7 @@
 // caller's memory without a copy.
 #pragma once
 
+#include <cassert>
 #include <deque>
 #include <memory>
 #include <span>
@@ -76,6 +77,7 @@ public:
                   std::uint64_t address) {
         static_assert(tuning::max_message <= tuning::bounce_up_to &&
                       tuning::max_message <= Pipe::max_chunk); // copied, whichever way it goes
+        assert(length <= tuning::max_message);
         return put(local, length, region, address, nullptr);
     }
     Errc get(void* local, std::size_t length, RemoteRegion& region, std::uint64_t address,
