@@ -155,7 +155,8 @@ TEST(Queue, AnErrorIsAsLongAsTheProgramKnowsIt) {
             fi_cq_err_entry entries[2];
             std::memset(static_cast<void*>(entries), 0x5a, sizeof(entries));
             const auto* const bytes = reinterpret_cast<const char*>(entries);
-            ASSERT_EQ(fi_cq_readerr(node.rx, entries, 0), 1);
+            // (The call of later headers writes what is new in them by itself.)
+            ASSERT_EQ(node.rx->ops->readerr(node.rx, entries, 0), 1);
             EXPECT_EQ(entries[0].op_context, &room);
             EXPECT_EQ(entries[0].err, FI_ECANCELED);
             std::size_t own = offsetof(fi_cq_err_entry, err_data_size);
