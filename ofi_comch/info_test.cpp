@@ -146,6 +146,17 @@ TEST(Vector, NamesComeAndGo) {
     EXPECT_EQ(address, FI_ADDR_NOTAVAIL);
 }
 
+TEST(Vector, IsNotSharedBetweenProcesses) {
+    Node node;
+    fi_av_attr attr{};
+    attr.name = "everybody's";
+    fid_av* av = nullptr;
+    EXPECT_EQ(fi_av_open(node.domain, &attr, &av, nullptr), -FI_ENOSYS);
+    attr.name = nullptr;
+    attr.map_addr = &attr;
+    EXPECT_EQ(fi_av_open(node.domain, &attr, &av, nullptr), -FI_ENOSYS);
+}
+
 TEST(Vector, ReportsToAnEventQueue) {
     Node a;
     fi_eq_attr eq_attr{};

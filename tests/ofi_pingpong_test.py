@@ -36,7 +36,8 @@ def test_info(domain):
     check(types == ["FI_EP_RDM", "FI_EP_MSG"], "fi_info offers both kinds of endpoints", text)
     settings = subprocess.run(["fi_info", "-e"], env=environment("host", domain),
                               capture_output=True, text=True, check=True, errors="replace").stdout
-    for name in ("DOMAIN", "SIDE", "DEVICE", "HOST_DPU_ONLY", "LAYERING"):
+    for name in ("DOMAIN", "SIDE", "DEVICE", "HOST_DPU_ONLY", "LAYERING", "EAGER_SIZE",
+                 "KEEP_REGISTRATIONS"):
         check(f"FI_COMCH_{name}" in settings, f"fi_info -e lists FI_COMCH_{name}", settings)
 
 

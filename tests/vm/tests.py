@@ -27,7 +27,12 @@ TESTS = [
     Test("the link's contract", [str(BUILD / "bin/comch_rdma_tests")]),
     script("channels", "channels.py", timeout=1200),
     script("comch_info", "info.py"),
+    script("comch_perftest, in short", "perftest.py",
+           *(f"OverRdma.test_{name}" for name in
+             ("server_and_client", "representors", "the_server_dies", "the_client_dies",
+              "a_limit_of_locked_memory_that_is_too_low"))),
     script("comch_perftest", "perftest.py", timeout=1200, long=True),
+    script("ucx_perftest, in short", "ucx.py", "--short"),
     script("ucx_perftest", "ucx.py", timeout=1200, long=True),
     script("UCP", "ucp.py", timeout=1500, long=True),
     script("OpenMPI", "mpi.py", timeout=1200),
