@@ -92,6 +92,84 @@ struct Connection {
     std::unique_ptr<Node> server;
 };
 
+TEST(Connected, AtomicsDataInjectsAndMultipleReceivesWorkAsBetweenDatagrams) {
+    Connection between("kitchen");
+    Node& client = between.client.node;
+    Node& server = *between.server;
+    const std::vector<fid_cq*> cqs = {server.tx, server.rx, client.tx, client.rx};
+    const auto sent = [&] {
+        const Event event = await(client.tx, cqs);
+        EXPECT_EQ(event.error, 0) << fi_strerror(event.error);
+    };
+
+    // Atomics: plain, fetching and comparing.
+    std::uint64_t words[2] = {40, 7};
+    server.expose(words, sizeof(words), 1);
+    const std::uint64_t two = 2;
+    std::uint64_t before = 0;
+    post(
+        [&] { return fi_atomic(client.ep, &two, 1, nullptr, 0, 0, 1, FI_UINT64, FI_SUM, nullptr); },
+        cqs);
+    sent();
+    post(
+        [&] {
+            return fi_fetch_atomic(client.ep, &two, 1, nullptr, &before, nullptr, 0, 0, 1,
+                                   FI_UINT64, FI_PROD, nullptr);
+        },
+        cqs);
+    sent();
+    EXPECT_EQ(before, 42u);
+    EXPECT_EQ(words[0], 84u);
+    const std::uint64_t seven = 7;
+    post(
+        [&] {
+            return fi_compare_atomic(client.ep, &two, 1, nullptr, &seven, nullptr, &before, nullptr,
+                                     0, sizeof(words[0]), 1, FI_UINT64, FI_CSWAP, nullptr);
+        },
+        cqs);
+    sent();
+    EXPECT_EQ(before, 7u);
+    EXPECT_EQ(words[1], 2u);
+
+    // Remote CQ data, with a message and with a write.
+    char room[16] = {};
+    COMCH_FI(fi_recv(server.ep, room, sizeof(room), nullptr, 0, nullptr));
+    post([&] { return fi_senddata(client.ep, "data", 5, nullptr, 77, 0, nullptr); }, cqs);
+    Event event = await(server.rx, cqs);
+    EXPECT_EQ(event.entry.data, 77u);
+    EXPECT_NE(event.entry.flags & FI_REMOTE_CQ_DATA, 0u);
+    EXPECT_STREQ(room, "data");
+    sent();
+    post(
+        [&] {
+            return fi_writedata(client.ep, &seven, sizeof(seven), nullptr, 78, 0, 0, 1, nullptr);
+        },
+        cqs);
+    event = await(server.rx, cqs);
+    EXPECT_EQ(event.entry.data, 78u);
+    EXPECT_NE(event.entry.flags & FI_RMA, 0u);
+    EXPECT_EQ(words[0], 7u);
+    sent();
+
+    // Injects, into a buffer for many; they complete nothing here.
+    std::vector<char> many(4096);
+    post_multi_receive(server.ep, many);
+    std::string all;
+    for (const char* const text : {"one", "two", "three"}) {
+        post([&] { return fi_inject(client.ep, text, std::strlen(text), 0); }, cqs);
+        all += text;
+    }
+    std::size_t got = 0;
+    while (got < all.size()) {
+        event = await(server.rx, cqs);
+        ASSERT_EQ(event.error, 0);
+        EXPECT_EQ(event.entry.buf, many.data() + got);
+        got += event.entry.len;
+    }
+    EXPECT_EQ(std::string(many.data(), got), all);
+    EXPECT_EQ(fi_cq_read(client.tx, &event.entry, 1), -FI_EAGAIN);
+}
+
 TEST(Connected, ACloseDropsWhatIsOutstandingWithoutAWord) {
     Connection between("kitchen");
     Node& node = between.client.node;
