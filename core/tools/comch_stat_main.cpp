@@ -55,7 +55,8 @@ Columns:
   credit         attempts to send that found a ring full
   buffer         sends refused because the consumer had posted no buffer
   path           how most bytes went: inline (in the ring, with the message), bulk (through the
-                 bulk ring, two copies), mapped (memory of the peer, one copy; over RDMA by the device, none), vm (by the kernel)
+                 bulk ring, two copies), mapped (memory of the peer: one copy, or over RDMA none),
+                 vm (by the kernel)
 
 The totals are of connections that have ended, too; with --face only as long as their rows are
 there, since nobody keeps whose the others were.

@@ -105,8 +105,8 @@ TARGETS = [
 MPI = [
     *(Row("mpi", test, size, target=(1, 1))
       for test in ("mpi_lat", "mpi_bw")
-      for size in (1, 8, 64, 256, KIB, 4 * KIB, 8 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB,
-                   64 * MIB)),
+      for size in (1, 8, 64, 256, KIB, 4 * KIB, 8 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB,
+                   16 * MIB, 64 * MIB)),
     *(Row("mpi", "mpi_alltoall", size, target=(1, 1), ranks=8) for size in (KIB, 256 * KIB)),
 ]
 
