@@ -700,6 +700,9 @@ void Pipe::on_sent(Ticket ticket, ibv_wc_status status) noexcept {
         slots_freed_ = mark.slots;
         ++marks_head_;
     }
+    if (slots_freed_ == slots_taken_) {
+        first_slot_ = slots_taken_; // those used last are still in the CPU's caches
+    }
 }
 
 void Pipe::on_failure(ibv_wc_status status) noexcept {

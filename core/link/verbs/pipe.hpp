@@ -450,7 +450,7 @@ private:
     void post_waiting() noexcept;
 
     [[nodiscard]] std::byte* send_slot(std::uint64_t index) const noexcept {
-        return slab_.data() + (index % tuning::send_slots) * tuning::slot_size;
+        return slab_.data() + ((index - first_slot_) % tuning::send_slots) * tuning::slot_size;
     }
     [[nodiscard]] std::byte* scratch() const noexcept {
         return slab_.data() + std::size_t{tuning::send_slots} * tuning::slot_size;
@@ -483,6 +483,7 @@ private:
     Ticket dropped_ = 0;     ///< the last that the device gave back undone
     std::uint64_t slots_taken_ = 0;
     std::uint64_t slots_freed_ = 0;
+    std::uint64_t first_slot_ = 0; ///< which of them is at the beginning of the memory
     std::uint32_t unsignalled_ = 0;
     std::uint64_t slots_signalled_ = 0; ///< slots taken up to the last request with a completion
     std::uint64_t sent_ = 0;
