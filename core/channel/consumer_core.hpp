@@ -16,6 +16,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <memory>
@@ -274,22 +275,17 @@ private:
             }
             return begin(lane, *start);
         }
-        case wire::FastPath::offer: {
-            const auto offer = wire::read<wire::Start>(record);
+        case wire::FastPath::offer:
             if constexpr (writes_directly) {
                 lane.promised.reserve(max_posted_);
                 lane.wants_ahead = true;
-                if (lane.in_parts || lane.promised.full() || !offer || offer->length == 0 ||
-                    offer->immediate.length > limits::immediate_data_size) {
+                if (lane.in_parts || !take_offers(lane, record)) {
                     break;
                 }
-                lane.promised.push_back(
-                    {.buffer = {}, .length = offer->length, .immediate = offer->immediate});
                 answer_offers(lane);
                 return true;
             }
             break;
-        }
         case wire::FastPath::placed:
             if constexpr (writes_directly) {
                 const std::uint32_t length = lane.channel.written_length();
@@ -498,43 +494,78 @@ private:
         }
     }
 
+    /// False: no correct peer offers that.
+    [[nodiscard]] static bool take_offers(Lane& lane, std::span<const std::byte> record) {
+        const std::size_t count = wire::count_of<wire::Start>(record, wire::most_at_once);
+        if (count == 0 || !lane.promised.has_room_for(count)) {
+            return false;
+        }
+        for (std::size_t i = 0; i < count; ++i) {
+            const auto offer = wire::read_one<wire::Start>(record, i);
+            if (offer.length == 0 || offer.immediate.length > limits::immediate_data_size) {
+                return false;
+            }
+            lane.promised.push_back(
+                {.buffer = {}, .length = offer.length, .immediate = offer.immediate});
+        }
+        return true;
+    }
+
     /// Answers as many offers as there are buffers for. Those that wait do not keep what comes
     /// behind them from being taken: it may be the message that fills the buffer they wait for.
     void answer_offers(Lane& lane) {
         while (lane.promised.waiting() != 0 && !posted_.empty()) {
             PromisedBuffer& promised = lane.promised.first_waiting();
-            const std::uint64_t number =
-                lane.handled + lane.promised.size() - lane.promised.waiting() + 1;
-            if (promised.length > posted_.front().room) {
-                if (!refuse(lane, number)) {
+            if (promised.length <= posted_.front().room) {
+                if (!grant(lane)) {
                     break;
                 }
-                promised.how = PromisedBuffer::How::refused;
-            } else if (!grant(lane, number, promised)) {
+                continue;
+            }
+            if (!refuse(lane, number_of_first_waiting(lane))) {
                 break;
             }
+            promised.how = PromisedBuffer::How::refused;
             lane.promised.answered();
         }
         count_refused(lane);
     }
+    [[nodiscard]] static std::uint64_t number_of_first_waiting(const Lane& lane) noexcept {
+        return lane.handled + lane.promised.size() - lane.promised.waiting() + 1;
+    }
 
-    /// Promises the next buffer. False: no room to say it; later.
-    bool grant(Lane& lane, std::uint64_t number, PromisedBuffer& promised) {
-        const PostedBuffer& buffer = posted_.front();
-        wire::Grant grant{.number = number};
-        if constexpr (writes_directly) {
-            if (buffer.memory != nullptr &&
-                lane.channel.remote_key(buffer.memory->region(), grant.key)) {
-                grant.address = reinterpret_cast<std::uint64_t>(buffer.tail);
+    /// Promises the next buffers to those that wait, by one record: up to one that does not fit.
+    /// False: no room to say it; later.
+    bool grant(Lane& lane) {
+        std::array<wire::Grant, wire::most_at_once> grants;
+        const auto most = std::min({lane.promised.waiting(), posted_.size(),
+                                    static_cast<std::uint32_t>(wire::most_at_once)});
+        std::uint32_t count = 0;
+        for (; count < most; ++count) {
+            const PostedBuffer& buffer = posted_.at(count);
+            if (lane.promised.waiting_at(count).length > buffer.room) {
+                break;
+            }
+            wire::Grant& grant = grants[count];
+            grant.number = number_of_first_waiting(lane) + count;
+            if constexpr (writes_directly) {
+                if (buffer.memory != nullptr &&
+                    lane.channel.remote_key(buffer.memory->region(), grant.key)) {
+                    grant.address = reinterpret_cast<std::uint64_t>(buffer.tail);
+                }
             }
         }
         if (lane.channel.send(static_cast<std::uint8_t>(wire::Feedback::grant),
-                              wire::as_bytes(grant)) == Errc::again) {
+                              std::as_bytes(std::span(grants).first(count))) == Errc::again) {
             return false;
         }
-        promised.how =
-            grant.address != 0 ? PromisedBuffer::How::written : PromisedBuffer::How::parts;
-        promised.buffer = posted_.pop_front();
+        for (const wire::Grant& grant : std::span(grants).first(count)) {
+            PromisedBuffer& promised = lane.promised.first_waiting();
+            promised.how =
+                grant.address != 0 ? PromisedBuffer::How::written : PromisedBuffer::How::parts;
+            promised.buffer = posted_.pop_front();
+            lane.promised.answered();
+        }
         return true;
     }
 
@@ -601,7 +632,7 @@ private:
         // What the producer believes to have for messages that are not here yet.
         const std::int64_t believed =
             std::int64_t{lane.told.free} - static_cast<std::int64_t>(unacknowledged);
-        const bool is_time = it_is_time(lane, drained);
+        const bool is_time = it_is_time(lane, drained, unacknowledged);
         const bool acknowledge =
             unacknowledged != 0 && (is_time || is_enough(lane, unacknowledged));
         const bool runs_dry = free > believed && believed <= free / 2;
@@ -615,16 +646,18 @@ private:
     }
 
     /// To say what was handled.
-    [[nodiscard]] bool it_is_time(Lane& lane, bool drained) noexcept {
+    [[nodiscard]] bool it_is_time(Lane& lane, bool drained, std::uint64_t unacknowledged) noexcept {
         if (!sends_packets || prompt_) {
             return drained || prompt_;
         }
+        // Its producer has as much under way as it would hear of: it does not wait for that.
+        const bool goes_on = unacknowledged < lane.promised.answered_to();
         // (A lane that is stalled is not polled again before a buffer is posted.)
         if (lane.handled != lane.paced) {
             lane.paced = lane.handled;
-            return (lane.pace.arrived() && drained) || lane.stalled;
+            return (lane.pace.arrived() && drained && !goes_on) || lane.stalled;
         }
-        return lane.pace.idle(now_ns) || lane.stalled;
+        return (!goes_on && lane.pace.idle(now_ns)) || lane.stalled;
     }
     [[nodiscard]] static bool is_enough(Lane& lane, std::uint64_t unacknowledged) noexcept {
         if constexpr (sends_packets) {

@@ -366,6 +366,49 @@ TEST_P(PlacesAhead, WhoseMessagesComeOneByOneOffersOnlyTheFirst) {
     }
 }
 
+TEST_P(PlacesAheadInSteps, AStreamSharesRecordsForItsOffersAndTheirAnswers) {
+    constexpr unsigned messages = 1 + wire::most_at_once + 10;
+    for (unsigned i = 0; i < messages; ++i) {
+        post(100'000);
+    }
+    settle(server, client);
+    count_records();
+    ASSERT_EQ(send(producer, 60'000), Errc::ok); // alone: at once
+    for (unsigned i = 1; i < messages; ++i) {
+        ASSERT_EQ(send(producer, 70'000 + i, true, i % 5 == 0 ? "five" : ""), Errc::ok);
+    }
+    ASSERT_TRUE(until([&] { return producer.sent.size() == messages; }, server, client));
+    for (unsigned i = 0; i < messages; ++i) {
+        expect_landed(i);
+        EXPECT_EQ(consumer.landed.at(i).cookie, &buffers[i]) << "in the order of posting";
+        EXPECT_EQ(consumer.landed[i].immediate, i != 0 && i % 5 == 0 ? "five" : "");
+    }
+    EXPECT_EQ(count(wire::FastPath::offer), 3u);
+    EXPECT_EQ(count(wire::Feedback::grant), 3u);
+}
+
+TEST_P(PlacesAheadInSteps, WhatDoesNotFitIsRefusedAmongOthersThatDo) {
+    for (const std::size_t room : {100'000, 100'000, 50'000, 100'000, 100'000, 100'000}) {
+        post(room);
+    }
+    settle(server, client);
+    count_records();
+    for (const std::size_t size : {60'000, 61'000, 62'000, 40'000, 63'000, 64'000}) {
+        ASSERT_EQ(send(producer, size), Errc::ok);
+    }
+    ASSERT_TRUE(until([&] { return producer.sent.size() == 6; }, server, client));
+    for (std::size_t i = 0; i < 6; ++i) {
+        EXPECT_EQ(producer.sent[i].second, i == 2 ? Errc::invalid_argument : Errc::ok) << i;
+    }
+    ASSERT_EQ(consumer.landed.size(), 5u);
+    data.erase(data.begin() + 2);
+    for (std::size_t i = 0; i < 5; ++i) {
+        expect_landed(i);
+        EXPECT_EQ(consumer.landed[i].cookie, &buffers[i]) << "in the order of posting";
+    }
+    EXPECT_EQ(count(wire::Feedback::refused), 1u);
+}
+
 TEST_P(PlacesAheadInSteps, TheyAreToldBeforeTheProgramAnswers) {
     bool posts = false;
     std::vector<unsigned> ahead_when_told;

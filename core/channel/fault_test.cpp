@@ -621,6 +621,17 @@ TEST_F(Hostile, BadProducersEndTheConnection) {
     wire::Start long_start{.length = 10, .immediate = {}};
     long_start.immediate.length = 33;
     const wire::Start start{.length = 10, .immediate = {}};
+    const auto starts = [](std::size_t count, const wire::Start& last) {
+        std::vector<std::byte> bytes;
+        for (std::size_t i = 1; i <= count; ++i) {
+            const auto one =
+                bytes_with(i != count ? wire::Start{.length = 10, .immediate = {}} : last);
+            bytes.insert(bytes.end(), one.begin(), one.end());
+        }
+        return bytes;
+    };
+    std::vector<std::byte> ragged = starts(2, start);
+    ragged.pop_back();
     const std::string eleven(11, 'x');
     const Records crimes[] = {
         {record(0, {})},
@@ -641,6 +652,11 @@ TEST_F(Hostile, BadProducersEndTheConnection) {
         {record(wire::FastPath::offer, bytes_of("short"))},
         {record(wire::FastPath::offer, bytes_with(long_start))},
         {record(wire::FastPath::offer, bytes_with(wire::Start{}))},
+        {record(wire::FastPath::offer, {})},
+        {record(wire::FastPath::offer, ragged)},
+        {record(wire::FastPath::offer, starts(2, wire::Start{}))},
+        {record(wire::FastPath::offer, starts(2, long_start))},
+        {record(wire::FastPath::offer, starts(3, start))}, // more than it may post
         {record(wire::FastPath::filled, {})},
         {record(wire::FastPath::placed, {})}, // no place was told
         {record(wire::FastPath::placing, bytes_with(start))},
@@ -674,6 +690,29 @@ TEST_F(Hostile, BadProducersEndTheConnection) {
         ASSERT_TRUE(until([&] { return consumer.consumer->state() == State::idle; }, server));
         ASSERT_EQ(consumer.landed.size(), 1u);
         EXPECT_EQ(consumer.landed[0].status, Errc::connection_reset);
+    }
+}
+
+TEST_F(Hostile, MoreOffersThanARecordHoldsEndTheConnection) {
+    for (const std::size_t count : {wire::most_at_once, wire::most_at_once + 1}) {
+        enter();
+        ConsumerProgram consumer;
+        Connection* const connection = server.connected.back();
+        ASSERT_EQ(consumer.open(*server.engine, *connection), Errc::ok);
+        ASSERT_TRUE(
+            until([&] { return consumer.consumer->state() == State::running; }, server, peer));
+        auto channel = peer.connection->open_channel(wire::tag(1, consumer.consumer->id()));
+        ASSERT_TRUE(channel.has_value());
+        const std::vector<wire::Start> starts(count, {.length = 10, .immediate = {}});
+        ASSERT_EQ(channel->send(static_cast<std::uint8_t>(wire::FastPath::offer),
+                                std::as_bytes(std::span(starts))),
+                  Errc::ok);
+        if (count > wire::most_at_once) {
+            expect_thrown_out();
+        } else {
+            settle(server, peer);
+            EXPECT_EQ(consumer.consumer->state(), State::running);
+        }
     }
 }
 
@@ -753,6 +792,62 @@ TEST_F(Hostile, WhatWaitsForABufferGetsTheNextOne) {
     EXPECT_EQ(server.engine->arm(), Errc::again) << "there is something to take out";
     ASSERT_TRUE(until([&] { return consumer.landed.size() == 2; }, server, peer));
     EXPECT_EQ(consumer.landed[1].length, 14u);
+    ASSERT_TRUE(consumer.consumer->stop());
+    ASSERT_TRUE(until([&] { return consumer.consumer->state() == State::idle; }, server, peer));
+}
+
+TEST_F(Hostile, AProducerWithMoreUnderWayThanItWouldHearOfIsToldLater) {
+    // (Its links are the tests'; it is honest.) A report is a packet of its own.
+    enter();
+    ConsumerProgram consumer;
+    ASSERT_EQ(consumer.open(*server.engine, *server.connected.back()), Errc::ok);
+    ASSERT_TRUE(until([&] { return consumer.consumer->state() == State::running; }, server, peer));
+    constexpr std::size_t count = 4;
+    std::vector<std::byte> memory(count);
+    const auto map = *MemoryMap::create(memory, peer_write);
+    for (std::byte& buffer : memory) {
+        ASSERT_EQ(consumer.consumer->post({.address = &buffer, .capacity = 1, .memory = map.get()},
+                                          nullptr),
+                  Errc::ok);
+    }
+    auto channel = peer.connection->open_channel(wire::tag(1, consumer.consumer->id()));
+    ASSERT_TRUE(channel.has_value());
+    std::vector<wire::Grant> grants;
+    std::uint64_t told = 0;
+    const auto listen = [&] {
+        settle(server, peer);
+        (void)channel->poll(
+            [&](std::uint8_t id, const std::byte* bytes, std::uint32_t length) {
+                const std::span<const std::byte> record(bytes, length);
+                if (id == static_cast<std::uint8_t>(wire::Feedback::grant)) {
+                    for (std::size_t i = 0; i < record.size() / sizeof(wire::Grant); ++i) {
+                        grants.push_back(wire::read_one<wire::Grant>(record, i));
+                    }
+                } else if (id == static_cast<std::uint8_t>(wire::Feedback::credit)) {
+                    told = wire::read<wire::Credit>(record)->handled;
+                }
+                return true;
+            },
+            99);
+    };
+    const std::vector<wire::Start> starts(count, {.length = 1, .immediate = {}});
+    ASSERT_EQ(channel->send(static_cast<std::uint8_t>(wire::FastPath::offer),
+                            std::as_bytes(std::span(starts))),
+              Errc::ok);
+    listen();
+    ASSERT_EQ(grants.size(), count);
+    const std::byte content{7};
+    for (const std::uint64_t expected : {0, 2, 3, 4}) {
+        const wire::Grant& grant = grants[consumer.landed.size()];
+        std::uint64_t ticket = 0;
+        ASSERT_EQ(channel->write_and_send(&content, 1, 0, grant.address, grant.key,
+                                          static_cast<std::uint8_t>(wire::FastPath::filled),
+                                          ticket),
+                  Errc::ok);
+        listen();
+        EXPECT_EQ(told, expected) << consumer.landed.size() << " have landed";
+    }
+    ASSERT_EQ(consumer.landed.size(), count);
     ASSERT_TRUE(consumer.consumer->stop());
     ASSERT_TRUE(until([&] { return consumer.consumer->state() == State::idle; }, server, peer));
 }
@@ -857,6 +952,52 @@ TEST_F(Hostile, BadConsumersEndTheConnection) {
         expect_thrown_out();
         ASSERT_TRUE(until([&] { return producer.producer->state() == State::idle; }, server));
         ASSERT_EQ(producer.sent.size(), 1u);
+        EXPECT_EQ(producer.sent[0].second, Errc::connection_reset);
+    }
+}
+
+TEST_F(Hostile, BadGrantsEndTheConnection) {
+    constexpr std::size_t offered = 3;
+    std::vector<std::byte> message(100'000); // longer than a record
+    const auto map = *MemoryMap::create(message, local_read);
+    for (const std::vector<std::uint64_t>& numbers : std::vector<std::vector<std::uint64_t>>{
+             {},
+             {0},
+             {4},
+             {1, 1},
+             {2, 1},
+             {1, 2, 3, 4},
+             std::vector<std::uint64_t>(wire::most_at_once + 1, 1),
+         }) {
+        enter();
+        note(wire::Control::consumer_added, 1);
+        say(wire::Control::consumer_posted,
+            bytes_with(wire::ConsumerNote{.consumer = 1, .posted = offered, .room = 100'000}));
+        ProducerProgram producer;
+        Connection* const connection = server.connected.back();
+        ASSERT_TRUE(
+            until([&] { return connection->remote_consumers().size() == 1; }, server, peer));
+        ASSERT_EQ(producer.open(*server.engine, *connection), Errc::ok);
+        for (std::size_t i = 0; i < offered; ++i) {
+            ASSERT_TRUE(until(
+                [&] {
+                    return producer.producer->send(1, {.data = message, .memory = map.get()},
+                                                   nullptr) == Errc::ok;
+                },
+                server, peer));
+        }
+        settle(server, peer);
+        ASSERT_EQ(peer.channels.size(), 1u);
+        std::vector<wire::Grant> grants;
+        for (const std::uint64_t number : numbers) {
+            grants.push_back({.number = number});
+        }
+        ASSERT_EQ(peer.channels[0].second.send(static_cast<std::uint8_t>(wire::Feedback::grant),
+                                               std::as_bytes(std::span(grants))),
+                  Errc::ok);
+        expect_thrown_out();
+        ASSERT_TRUE(until([&] { return producer.producer->state() == State::idle; }, server));
+        ASSERT_EQ(producer.sent.size(), offered);
         EXPECT_EQ(producer.sent[0].second, Errc::connection_reset);
     }
 }

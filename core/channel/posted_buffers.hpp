@@ -29,6 +29,10 @@ public:
     [[nodiscard]] std::uint32_t size() const noexcept { return size_; }
     [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
     [[nodiscard]] const PostedBuffer& front() const noexcept { return at(0); }
+    /// That is going to be the front when so many have been taken.
+    [[nodiscard]] const PostedBuffer& at(std::uint32_t i) const noexcept {
+        return slots_[(head_ + i) & (slots_.size() - 1)];
+    }
 
     /// All have the same room (also when there is one, or none).
     [[nodiscard]] bool uniform() const noexcept { return changes_ == 0; }
@@ -37,7 +41,7 @@ public:
         if (size_ != 0 && at(size_ - 1).room != buffer.room) {
             ++changes_;
         }
-        at(size_++) = buffer;
+        place(size_++) = buffer;
     }
     /// Back to where it was taken from.
     void push_front(const PostedBuffer& buffer) noexcept {
@@ -46,7 +50,7 @@ public:
         }
         --head_;
         ++size_;
-        at(0) = buffer;
+        place(0) = buffer;
     }
     PostedBuffer pop_front() noexcept {
         const PostedBuffer buffer = front();
@@ -59,10 +63,7 @@ public:
     }
 
 private:
-    [[nodiscard]] PostedBuffer& at(std::uint32_t i) noexcept {
-        return slots_[(head_ + i) & (slots_.size() - 1)];
-    }
-    [[nodiscard]] const PostedBuffer& at(std::uint32_t i) const noexcept {
+    [[nodiscard]] PostedBuffer& place(std::uint32_t i) noexcept {
         return slots_[(head_ + i) & (slots_.size() - 1)];
     }
 

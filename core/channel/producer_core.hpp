@@ -11,6 +11,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <memory>
@@ -161,7 +162,7 @@ public:
             op.claimed = op.has_tried = false;
         }
         if (route->unsent == nullptr) [[likely]] {
-            const Errc result = transmit(*route, op);
+            const Errc result = waits_for_others(*route, op) ? Errc::ok : transmit(*route, op);
             if (!op.started && result != Errc::ok && !(op.has_tried && result == Errc::again))
                 [[unlikely]] {
                 if (result == Errc::again) {
@@ -183,9 +184,9 @@ public:
                 route->unsent = &op;
             }
             if (!op.started) {
-                // It waits behind a long one; the caller's immediate data is only his for now.
+                // It waits; the caller's immediate data is only his for now.
                 op.keep_immediate();
-                offer_ahead(*route);
+                route->more |= writes_directly; // to be offered
             }
         }
         return Errc::ok;
@@ -424,9 +425,8 @@ private:
                 }
             }
         }
-        const wire::Start start{.length = op.data.size(), .immediate = immediate_of(op)};
         const Errc result =
-            route.channel.send(static_cast<std::uint8_t>(id), wire::as_bytes(start));
+            route.channel.send(static_cast<std::uint8_t>(id), wire::as_bytes(start_of(op)));
         if (result == Errc::ok) {
             op.started = true;
             op.way = id == wire::FastPath::offer     ? Way::offered
@@ -458,6 +458,15 @@ private:
         return op.immediate.empty() && op.data.size() <= route.channel.max_write();
     }
 
+    /// In a stream of long messages, what the program sends now is offered all at once by the next
+    /// progress.
+    [[nodiscard]] bool waits_for_others(Route& route, Operation& op) {
+        if constexpr (writes_directly) {
+            return is_long(op) && route.accepted != route.credit.handled &&
+                   may_be_offered(route, op);
+        }
+        return false;
+    }
     /// Offers the long messages that wait, as far as nothing else has to go out before them.
     void offer_ahead(Route& route) {
         if constexpr (writes_directly) {
@@ -465,18 +474,38 @@ private:
                 return; // its parts go out first
             }
             Operation* op = route.offered != nullptr ? route.offered->next : route.unsent;
-            for (; op != nullptr; op = op->next) {
-                if (!op->started &&
-                    (op->memory == nullptr || !is_long(*op) || say_start(route, *op) != Errc::ok)) {
-                    return;
-                }
-                if (op->way == Way::parts) {
-                    return;
-                }
+            for (; op != nullptr && op->started; op = op->next) {
                 route.offered = op;
-                route.more |= op->way == Way::granted; // by a place told ahead
+            }
+            while (op != nullptr && may_be_offered(route, *op)) {
+                std::array<wire::Start, wire::most_at_once> starts;
+                std::size_t count = 0;
+                Operation* next = op;
+                do {
+                    starts[count++] = start_of(*next);
+                    next = next->next;
+                } while (next != nullptr && count < starts.size() && may_be_offered(route, *next));
+                if (route.channel.send(static_cast<std::uint8_t>(wire::FastPath::offer),
+                                       std::as_bytes(std::span(starts).first(count))) != Errc::ok) {
+                    return;
+                }
+                for (; count != 0; --count, op = op->next) {
+                    op->started = true;
+                    op->way = Way::offered;
+                    route.offered = op;
+                }
             }
         }
+    }
+    /// Finds out on the way by which key its memory is known. (What has a place, or may get one when
+    /// it is its turn, is not offered.)
+    [[nodiscard]] bool may_be_offered(Route& route, Operation& op) {
+        return op.memory != nullptr && is_long(op) && !op.claimed &&
+               route.ahead.number != op.number &&
+               route.channel.local_key(op.memory->region(), op.local_key);
+    }
+    [[nodiscard]] static wire::Start start_of(const Operation& op) noexcept {
+        return {.length = op.data.size(), .immediate = immediate_of(op)};
     }
 
     [[nodiscard]] bool is_long(const Operation& op) const noexcept {
@@ -514,20 +543,25 @@ private:
         return Errc::ok;
     }
 
-    bool on_grant(Route& route, const wire::Grant& grant) {
-        for (Operation* op = route.head; op != nullptr; op = op->next) {
-            if (op->number == grant.number) {
-                if (!op->started || op->way != Way::offered || op->status != Errc::ok) {
-                    return false;
-                }
-                op->way = grant.address == 0 ? Way::parts : Way::granted;
-                route.more = true; // also if somebody else than progress has read this
-                op->place = grant.address;
-                op->place_key = grant.key;
-                return true;
+    /// False: no correct peer says that.
+    bool on_grants(Route& route, std::span<const std::byte> record) {
+        const std::size_t count = wire::count_of<wire::Grant>(record, wire::most_at_once);
+        Operation* op = route.unsent; // what is granted a place is not sent yet
+        for (std::size_t i = 0; i < count; ++i) {
+            const auto grant = wire::read_one<wire::Grant>(record, i);
+            while (op != nullptr && op->number != grant.number) {
+                op = op->next;
             }
+            if (op == nullptr || !op->started || op->way != Way::offered ||
+                op->status != Errc::ok) {
+                return false;
+            }
+            op->way = grant.address == 0 ? Way::parts : Way::granted;
+            op->place = grant.address;
+            op->place_key = grant.key;
+            route.more = true; // also if somebody else than progress has read this
         }
-        return false;
+        return count != 0;
     }
 
     /// All that remains to be done is to tell the program.
@@ -562,6 +596,9 @@ private:
         while (route.unsent != nullptr) {
             Operation& op = *route.unsent;
             const std::size_t before = op.sent;
+            if (!op.started) {
+                offer_ahead(route);
+            }
             const Errc result = transmit(route, op);
             handled += op.whole || op.sent != before ? 1 : 0;
             if (result != Errc::ok && result != Errc::again) {
@@ -632,10 +669,8 @@ private:
             }
             return true;
         }
-        case wire::Feedback::grant: {
-            const auto grant = wire::read<wire::Grant>(record);
-            return writes_directly && grant && on_grant(route, *grant);
-        }
+        case wire::Feedback::grant:
+            return writes_directly && on_grants(route, record);
         }
         return false;
     }

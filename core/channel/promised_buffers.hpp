@@ -32,7 +32,9 @@ class PromisedBuffers {
 public:
     [[nodiscard]] std::uint32_t size() const noexcept { return size_; }
     [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
-    [[nodiscard]] bool full() const noexcept { return size_ == slots_.size(); }
+    [[nodiscard]] bool has_room_for(std::size_t more) const noexcept {
+        return more <= slots_.size() - size_;
+    }
     [[nodiscard]] const PromisedBuffer& front() const noexcept { return at(0); }
 
     void reserve(std::uint32_t capacity) {
@@ -46,9 +48,14 @@ public:
     }
     /// How many are waiting; they are the last ones.
     [[nodiscard]] std::uint32_t waiting() const noexcept { return waiting_; }
-    /// The oldest of these, which is to be given something better.
+    /// The oldest of these, which is to be given something better; and number `i` of them.
     [[nodiscard]] PromisedBuffer& first_waiting() noexcept { return at(size_ - waiting_); }
+    [[nodiscard]] const PromisedBuffer& waiting_at(std::uint32_t i) const noexcept {
+        return at(size_ - waiting_ + i);
+    }
     void answered() noexcept { --waiting_; }
+    /// How many have been answered; they are the first ones.
+    [[nodiscard]] std::uint32_t answered_to() const noexcept { return size_ - waiting_; }
     PromisedBuffer pop_front() noexcept {
         --size_;
         return at_absolute(head_++);

@@ -27,7 +27,7 @@ static_assert(std::endian::native == std::endian::little,
               "the layout is little-endian; a big-endian port needs conversions here");
 
 inline constexpr std::uint32_t magic = 0x314c4843; ///< "CHL1"
-inline constexpr std::uint16_t version = 4;        ///< of everything in this file
+inline constexpr std::uint16_t version = 5;        ///< of everything in this file
 
 /// A copy of the T at the front of `bytes`, if they are long enough.
 template <class T> [[nodiscard]] std::optional<T> read(std::span<const std::byte> bytes) noexcept {
@@ -38,6 +38,19 @@ template <class T> [[nodiscard]] std::optional<T> read(std::span<const std::byte
     T value;
     std::memcpy(&value, bytes.data(), sizeof(T));
     return value;
+}
+
+/// How many T there are, and nothing else: 1 to `most`. 0 if that is not so.
+template <class T>
+[[nodiscard]] std::size_t count_of(std::span<const std::byte> bytes, std::size_t most) noexcept {
+    return bytes.size() % sizeof(T) == 0 && bytes.size() / sizeof(T) <= most
+               ? bytes.size() / sizeof(T)
+               : 0;
+}
+/// A copy of number `i` of them.
+template <class T>
+[[nodiscard]] T read_one(std::span<const std::byte> bytes, std::size_t i) noexcept {
+    return *read<T>(bytes.subspan(i * sizeof(T)));
 }
 
 template <class T> [[nodiscard]] std::span<const std::byte> as_bytes(const T& value) noexcept {
@@ -112,10 +125,11 @@ static_assert(sizeof(ConsumerNote) == 16);
 
 /// Producer to consumer. A message is one record (plain or with_immediate); or a `start` followed
 /// by `part`s until its length is reached or a `cancel` gives it up; or, on links where the
-/// producer can write into the consumer's memory, an `offer`. Each offer is answered by a Grant or
-/// a Refused. If a place was granted, the producer writes there and says `filled`; if not, `part`s
-/// follow, or a `cancel`. The bytes of messages do not interleave: offers may be sent ahead, but
-/// nothing else is while one of them is open, and what follows their answers is in their order.
+/// producer can write into the consumer's memory, it is offered: an `offer` is for one message or
+/// several in a row. Each of them is answered by a Grant, of which a record has one or several, or
+/// by a Refused. If a place was granted, the producer writes there and says `filled`; if not,
+/// `part`s follow, or a `cancel`. The bytes of messages do not interleave: offers may be sent ahead,
+/// but nothing else is while one of them is open, and what follows their answers is in their order.
 /// Both ends number messages from 1.
 ///
 /// The place of a message may be told before it is offered (Feedback::ahead). If the producer
@@ -128,7 +142,7 @@ enum class FastPath : std::uint8_t {
     part = 4,           ///< the next bytes
     cancel = 5,         ///< nothing
     goodbye = 6,        ///< nothing; the producer stopped
-    offer = 7,          ///< Start
+    offer = 7,          ///< Starts, up to most_at_once
     filled = 8,         ///< nothing; the oldest message with a granted place is there
     placed = 9,         ///< nothing; a message is in the place told ahead, as long as its one write
     placing = 10,       ///< Start; a message is going to be written there
@@ -148,12 +162,16 @@ struct Start {
 };
 static_assert(sizeof(Start) == 48);
 
+/// Messages that are offered, or granted a place, by one record: where each record is a packet, so
+/// many long messages share what they cost.
+inline constexpr std::size_t most_at_once = 32;
+
 /// Consumer to producer.
 enum class Feedback : std::uint8_t {
     credit = 33,  ///< Credit
     refused = 34, ///< Refused
     goodbye = 35, ///< nothing; the consumer stopped
-    grant = 36,   ///< Grant
+    grant = 36,   ///< Grants, up to most_at_once
     ahead = 37,   ///< Ahead
 };
 
