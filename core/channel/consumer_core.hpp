@@ -188,6 +188,7 @@ private:
           engine_(engine), connection_(std::move(connection)),
           notifier_(std::make_shared<Notifier>(engine)), handlers_(handlers),
           max_posted_(options.max_posted != 0 ? options.max_posted : default_posted),
+          grants_at_once_(wire::at_once<wire::Grant>(connection_->limits().max_inline)),
           prompt_(options.prompt), posted_(max_posted_) {}
 
     static constexpr std::uint32_t default_posted = 256;
@@ -531,15 +532,16 @@ private:
         count_refused(lane);
     }
     [[nodiscard]] static std::uint64_t number_of_first_waiting(const Lane& lane) noexcept {
-        return lane.handled + lane.promised.size() - lane.promised.waiting() + 1;
+        const std::uint64_t coming_in_parts = lane.in_parts ? 1 : 0; // promised no more
+        return lane.handled + coming_in_parts + lane.promised.answered_to() + 1;
     }
 
     /// Promises the next buffers to those that wait, by one record: up to one that does not fit.
     /// False: no room to say it; later.
     bool grant(Lane& lane) {
         std::array<wire::Grant, wire::most_at_once> grants;
-        const auto most = std::min({lane.promised.waiting(), posted_.size(),
-                                    static_cast<std::uint32_t>(wire::most_at_once)});
+        const std::uint32_t most =
+            std::min({lane.promised.waiting(), posted_.size(), grants_at_once_});
         std::uint32_t count = 0;
         for (; count < most; ++count) {
             const PostedBuffer& buffer = posted_.at(count);
@@ -579,7 +581,7 @@ private:
 
     /// Those whose turn it is.
     void count_refused(Lane& lane) {
-        while (!lane.promised.empty() &&
+        while (!lane.in_parts && !lane.promised.empty() &&
                lane.promised.front().how == PromisedBuffer::How::refused) {
             (void)lane.promised.pop_front();
             ++lane.handled;
@@ -622,8 +624,9 @@ private:
     }
 
     [[nodiscard]] std::uint32_t free_for(const Lane& lane) const noexcept {
-        return posted_.size() + static_cast<std::uint32_t>(lane.promised.size()) +
-               (lane.filling() ? 1u : 0u) + (has_ahead(lane) ? 1u : 0u);
+        // (What waits for a buffer is counted, and so is the buffer that it is going to get.)
+        return std::min(max_posted_, posted_.size() + lane.promised.size() +
+                                         (lane.filling() ? 1u : 0u) + (has_ahead(lane) ? 1u : 0u));
     }
 
     void give_feedback(Lane& lane, bool drained, bool idle) {
@@ -657,7 +660,10 @@ private:
             lane.paced = lane.handled;
             return (lane.pace.arrived() && drained && !goes_on) || lane.stalled;
         }
-        return (!goes_on && lane.pace.idle(now_ns)) || lane.stalled;
+        if (goes_on) {
+            return lane.pace.passed(unacknowledged != 0, now_ns);
+        }
+        return lane.pace.idle(now_ns) || lane.stalled;
     }
     [[nodiscard]] static bool is_enough(Lane& lane, std::uint64_t unacknowledged) noexcept {
         if constexpr (sends_packets) {
@@ -1006,6 +1012,7 @@ private:
     std::shared_ptr<Notifier> notifier_;
     ConsumerHandlers handlers_;
     const std::uint32_t max_posted_;
+    const std::uint32_t grants_at_once_;
     const bool prompt_;
     std::uint32_t outstanding_ = 0; ///< posted, and being filled
     PostedBuffers posted_;

@@ -161,30 +161,92 @@ TEST_P(DirectWrite, AMessageThatIsTooLongIsRefusedWithoutHarm) {
     }
 }
 
-TEST_P(DirectWrite, ProducersThatShareFewBuffersAllGetThrough) {
-    // Offers wait for buffers that are being filled through the same channel.
-    constexpr unsigned each = 20;
-    ProducerProgram other;
-    ASSERT_EQ(other.open(*server.engine, *server.connected.at(0)), Errc::ok);
-    std::size_t received = 0;
-    consumer.on_received = [&](const Received& r) {
-        ++received;
-        auto& buffer = *static_cast<Mapped*>(r.cookie);
-        ASSERT_EQ(consumer.consumer->post({.address = buffer.bytes.data(),
-                                           .capacity = buffer.bytes.size(),
-                                           .memory = buffer.map.get()},
-                                          &buffer),
-                  Errc::ok);
-    };
-    post(100'000);
-    post(100'000);
-    for (unsigned i = 0; i < each; ++i) {
-        ASSERT_EQ(send(producer, 70'000), Errc::ok);
-        ASSERT_EQ(send(other, 70'000), Errc::ok);
+/// Two producers that send as fast as they can, and few buffers: offers wait for buffers that are
+/// being filled through the same channel, by the device or in parts.
+class FewBuffers : public DirectWrite {
+protected:
+    static constexpr std::size_t longest = 1'200'000; ///< more parts than a poll takes
+    ConsumerProgram few;
+    std::vector<Mapped*> held; ///< by the program
+
+    /// Buffers of its own; the program posts them again when it holds so many.
+    void open(std::span<const bool> mapped, std::size_t at_once) {
+        const auto count = static_cast<std::uint32_t>(mapped.size());
+        ASSERT_EQ(few.open(*client.engine, client.connection(), {.max_posted = count}), Errc::ok);
+        ASSERT_TRUE(until(
+            [&] { return few.consumer->state() == State::running && server.added.size() == 2; },
+            server, client));
+        few.on_received = [this, at_once](const Received& r) {
+            held.push_back(static_cast<Mapped*>(r.cookie));
+            if (r.status == Errc::ok && held.size() >= at_once) {
+                post_held();
+            }
+        };
+        for (const bool is_mapped : mapped) {
+            held.push_back(&buffers.emplace_back(std::vector<std::byte>(longest), is_mapped));
+        }
+        post_held();
     }
-    ASSERT_TRUE(until([&] { return producer.sent.size() == each && other.sent.size() == each; },
-                      server, client));
-    EXPECT_EQ(received, 2 * each);
+    void post_held() {
+        for (Mapped* buffer : std::exchange(held, {})) {
+            ASSERT_EQ(few.consumer->post({.address = buffer->bytes.data(),
+                                          .capacity = buffer->bytes.size(),
+                                          .memory = buffer->map.get()},
+                                         buffer),
+                      Errc::ok);
+        }
+    }
+    void send_all(std::size_t one_size, std::size_t other_size) {
+        constexpr unsigned each = 40;
+        std::array<ProducerProgram, 2> producers;
+        std::array<Mapped, 2> messages{Mapped(pattern(one_size, 1)),
+                                       Mapped(pattern(other_size, 2))};
+        std::array<unsigned, 2> sent{};
+        for (ProducerProgram& one : producers) {
+            ASSERT_EQ(one.open(*server.engine, *server.connected.at(0)), Errc::ok);
+        }
+        const auto send_some = [&](std::size_t i) {
+            return sent[i] < each && producers[i].producer->send(few.consumer->id(),
+                                                                 {.data = messages[i].bytes,
+                                                                  .memory = messages[i].map.get()},
+                                                                 nullptr) == Errc::ok;
+        };
+        ASSERT_TRUE(until(
+            [&] {
+                for (std::size_t i = 0; i < producers.size(); ++i) {
+                    while (send_some(i)) {
+                        ++sent[i];
+                    }
+                }
+                return producers[0].sent.size() == each && producers[1].sent.size() == each;
+            },
+            server, client));
+        for (const ProducerProgram& one : producers) {
+            for (const auto& [cookie, status] : one.sent) {
+                EXPECT_EQ(status, Errc::ok);
+            }
+        }
+        EXPECT_EQ(few.landed.size(), 2 * each);
+    }
+};
+INSTANTIATE_TEST_SUITE_P(, FewBuffers, ::testing::Values(true, false),
+                         [](const auto& parameter) { return parameter.param ? "Fake" : "Soft"; });
+
+TEST_P(FewBuffers, AllGetThrough) {
+    open(std::array{true, true}, 1);
+    send_all(70'000, 70'000);
+}
+TEST_P(FewBuffers, AllGetThroughInParts) {
+    open(std::array{false, false}, 1);
+    send_all(longest, longest - 1);
+}
+TEST_P(FewBuffers, AllGetThroughInBothWays) {
+    open(std::array{true, false, false}, 1);
+    send_all(longest, 70'000);
+}
+TEST_P(FewBuffers, AllGetThroughToAProgramThatPostsSeldom) {
+    open(std::array{true, true, true, true}, 3);
+    send_all(70'000, 70'000);
 }
 
 TEST_P(DirectWrite, AStopWaitsForWhatIsBeingWritten) {
@@ -505,6 +567,40 @@ TEST_P(PlacesAheadInSteps, WhatWasClaimedIsWaitedFor) {
     post(100'000);
     ASSERT_TRUE(until([&] { return producer.sent.size() == 1; }, server, client));
     expect_landed(2);
+}
+
+TEST_P(PlacesAheadInSteps, NothingIsOfferedBeforeWhatIsToBeWrittenToAPlace) {
+    for (int i = 0; i < 3; ++i) {
+        post(100'000);
+    }
+    send_and_wait(60'000);
+    lab.network->again_on_send(1);
+    ASSERT_EQ(try_to_send(producer, 70'000), Errc::ok) << "it has claimed the place";
+    ASSERT_EQ(try_to_send(producer, 80'000), Errc::ok);
+    lab.network->again_on_send(1);
+    ASSERT_TRUE(until([&] { return producer.sent.size() == 3; }, server, client));
+    for (std::size_t i = 0; i < 3; ++i) {
+        EXPECT_EQ(producer.sent[i].second, Errc::ok);
+        expect_landed(i);
+    }
+}
+
+TEST_P(PlacesAheadInSteps, APlaceIsFoundThoughNobodyHasLookedForIt) {
+    // Its program knows from elsewhere that the last message has come, and sends the next before
+    // its producer is polled.
+    constexpr unsigned messages = 5;
+    for (unsigned i = 0; i < messages; ++i) {
+        post(100'000);
+    }
+    count_records();
+    send_and_wait(60'000);
+    for (unsigned i = 1; i < messages; ++i) {
+        ASSERT_EQ(try_to_send(producer, 70'000), Errc::ok);
+        ASSERT_TRUE(until([&] { return consumer.landed.size() == i + 1; }, client));
+        settle(client);
+    }
+    EXPECT_EQ(count(wire::FastPath::offer), 1u);
+    EXPECT_EQ(count(wire::FastPath::placed), messages - 1);
 }
 
 TEST_P(PlacesAheadInSteps, WhoFindsAPlaceWithdrawnSendsAllTheSame) {

@@ -70,6 +70,17 @@ public:
         withheld_ = false;
         return true;
     }
+    /// The same, while as many messages are known to be on their way as there are to be told of:
+    /// nobody waits, and nothing is found out; but slow ones must not keep it back for ever.
+    template <class Clock> [[nodiscard]] bool passed(bool unsaid, Clock&& now_ns) noexcept {
+        ++polls_;
+        if (!unsaid || !(std::has_single_bit(polls_) || polls_ % looks_apart == 0)) {
+            return false;
+        }
+        const std::uint64_t now = now_ns();
+        since_ns_ = since_ns_ == 0 ? now : since_ns_;
+        return now - since_ns_ >= longest_while_more_come_ns;
+    }
     /// So many messages have been handled since it was said last. True: say it now, although more
     /// come.
     [[nodiscard]] bool is_enough(std::uint64_t unsaid) noexcept {
@@ -83,7 +94,10 @@ public:
         return true;
     }
     /// It was said, for whatever reason.
-    void told() noexcept { withheld_ = false; }
+    void told() noexcept {
+        withheld_ = false;
+        since_ns_ = 0;
+    }
 
     /// Messages after which it is said at once, before it is withheld again: at first, and at most.
     static constexpr std::uint32_t few = 16;
@@ -115,6 +129,8 @@ public:
     /// However seldom the program polls: since the last message, and however slowly they come.
     static constexpr std::uint64_t longest_ns = 1'000'000;
     static constexpr std::uint64_t longest_while_more_come_ns = 10 * longest_ns;
+    /// Polls between looks at the clock, where nothing but that limit is waited for.
+    static constexpr std::uint32_t looks_apart = 1024;
 
 private:
     /// It was withheld, and no message came. A producer that waits for it stops every time; one

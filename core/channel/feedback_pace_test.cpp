@@ -324,5 +324,31 @@ TEST(FeedbackPace, CostsWhoWaitsAfterSomeLittleToo) {
     }
 }
 
+TEST(FeedbackPace, WhileMoreIsUnderWayOnlyTimeCounts) {
+    FeedbackPace pace;
+    std::uint64_t ns = 1;
+    const auto passes = [&](unsigned polls, std::uint64_t each_ns) {
+        for (unsigned i = 1; i <= polls; ++i) {
+            ns += each_ns;
+            if (pace.passed(true, [&] { return ns; })) {
+                return i;
+            }
+        }
+        return 0u;
+    };
+    EXPECT_FALSE(pace.passed(false, [] { return FeedbackPace::longest_while_more_come_ns; }))
+        << "there is nothing to say";
+    (void)pace.arrived();
+    EXPECT_EQ(passes(100'000, 90), 0u) << "9 ms";
+    const unsigned polls = passes(100'000, 90);
+    EXPECT_GT(polls, 0u);
+    EXPECT_LT(polls, 20'000u);
+    // The time begins anew, also for who polls seldom.
+    pace.told();
+    (void)pace.arrived();
+    EXPECT_EQ(passes(2, FeedbackPace::longest_while_more_come_ns / 4), 0u);
+    EXPECT_NE(passes(30, FeedbackPace::longest_while_more_come_ns / 4), 0u);
+}
+
 } // namespace
 } // namespace comch::channel

@@ -289,6 +289,7 @@ private:
           engine_(engine), connection_(std::move(connection)),
           notifier_(std::make_shared<Notifier>(engine)), handlers_(handlers),
           link_limits_(connection_->limits()),
+          offers_at_once_(wire::at_once<wire::Start>(link_limits_.max_inline)),
           operations_(options.max_in_flight != 0 ? options.max_in_flight : default_in_flight) {
         for (Operation& op : operations_) {
             op.next = free_;
@@ -462,16 +463,21 @@ private:
     /// progress.
     [[nodiscard]] bool waits_for_others(Route& route, Operation& op) {
         if constexpr (writes_directly) {
-            return is_long(op) && route.accepted != route.credit.handled &&
-                   may_be_offered(route, op);
+            if (!is_long(op) || route.accepted == route.credit.handled) [[likely]] {
+                return false;
+            }
+            (void)read_feedback(route); // or it is alone, and a place is there
+            return route.accepted != route.credit.handled && may_be_offered(route, op);
         }
         return false;
     }
     /// Offers the long messages that wait, as far as nothing else has to go out before them.
     void offer_ahead(Route& route) {
         if constexpr (writes_directly) {
-            if (route.unsent->started && route.unsent->way == Way::parts) {
-                return; // its parts go out first
+            const Operation& first = *route.unsent;
+            if (first.started && (first.way == Way::parts ||
+                                  (first.claimed && says_all_when_written(route, first)))) {
+                return; // the consumer does not know of it, or waits for its parts
             }
             Operation* op = route.offered != nullptr ? route.offered->next : route.unsent;
             for (; op != nullptr && op->started; op = op->next) {
@@ -484,7 +490,8 @@ private:
                 do {
                     starts[count++] = start_of(*next);
                     next = next->next;
-                } while (next != nullptr && count < starts.size() && may_be_offered(route, *next));
+                } while (next != nullptr && count < offers_at_once_ &&
+                         may_be_offered(route, *next));
                 if (route.channel.send(static_cast<std::uint8_t>(wire::FastPath::offer),
                                        std::as_bytes(std::span(starts).first(count))) != Errc::ok) {
                     return;
@@ -949,6 +956,7 @@ private:
     std::shared_ptr<Notifier> notifier_;
     ProducerHandlers handlers_;
     const link::Limits link_limits_;
+    const std::uint32_t offers_at_once_;
     std::vector<Operation> operations_;
     Operation* free_ = nullptr;
     std::uint32_t in_flight_ = 0;

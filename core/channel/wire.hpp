@@ -165,6 +165,11 @@ static_assert(sizeof(Start) == 48);
 /// Messages that are offered, or granted a place, by one record: where each record is a packet, so
 /// many long messages share what they cost.
 inline constexpr std::size_t most_at_once = 32;
+/// As many T as fit a message of `length` bytes, if that is less; at least one does.
+template <class T> [[nodiscard]] constexpr std::uint32_t at_once(std::size_t length) noexcept {
+    const std::size_t fit = length / sizeof(T);
+    return static_cast<std::uint32_t>(fit < most_at_once ? fit : most_at_once);
+}
 
 /// Consumer to producer.
 enum class Feedback : std::uint8_t {

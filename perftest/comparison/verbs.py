@@ -60,7 +60,8 @@ def run_libfabric(name, row, build_dir):
 
 def run_core(row, build_dir):
     cpus = ucx.cpus()
-    command = [str(build_dir / "bin/comch_perftest"), "--both-sides", "--format", "json",
+    # From and into the same memory each time, as the programs of raw verbs do.
+    command = [str(build_dir / "bin/comch_perftest"), "--both-sides", "--format", "json", "--buffers", "1",
                "--mode", "ping-pong" if row.is_latency else "one-way", "--sizes", str(row.size),
                "--count", str(iterations(row)), "--cpus", str(cpus[1]), "--server-cpus", str(cpus[0])]
     figures = figures_of(row.name, command)["results"][0]
