@@ -32,6 +32,7 @@ TEST(Info, OffersWhatFits) {
     EXPECT_EQ(offered([](fi_info& h) { h.caps = FI_TAGGED | FI_SOURCE; }), datagram);
     EXPECT_EQ(offered([](fi_info& h) { h.ep_attr->type = FI_EP_RDM; }), datagram);
     EXPECT_EQ(offered([](fi_info& h) { h.mode = FI_CONTEXT; }), both);
+    EXPECT_EQ(offered([](fi_info& h) { h.mode = ~std::uint64_t{0}; }), both);
     EXPECT_EQ(offered([](fi_info& h) { h.domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR; }),
               both);
     EXPECT_EQ(offered([](fi_info& h) { h.tx_attr->inject_size = 64; }), both);
@@ -64,8 +65,43 @@ TEST(Info, DoesNotOfferWhatDoesNot) {
     EXPECT_EQ(offered([](fi_info& h) { h.ep_attr->protocol = FI_PROTO_SHM; }), none);
     EXPECT_EQ(offered([](fi_info& h) { h.domain_attr->name = strdup("eth0"); }), none);
     EXPECT_EQ(offered([](fi_info& h) { h.fabric_attr->prov_name = strdup("shm"); }), none);
+    EXPECT_EQ(offered([](fi_info& h) { h.caps = std::uint64_t{1} << 62; }), none);
     fi_info* info = nullptr;
     EXPECT_EQ(fi_getinfo(FI_VERSION(1, 17), "192.0.2.1", "7", 0, nullptr, &info), -FI_ENODATA);
+    EXPECT_NE(fi_getinfo(FI_VERSION(1, 17), nullptr, nullptr, FI_SOURCE, nullptr, &info), 0)
+        << "a source, and none named";
+}
+
+TEST(Info, EachAttributeHasItsLimit) {
+    EXPECT_EQ(offered([](fi_info& h) { h.tx_attr->iov_limit = 1000; }), none);
+    EXPECT_EQ(offered([](fi_info& h) { h.rx_attr->iov_limit = 1000; }), none);
+    EXPECT_EQ(offered([](fi_info& h) { h.tx_attr->rma_iov_limit = 2; }), none);
+    EXPECT_EQ(offered([](fi_info& h) { h.tx_attr->size = SIZE_MAX; }), none);
+    EXPECT_EQ(offered([](fi_info& h) { h.rx_attr->size = SIZE_MAX; }), none);
+    EXPECT_EQ(offered([](fi_info& h) { h.tx_attr->comp_order = FI_ORDER_STRICT; }), none);
+    EXPECT_EQ(offered([](fi_info& h) { h.rx_attr->msg_order = FI_ORDER_SAR; }), none);
+    EXPECT_EQ(offered([](fi_info& h) { h.tx_attr->op_flags = FI_COMMIT_COMPLETE; }), none);
+    EXPECT_EQ(offered([](fi_info& h) { h.rx_attr->caps = FI_MULTICAST; }), none);
+    EXPECT_EQ(offered([](fi_info& h) { h.ep_attr->tx_ctx_cnt = 2; }), none);
+    EXPECT_EQ(offered([](fi_info& h) { h.ep_attr->max_order_raw_size = SIZE_MAX; }), none);
+    EXPECT_EQ(offered([](fi_info& h) { h.ep_attr->auth_key_size = 8; }), none);
+    EXPECT_EQ(offered([](fi_info& h) { h.ep_attr->protocol_version = 99; }), none);
+    EXPECT_EQ(offered([](fi_info& h) { h.domain_attr->cq_data_size = 16; }), none);
+    EXPECT_EQ(offered([](fi_info& h) { h.domain_attr->mr_key_size = 16; }), none);
+    EXPECT_EQ(offered([](fi_info& h) { h.domain_attr->mr_iov_limit = 2; }), none);
+    EXPECT_EQ(offered([](fi_info& h) { h.domain_attr->max_ep_stx_ctx = 1; }), none);
+    EXPECT_EQ(offered([](fi_info& h) { h.domain_attr->cq_cnt = 1 << 20; }), none);
+    EXPECT_EQ(offered([](fi_info& h) { h.fabric_attr->name = strdup("another"); }), none);
+    EXPECT_EQ(offered([](fi_info& h) { h.fabric_attr->prov_version = FI_VERSION(99, 0); }), none);
+}
+
+TEST(Info, WhatIsNoAddressIsNobodys) {
+    const auto garbage = [](void*& address, std::size_t& length) {
+        length = 5; // shorter than any
+        address = ::calloc(1, length);
+    };
+    EXPECT_EQ(offered([&](fi_info& h) { garbage(h.src_addr, h.src_addrlen); }), none);
+    EXPECT_EQ(offered([&](fi_info& h) { garbage(h.dest_addr, h.dest_addrlen); }), none);
 }
 
 TEST(Info, GrantsThePrimaryCapabilitiesThatWereAskedForOnly) {

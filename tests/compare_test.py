@@ -263,11 +263,15 @@ class Programs(unittest.TestCase):
                 self.assertIn("cannot write to standard output: No space left", result.stderr)
 
     def test_scaling(self):
-        for what in ("quiet", "fan-in", "connect", "memory"):
+        for what in ("quiet", "bulk", "fan-in", "connect", "memory"):
             output = run(BUILD / "bin/comch_scaling", what, "--connections", 20, "--seconds", "0.02",
                          "--json").stdout
             figure = json.loads(output)
             self.assertGreater(figure["value"], 0, what)
+            if what == "bulk":
+                self.assertGreaterEqual(figure["p99"], figure["value"])
+                self.assertGreater(figure["alone"], 0)
+                self.assertGreater(figure["stream_bytes_per_second"], 0)
             if what == "memory":
                 self.assertLessEqual(figure["value"], 64 * 1024)
                 self.assertLessEqual(figure["descriptors"], 2)

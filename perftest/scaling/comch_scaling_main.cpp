@@ -1,4 +1,5 @@
-// comch_scaling: what many connections cost. Two processes on the soft link, one connection or many.
+// comch_scaling: what many connections cost, and what they cost each other. Two processes on the
+// soft link, one connection or many.
 #include <algorithm>
 #include <array>
 #include <csignal>
@@ -38,6 +39,8 @@ constexpr const char* description =
 constexpr const char* footer = R"(
 Measurements:
   quiet    ns of one way of a ping-pong on one of --connections; the others were used and fell quiet
+  bulk     the same on one connection, while another streams messages of 32 KiB to the same process;
+           and in turn with that, alone
   fan-in   million messages of 8 bytes per second through all of --connections in turn to one process
   connect  connections made and closed per second
   memory   bytes and descriptors that a connection costs a process that has --connections quiet ones
@@ -59,7 +62,10 @@ void catch_signals() {
     }
 }
 
-/// One end: counts, and echoes where it is told to.
+/// What a message is.
+enum Id : std::uint8_t { small, long_one };
+
+/// One end: counts, and echoes small messages where it is told to.
 struct Sink {
     std::vector<Connection*> accepted;
     std::uint64_t established = 0;
@@ -74,10 +80,10 @@ struct Sink {
     void on_disconnected(Connection& c, link::Reason reason, std::span<const std::byte>) {
         gone.push_back({&c, reason});
     }
-    void on_message(Connection& c, std::uint8_t, const std::byte* data, std::uint32_t length) {
+    void on_message(Connection& c, std::uint8_t id, const std::byte* data, std::uint32_t length) {
         ++messages;
-        if (echoes) {
-            (void)c.send(0, {data, length});
+        if (echoes && id == small) {
+            (void)c.send(small, {data, length});
         }
     }
     void on_complete(Connection&, void*, Errc) {}
@@ -228,7 +234,7 @@ double quiet(End& end, const Server& server, const Options& options) {
     const std::array<std::byte, 8> message{};
     const auto ping = [&](Connection& c) {
         const std::uint64_t before = end.sink.messages;
-        (void)c.send(0, message);
+        (void)c.send(small, message);
         end.until([&] { return end.sink.messages != before; });
     };
     for (Connection* const c : connections) {
@@ -254,6 +260,74 @@ double quiet(End& end, const Server& server, const Options& options) {
     return play(options.seconds);
 }
 
+double percentile(std::vector<double>& values, double part) {
+    const auto at =
+        values.begin() + static_cast<std::ptrdiff_t>(part * static_cast<double>(values.size() - 1));
+    std::nth_element(values.begin(), at, values.end());
+    return *at;
+}
+
+nlohmann::ordered_json bulk(End& end, const Server& server, const Options& options) {
+    constexpr std::uint64_t under_way = 8;
+    constexpr unsigned batch = 100;
+    constexpr std::uint32_t length = 32 * 1024;
+    const auto connections = connect_all(end, server, 2);
+    Connection& one = *connections[0];
+    Connection& stream = *connections[1];
+    const std::array<std::byte, 8> message{};
+    std::uint64_t streamed = 0;
+    const auto go_on = [&] {
+        if (stream.sent() - stream.confirmed() < under_way &&
+            stream.send_packed(long_one, length, [&](std::byte* to) {
+                std::memset(to, 1, length);
+                return length;
+            }) > 0) {
+            ++streamed;
+        }
+    };
+    std::uint64_t time_of_stream = 0;
+    std::array<std::vector<double>, 2> times; // alone, and not
+    const auto play = [&](bool with_stream) {
+        const std::uint64_t begin = monotonic_ns();
+        std::uint64_t now = begin;
+        for (unsigned i = 0; i < batch; ++i) {
+            const std::uint64_t before = end.sink.messages;
+            (void)one.send(small, message);
+            end.until([&] {
+                if (with_stream) {
+                    go_on();
+                }
+                return end.sink.messages != before;
+            });
+            const std::uint64_t then = monotonic_ns();
+            times[with_stream ? 1 : 0].push_back(static_cast<double>(then - now) / 2);
+            now = then;
+        }
+        if (with_stream) {
+            time_of_stream += now - begin;
+        }
+        end.until([&] { return stream.confirmed() == stream.sent(); });
+    };
+    const auto play_for = [&](double seconds) {
+        const std::uint64_t end_ns = monotonic_ns() + static_cast<std::uint64_t>(seconds * 1e9);
+        while (monotonic_ns() < end_ns) {
+            play(false);
+            play(true);
+        }
+    };
+    play_for(0.05); // rings are attached, and the fastest way is found
+    times = {};
+    streamed = time_of_stream = 0;
+    play_for(options.seconds);
+    return {{"value", percentile(times[1], 0.5)},
+            {"unit", "ns"},
+            {"p99", percentile(times[1], 0.99)},
+            {"alone", percentile(times[0], 0.5)},
+            {"alone_p99", percentile(times[0], 0.99)},
+            {"stream_bytes_per_second",
+             static_cast<double>(streamed) * length / (static_cast<double>(time_of_stream) / 1e9)}};
+}
+
 double fan_in(End& end, const Server& server, const Options& options) {
     const auto connections = connect_all(end, server, options.connections);
     const std::array<std::byte, 8> message{};
@@ -264,7 +338,7 @@ double fan_in(End& end, const Server& server, const Options& options) {
     while (now < end_ns) {
         for (unsigned i = 0; i < 4096;) {
             for (Connection* const c : connections) {
-                while (c->send(0, message) != Errc::ok) {
+                while (c->send(small, message) != Errc::ok) {
                     (void)end.progress();
                 }
                 ++i;
@@ -312,11 +386,14 @@ std::size_t resident() {
 
 nlohmann::ordered_json run(const Options& options, const std::string& directory) {
     const Server server(directory, options.cpus[1],
-                        options.what == "quiet" || options.what == "memory");
+                        options.what != "fan-in" && options.what != "connect");
     perftest::pin_or_throw(options.cpus[0]);
     End end(Domain::open({.directory = directory, .description_file = {}}).value(), Side::host);
     if (options.what == "quiet") {
         return {{"value", quiet(end, server, options)}, {"unit", "ns"}};
+    }
+    if (options.what == "bulk") {
+        return bulk(end, server, options);
     }
     if (options.what == "fan-in") {
         return {{"value", fan_in(end, server, options) / 1e6}, {"unit", "M/s"}};
@@ -339,6 +416,29 @@ nlohmann::ordered_json run(const Options& options, const std::string& directory)
             {"descriptors", each(descriptors_before, descriptors())}};
 }
 
+void print(const Options& options, const nlohmann::ordered_json& result, bool json) {
+    if (json) {
+        fmt::print("{}\n", result.dump(2));
+        return;
+    }
+    if (options.what == "bulk") {
+        fmt::print("bulk: {:.1f} ns beside a stream of {:.2f} GB/s, alone {:.1f} ns (99 %: "
+                   "{:.1f}, {:.1f})\n",
+                   result["value"].get<double>(),
+                   result["stream_bytes_per_second"].get<double>() / 1e9,
+                   result["alone"].get<double>(), result["p99"].get<double>(),
+                   result["alone_p99"].get<double>());
+        return;
+    }
+    fmt::print("{} with {} connection{}: {:.1f} {}", options.what, options.connections,
+               options.connections == 1 ? "" : "s", result["value"].get<double>(),
+               result["unit"].get<std::string>());
+    if (result.contains("descriptors")) {
+        fmt::print(", {:.2f} descriptors", result["descriptors"].get<double>());
+    }
+    fmt::print("\n");
+}
+
 } // namespace
 
 int main(int argc, char** argv) {
@@ -348,7 +448,7 @@ int main(int argc, char** argv) {
     bool json = false;
     app.add_option("what", options.what, "which measurement")
         ->required()
-        ->check(CLI::IsMember({"quiet", "fan-in", "connect", "memory"}));
+        ->check(CLI::IsMember({"quiet", "bulk", "fan-in", "connect", "memory"}));
     app.add_option("--connections", options.connections, "how many")
         ->check(CLI::Range(1, 4000))
         ->capture_default_str();
@@ -371,17 +471,7 @@ int main(int argc, char** argv) {
     int code = 0;
     try {
         const auto result = run(options, directory);
-        if (json) {
-            fmt::print("{}\n", result.dump(2));
-        } else {
-            fmt::print("{} with {} connection{}: {:.1f} {}", options.what, options.connections,
-                       options.connections == 1 ? "" : "s", result["value"].get<double>(),
-                       result["unit"].get<std::string>());
-            if (result.contains("descriptors")) {
-                fmt::print(", {:.2f} descriptors", result["descriptors"].get<double>());
-            }
-            fmt::print("\n");
-        }
+        print(options, result, json);
         code = tools::output_status("error");
     } catch (const Interrupted&) {
     } catch (const std::exception& error) {
