@@ -26,6 +26,12 @@ public:
     Session(int argc, char** argv, const char* name, int level = MPI_THREAD_SINGLE)
         : arguments_(argv + 1, argv + argc) {
         program_name = name;
+        for (std::size_t i = 0; i + 1 < arguments_.size(); ++i) {
+            if (arguments_[i] == "--without") {
+                without_.push_back(arguments_[i + 1]);
+            }
+        }
+        left_out_.resize(without_.size());
         int provided = MPI_THREAD_SINGLE;
         MPI_Init_thread(&argc, &argv, level, &provided);
         require(provided >= level,
@@ -80,7 +86,14 @@ public:
 
     /// Runs one group of cases on all ranks and prints one line. Between the two barriers only
     /// the group's own traffic is under way, so the counters grow by at least what it moved.
+    /// Groups whose name contains what a `--without` says are left out.
     template <typename Body> void group(std::string_view name, Body&& body) {
+        if (is_left_out(name)) {
+            if (rank_ == 0) {
+                fmt::print("{}: {:<44} left out\n", program_name, name);
+            }
+            return;
+        }
         barrier();
         bytes_ = 0;
         messages_ = 0;
@@ -94,6 +107,9 @@ public:
 
     /// Ends MPI; the program returns what this returns.
     int finish() {
+        for (std::size_t i = 0; i < without_.size(); ++i) {
+            require(left_out_[i], "--without {}: there is no such group", without_[i]);
+        }
         if (counters_required()) {
             check_side();
         }
@@ -118,6 +134,16 @@ public:
     }
 
 private:
+    bool is_left_out(std::string_view group) {
+        bool is = false;
+        for (std::size_t i = 0; i < without_.size(); ++i) {
+            if (group.find(without_[i]) != std::string_view::npos) {
+                is = left_out_[i] = true;
+            }
+        }
+        return is;
+    }
+
     static const char* level_name(int level) {
         switch (level) {
         case MPI_THREAD_SINGLE:
@@ -178,6 +204,8 @@ private:
     static double in_mib(unsigned long long bytes) { return double(bytes) / (1024.0 * 1024.0); }
 
     std::vector<std::string> arguments_;
+    std::vector<std::string> without_; ///< parts of groups' names,
+    std::vector<bool> left_out_;       ///< and whether there are such groups
     int rank_ = 0;
     int size_ = 0;
     MPI_Comm control_ = MPI_COMM_NULL;

@@ -167,11 +167,13 @@ void persistent(Session& s, const char* what, Init init, bool is_ready_mode, int
     }
 }
 
-void all_persistent(Session& s) {
+void persistent_in_other_modes(Session& s) {
     persistent(s, "persistent", MPI_Send_init, false, 1000);
     persistent(s, "persistent synchronous", MPI_Ssend_init, false, 1100);
     persistent(s, "persistent ready", MPI_Rsend_init, true, 1200);
+}
 
+void persistent_buffered(Session& s) {
     std::size_t needed = 0;
     for (const std::size_t size : sizes) {
         needed += size + MPI_BSEND_OVERHEAD + 64;
@@ -339,7 +341,8 @@ int main(int argc, char** argv) {
     s.group("synchronous waits for its receiver", [&] { synchronous_waits_for_receiver(s); });
     s.group("ready after a handshake", [&] { ready_after_handshake(s); });
     s.group("buffered", [&] { buffered(s); });
-    s.group("persistent, all modes", [&] { all_persistent(s); });
+    s.group("persistent buffered", [&] { persistent_buffered(s); });
+    s.group("persistent, other modes", [&] { persistent_in_other_modes(s); });
     s.group("sendrecv_replace", [&] { replace(s); });
     s.group("waitany, waitsome, testany, testsome, testall", [&] {
         completions(s, Completion::waitany, 3000);

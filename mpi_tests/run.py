@@ -182,6 +182,10 @@ class Result:
     log: pathlib.Path
 
 
+# Groups of cases that are left out over libfabric: what OpenMPI 4.1 fails with any provider
+# (docs/libfabric.md), and what it does in shared memory of its own where all ranks run on one machine.
+LEFT_OUT = {"comch-ofi": {"pt2pt_modes": ["persistent buffered"],
+                          "onesided": ["compare_and_swap", "allocated window"]}}
 # Ways to comch: what is loaded for it, and OpenMPI's settings.
 LIBRARIES = {"comch": "ucx/libuct_comch.so", "comch-ofi": "libfabric/libcomch-fi.so"}
 TUNING = {"comch": "openmpi-comch.conf", "comch-ofi": "openmpi-comch-ofi.conf"}
@@ -238,8 +242,9 @@ def command_and_environment(options, job, mark):
         launcher += (["-x", f"LD_PRELOAD={value}"] if job.mpi == "openmpi"
                      else ["-genv", "LD_PRELOAD", value])
     program = options.build / "mpi_tests" / job.mpi / job.case.program
-    return (launcher + [str(HERE / "side_wrapper.sh"), job.layout, str(program),
-                        *job.case.arguments], environment)
+    left_out = LEFT_OUT.get(options.transport, {}).get(job.case.program, [])
+    return (launcher + [str(HERE / "side_wrapper.sh"), job.layout, str(program), *job.case.arguments,
+                        *(word for group in left_out for word in ("--without", group))], environment)
 
 
 def processes_of(mark):
