@@ -8,6 +8,8 @@ const char* error_text(int provider_errno) noexcept {
     switch (provider_errno < 0 ? -provider_errno : provider_errno) {
     case FI_ECONNRESET:
         return "the peer's process is gone, or broke the protocol";
+    case FI_EIO:
+        return "the device was removed or has failed, or a call to the system did";
     case FI_EHOSTUNREACH:
         return "nobody listens at that address: is the peer running, in the same comch domain?";
     case FI_ENOTCONN:

@@ -2,14 +2,27 @@
 moment and for longer, and a device that the administrator deletes. (Peers that die are among
 comch_perftest's own tests.)
 """
+from concurrent import futures
+import os
 import signal
 import subprocess
+import sys
 import time
 import unittest
 
 import over_rdma
-from machine import DEVICE, INTERFACE, PATIENCE, renew_devices, restore_network
+from machine import (BUILD, DEVICE, INTERFACE, PATIENCE, SOURCE, renew_devices, restore_network, sent_packets,
+                     wait_for)
 import comch_perftest_test
+
+# Two processes meet over TCP; here nobody else is in the network.
+os.environ["COMCH_PRIVATE_NETWORK"] = "1"
+sys.path.insert(0, str(SOURCE / "scripts"))
+import perftest_pair  # noqa: E402
+
+
+# As the two ends see it.
+WHAT_HAPPENED = "was removed or has failed|ended without closing the connection|process is gone"
 
 
 class Faults(unittest.TestCase):
@@ -70,6 +83,35 @@ class Faults(unittest.TestCase):
                     took = self.tell("rdma", "link", "del", DEVICE[side])
                     for process in (client, server):
                         self.assertTrue(self.programs.words_at_the_end(process))
+                    self.assertLess(took, PATIENCE / 3)
+        self.assert_works_again()
+
+    def test_a_device_that_is_deleted_under_programs_of_the_middleware(self):
+        """The administrator's command returns, and the programs are told: they end, with an error."""
+        ucx = perftest_pair.comch_transport(BUILD)
+        programs = {
+            "UCX, messages": lambda: perftest_pair.run_pair(
+                ucx, ["-t", "tag_lat", "-s", "8", "-n", "100000000"], PATIENCE),
+            "UCX, rendezvous": lambda: perftest_pair.run_pair(
+                ucx, ["-t", "tag_bw", "-s", "1048576", "-n", "100000000"], PATIENCE),
+            "libfabric": lambda: subprocess.run(
+                [BUILD / "bin/comch_fi_perftest", "bw", "--size", "64K", "--seconds", "60"], check=True,
+                env=os.environ | {"FI_PROVIDER_PATH": str(BUILD / "lib/libfabric")},
+                stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE),
+        }
+        for side in DEVICE:
+            for name, run in programs.items():
+                with self.subTest(side=side, program=name), futures.ThreadPoolExecutor(1) as pool:
+                    restore_network()
+                    before = sent_packets(side)
+                    program = pool.submit(run)
+                    wait_for(lambda: program.done() or sent_packets(side) - before > 500, "traffic")
+                    took = self.tell("rdma", "link", "del", DEVICE[side])
+                    with self.assertRaises((perftest_pair.PairError, subprocess.CalledProcessError)) as end:
+                        program.result()
+                    words = str(end.exception) + str(getattr(end.exception, "stderr", ""))
+                    self.assertNotIn("it took too long", words)
+                    self.assertRegex(words, WHAT_HAPPENED)
                     self.assertLess(took, PATIENCE / 3)
         self.assert_works_again()
 
