@@ -21,15 +21,12 @@
 #include <fmt/format.h>
 
 #include "core/channel/notifier.hpp"
+#include "core/channel/tuning.hpp"
 #include "core/channel/used_ids.hpp"
 #include "core/channel/wire.hpp"
 #include "core/link/link.hpp"
 
 namespace comch::channel {
-
-/// From so many channels on, those that have ended are looked for when another one comes: as often
-/// as their number has doubled, since each of them must be asked.
-inline constexpr std::size_t inbox_to_sift = 16;
 
 /// What the connection knows of a producer or consumer of this side. Guarded by its mutex.
 template <class Link> struct Attachment {
@@ -58,7 +55,7 @@ template <class Link> struct Attachment {
     std::uint32_t posted = 0; ///< consumer: buffers posted when it first posted
     std::uint64_t room = 0;
     std::vector<Inbound> inbox;
-    std::size_t sift_at = inbox_to_sift; ///< channels in it
+    std::size_t sift_at = tuning::inbox_to_sift; ///< channels in it
 };
 
 /// A consumer of the other side.
@@ -305,7 +302,7 @@ public:
                     inbox.begin(), inbox.end(), [](auto& inbound) { return !inbound.is_over(); });
                 over.assign(std::move_iterator(gone), std::move_iterator(inbox.end()));
                 inbox.erase(gone, inbox.end());
-                attachment->sift_at = std::max(inbox_to_sift, 2 * inbox.size());
+                attachment->sift_at = std::max(tuning::inbox_to_sift, 2 * inbox.size());
             }
             if (attachment->inbox.size() >= limits::producers_per_connection) {
                 return false;
@@ -462,10 +459,6 @@ public:
     wire::Hello hello;             ///< the client's, checked
 
 private:
-    /// So often in a row somebody looks for a confirmation in vain before the peer is asked: if it
-    /// answers anyhow, the answer brings it.
-    static constexpr unsigned patient_looks = 16;
-
     /// From producers and consumers to the owner.
     struct Mail {
         enum class Kind : std::uint8_t { added, posted, removed, broken };
@@ -550,7 +543,7 @@ private:
         if (confirmed != looked_at_confirmed_ || confirmed == link_->sent()) {
             looked_at_confirmed_ = confirmed;
             looks_ = 0;
-        } else if (++looks_ >= patient_looks) {
+        } else if (++looks_ >= tuning::patient_looks) {
             looks_ = 0;
             link_->hurry_confirmation(); // the caller waits for it
         }

@@ -33,6 +33,7 @@
 #include "core/channel/notifier.hpp"
 #include "core/channel/posted_buffers.hpp"
 #include "core/channel/promised_buffers.hpp"
+#include "core/channel/tuning.hpp"
 #include "core/channel/wire.hpp"
 
 namespace comch::channel {
@@ -112,7 +113,7 @@ public:
             // Until a producer has a lane, this is how it learns that it may send. Said again with
             // each buffer until the connection's thread has passed it on.
             connection_->say_posted(attachment_, posted_.size(), posted_.front().room);
-            announced_ = posted_.size() >= announce_up_to || !lanes_.empty();
+            announced_ = posted_.size() >= tuning::announce_up_to || !lanes_.empty();
         }
         return Errc::ok;
     }
@@ -127,19 +128,8 @@ public:
     }
 
 private:
-    static constexpr unsigned poll_budget = 16;
-    /// Records that the producer has not read.
-    static constexpr std::uint64_t feedback_window = 128;
-    static constexpr std::uint32_t announce_up_to = 64;
     static constexpr bool writes_directly = Link::Channel::writes_directly;
     static constexpr bool sends_packets = Link::Channel::sends_packets;
-    /// Messages without feedback, where it is no packet of its own (else: feedback_pace.hpp).
-    static constexpr std::uint64_t acknowledge_at_most = 16;
-    /// How long a producer that was told goodbye may go on writing.
-    static constexpr std::chrono::milliseconds patience{500};
-    /// How long a consumer that is destroyed waits for the devices, to part from producers in
-    /// order.
-    static constexpr std::chrono::milliseconds patience_at_end{20};
 
     /// From one producer.
     struct Lane {
@@ -187,11 +177,9 @@ private:
               .arm = [](ProgressSource& self) { return static_cast<ConsumerCore&>(self).arm(); }},
           engine_(engine), connection_(std::move(connection)),
           notifier_(std::make_shared<Notifier>(engine)), handlers_(handlers),
-          max_posted_(options.max_posted != 0 ? options.max_posted : default_posted),
+          max_posted_(options.max_posted != 0 ? options.max_posted : tuning::default_posted),
           grants_at_once_(wire::at_once<wire::Grant>(connection_->limits().max_inline)),
           prompt_(options.prompt), posted_(max_posted_) {}
-
-    static constexpr std::uint32_t default_posted = 256;
 
     // ---- data path ------------------------------------------------------------------------------
 
@@ -240,8 +228,8 @@ private:
             [&](std::uint8_t id, const std::byte* data, std::uint32_t length) {
                 return on_record(lane, id, {data, length});
             },
-            poll_budget);
-        give_feedback(lane, taken < poll_budget, taken == 0);
+            tuning::poll_budget);
+        give_feedback(lane, taken < tuning::poll_budget, taken == 0);
         return taken;
     }
 
@@ -669,7 +657,7 @@ private:
         if constexpr (sends_packets) {
             return lane.pace.is_enough(unacknowledged);
         } else {
-            return unacknowledged >= acknowledge_at_most;
+            return unacknowledged >= tuning::acknowledge_at_most;
         }
     }
     [[nodiscard]] static std::uint64_t now_ns() noexcept {
@@ -680,9 +668,10 @@ private:
     /// Not if the producer reads none of it: the last word must find room. `last`: this is it, or
     /// the last for a while.
     void send_feedback(Lane& lane, std::uint32_t free, bool last = false) {
-        if (lane.channel.sent() - lane.known_confirmed >= feedback_window && !last) [[unlikely]] {
+        if (lane.channel.sent() - lane.known_confirmed >= tuning::feedback_window && !last)
+            [[unlikely]] {
             lane.known_confirmed = lane.channel.confirmed();
-            if (lane.channel.sent() - lane.known_confirmed >= feedback_window) {
+            if (lane.channel.sent() - lane.known_confirmed >= tuning::feedback_window) {
                 lane.feedback_due = true;
                 return;
             }
@@ -850,7 +839,7 @@ private:
     }
 
     void close_lanes() {
-        withdraw_before(std::chrono::steady_clock::now() + patience_at_end);
+        withdraw_before(std::chrono::steady_clock::now() + tuning::patience_at_end);
         for (const std::unique_ptr<Lane>& lane : lanes_) {
             give_back(*lane);
             unwatch(*lane);
@@ -880,7 +869,7 @@ private:
     bool has_time() {
         const auto now = std::chrono::steady_clock::now();
         if (!settle_until_) {
-            settle_until_ = now + patience;
+            settle_until_ = now + tuning::patience;
         }
         return now < *settle_until_;
     }
@@ -918,7 +907,7 @@ private:
                         take_back_ahead(*lane, static_cast<wire::FastPath>(id));
                         return true;
                     },
-                    poll_budget);
+                    tuning::poll_budget);
                 if ((taken != 0 || lane->channel.check() == Errc::ok) && has_time()) {
                     settled = false;
                 }

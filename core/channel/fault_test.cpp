@@ -3,8 +3,8 @@
 #include <chrono>
 #include <random>
 
-#include "core/channel/feedback_pace.hpp"
 #include "core/channel/test_support.hpp"
+#include "core/channel/tuning.hpp"
 #include "core/channel/wire.hpp"
 #include "core/link/fake/network_state.hpp"
 
@@ -849,7 +849,7 @@ TEST_F(Hostile, AProducerWithMoreUnderWayThanItWouldHearOfIsToldLater) {
         const auto began = std::chrono::steady_clock::now();
         listen();
         const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - began;
-        if (took < std::chrono::nanoseconds(FeedbackPace::longest_while_more_come_ns)) {
+        if (took < std::chrono::nanoseconds(tuning::pace::longest_while_more_come_ns)) {
             EXPECT_EQ(told, expected) << consumer.landed.size() << " have landed";
         } // else time may have been the reason
     }

@@ -17,6 +17,8 @@
 #include <bit>
 #include <cstdint>
 
+#include "core/channel/tuning.hpp"
+
 namespace comch::channel {
 
 class FeedbackPace {
@@ -24,7 +26,7 @@ public:
     /// Messages have been handled. True: say so as soon as there is nothing more to be taken out.
     [[nodiscard]] bool arrived() noexcept {
         // Some come late, by accident: a long gap counts for a while.
-        gap_ = std::max(std::min(polls_, longest_gap), gap_ - gap_ / 8);
+        gap_ = std::max(std::min(polls_, tuning::pace::longest_gap), gap_ - gap_ / 8);
         polls_ = 0;
         if (small_left_ != 0) {
             --small_left_;
@@ -56,8 +58,8 @@ public:
             const std::uint64_t now = now_ns();
             heard_ns_ = polls_ == 1 ? now : heard_ns_;
             since_ns_ = since_ns_ == 0 ? now : since_ns_;
-            if (now - heard_ns_ < longest_ns) {
-                if (now - since_ns_ < longest_while_more_come_ns) {
+            if (now - heard_ns_ < tuning::pace::longest_ns) {
+                if (now - since_ns_ < tuning::pace::longest_while_more_come_ns) {
                     return false;
                 }
                 withheld_ = false; // said because of the time, not in vain
@@ -74,23 +76,23 @@ public:
     /// nobody waits, and nothing is found out; but slow ones must not keep it back for ever.
     template <class Clock> [[nodiscard]] bool passed(bool unsaid, Clock&& now_ns) noexcept {
         ++polls_;
-        if (!unsaid || !(std::has_single_bit(polls_) || polls_ % looks_apart == 0)) {
+        if (!unsaid || !(std::has_single_bit(polls_) || polls_ % tuning::pace::looks_apart == 0)) {
             return false;
         }
         const std::uint64_t now = now_ns();
         since_ns_ = since_ns_ == 0 ? now : since_ns_;
-        return now - since_ns_ >= longest_while_more_come_ns;
+        return now - since_ns_ >= tuning::pace::longest_while_more_come_ns;
     }
     /// So many messages have been handled since it was said last. True: say it now, although more
     /// come.
     [[nodiscard]] bool is_enough(std::uint64_t unsaid) noexcept {
         if (small_left_ != 0) {
-            return unsaid >= small_batch;
+            return unsaid >= tuning::pace::small_batch;
         }
-        if (unsaid < large_batch) {
+        if (unsaid < tuning::pace::large_batch) {
             return false;
         }
-        small_for_ = least_small; // the producer goes on
+        small_for_ = tuning::pace::least_small; // the producer goes on
         return true;
     }
     /// It was said, for whatever reason.
@@ -99,55 +101,22 @@ public:
         since_ns_ = 0;
     }
 
-    /// Messages after which it is said at once, before it is withheld again: at first, and at most.
-    static constexpr std::uint32_t few = 16;
-    static constexpr std::uint32_t seldom = 1024;
-    /// Whose messages came so often although it was withheld, one that does not come is an
-    /// exception.
-    static constexpr std::uint32_t many = 32;
-    /// That it is no accident: what each time in vain counts, what is enough, and the most. A
-    /// message that came takes one away, so those who stop after up to so many are recognized.
-    static constexpr std::uint32_t doubt_each = 8;
-    static constexpr std::uint32_t doubt_enough = 2 * doubt_each;
-    static constexpr std::uint32_t most_doubt = 4 * doubt_each;
-    /// Or it stops after as many messages as before, so many times in a row.
-    static constexpr std::uint32_t proof = 2;
-    /// What is enough: while it is not known that the producer has more under way, and then. Before
-    /// the link returns credit in a packet of its own, for it takes that along; and not so many at
-    /// first that a producer with sixteen under way stops.
-    static constexpr std::uint64_t small_batch = 8;
-    static constexpr std::uint64_t large_batch = 24;
-    /// Arrivals for which the small one is enough, after the large one was in vain: first, and at
-    /// most.
-    static constexpr std::uint32_t least_small = 64;
-    static constexpr std::uint32_t longest_small = 1u << 16;
-    /// It is withheld for so many times as many polls as messages are waited for; those are not all
-    /// alike. And at least so many, which is a microsecond or a few.
-    static constexpr std::uint32_t gaps_of_patience = 8;
-    static constexpr std::uint32_t least_patience = 64;
-    static constexpr std::uint32_t longest_gap = 10'000;
-    /// However seldom the program polls: since the last message, and however slowly they come.
-    static constexpr std::uint64_t longest_ns = 1'000'000;
-    static constexpr std::uint64_t longest_while_more_come_ns = 10 * longest_ns;
-    /// Polls between looks at the clock, where nothing but that limit is waited for.
-    static constexpr std::uint32_t looks_apart = 1024;
-
 private:
     /// It was withheld, and no message came. A producer that waits for it stops every time; one
     /// that was stopped by accident, now and then: one accident is no reason to say more.
     void was_in_vain() noexcept {
-        alike_ = welcome_ == welcome_before_ ? std::min(alike_ + 1, proof) : 0;
+        alike_ = welcome_ == welcome_before_ ? std::min(alike_ + 1, tuning::pace::proof) : 0;
         welcome_before_ = welcome_;
-        doubt_ = std::min(doubt_ + doubt_each, most_doubt);
-        if (welcome_ >= many) {
-            eager_for_ = few;
-        } else if (doubt_ >= doubt_enough || alike_ == proof) {
+        doubt_ = std::min(doubt_ + tuning::pace::doubt_each, tuning::pace::most_doubt);
+        if (welcome_ >= tuning::pace::many) {
+            eager_for_ = tuning::pace::few;
+        } else if (doubt_ >= tuning::pace::doubt_enough || alike_ == tuning::pace::proof) {
             eager_left_ = eager_for_;
-            eager_for_ = std::min(2 * eager_for_, seldom);
+            eager_for_ = std::min(2 * eager_for_, tuning::pace::seldom);
         }
-        if (alike_ == proof && small_left_ == 0) {
+        if (alike_ == tuning::pace::proof && small_left_ == 0) {
             small_left_ = small_for_;
-            small_for_ = std::min(2 * small_for_, longest_small);
+            small_for_ = std::min(2 * small_for_, tuning::pace::longest_small);
         }
     }
     /// Reading it takes as long as all else that an idle poll does, so it is read after 1, 4, 16, 64
@@ -157,17 +126,17 @@ private:
         return std::has_single_bit(polls_) && std::countr_zero(polls_) % 2 == 0;
     }
     [[nodiscard]] std::uint32_t patience() const noexcept {
-        return least_patience + gaps_of_patience * gap_;
+        return tuning::pace::least_patience + tuning::pace::gaps_of_patience * gap_;
     }
 
     std::uint32_t polls_ = 0; ///< that found nothing, since the last message or what was withheld
     std::uint32_t gap_ = 0;   ///< such polls between messages, usually
     std::uint64_t heard_ns_ = 0; ///< of the first such poll after a message
     std::uint64_t since_ns_ = 0; ///< of the first one since it is withheld; 0: none yet
-    std::uint32_t eager_for_ = few;
-    std::uint32_t eager_left_ = few;
-    std::uint32_t small_for_ = least_small;
-    std::uint32_t small_left_ = least_small;
+    std::uint32_t eager_for_ = tuning::pace::few;
+    std::uint32_t eager_left_ = tuning::pace::few;
+    std::uint32_t small_for_ = tuning::pace::least_small;
+    std::uint32_t small_left_ = tuning::pace::least_small;
     std::uint32_t welcome_ = 0; ///< messages that came while it was withheld, since it was in vain
     std::uint32_t welcome_before_ = 0; ///< the time before
     std::uint32_t alike_ = 0;          ///< how often that was the same

@@ -66,7 +66,7 @@ TEST(FeedbackPace, IsWithheldFromWhoDoesNotWaitForIt) {
     for (unsigned i = 0; i < 1000; ++i) {
         program.send(50);
     }
-    EXPECT_LE(program.said, FeedbackPace::few);
+    EXPECT_LE(program.said, tuning::pace::few);
 }
 
 TEST(FeedbackPace, OfMessagesThatComeAtOddTimesIsSeldomSaid) {
@@ -95,7 +95,7 @@ TEST(FeedbackPace, IsSaidOnceOnlyWhenTheProducerIsStoppedByAccident) {
         program.send(stopped ? 5000 : 5);
     }
     EXPECT_GT(accidents, 6000u / 30);
-    EXPECT_LE(program.said, FeedbackPace::few + 2 * accidents); // some of them are close together
+    EXPECT_LE(program.said, tuning::pace::few + 2 * accidents); // some of them are close together
 }
 
 TEST(FeedbackPace, LooksAtTheClockSeldom) {
@@ -113,17 +113,17 @@ TEST(FeedbackPace, LooksAtTheClockSeldom) {
 
 TEST(FeedbackPace, OfMessagesThatComeSlowlyIsSaidOnceInAWhile) {
     Program program;
-    program.ns_per_poll = FeedbackPace::longest_ns / 250;
+    program.ns_per_poll = tuning::pace::longest_ns / 250;
     for (unsigned i = 0; i < 1000; ++i) {
         program.send(50); // fifty in the longest time while more come
     }
-    EXPECT_LE(program.said, 1000 / 50 + FeedbackPace::few);
+    EXPECT_LE(program.said, 1000 / 50 + tuning::pace::few);
 }
 
 TEST(FeedbackPace, CostsWhoWaitsForAProgramThatSeldomPollsLittle) {
     // Two messages, then a wait for both.
     Program program;
-    program.ns_per_poll = FeedbackPace::longest_ns / 10;
+    program.ns_per_poll = tuning::pace::longest_ns / 10;
     for (unsigned i = 0; i < 10'000; ++i) {
         program.send(1);
         program.send_and_wait_for_feedback(1);
@@ -152,9 +152,9 @@ TEST(FeedbackPace, IsSaidToWhoBeginsToWait) {
         program.send_and_wait_for_feedback(50);
     }
     // The first is an exception, for who had so many before; those after it must be enough.
-    constexpr unsigned times = 1 + FeedbackPace::doubt_enough / FeedbackPace::doubt_each;
-    EXPECT_LE(program.polls, 10 * 50 + times * (FeedbackPace::least_patience +
-                                                FeedbackPace::gaps_of_patience * 50));
+    constexpr unsigned times = 1 + tuning::pace::doubt_enough / tuning::pace::doubt_each;
+    EXPECT_LE(program.polls, 10 * 50 + times * (tuning::pace::least_patience +
+                                                tuning::pace::gaps_of_patience * 50));
 }
 
 TEST(FeedbackPace, IsWithheldAgainFromWhoNoLongerWaits) {
@@ -163,7 +163,7 @@ TEST(FeedbackPace, IsWithheldAgainFromWhoNoLongerWaits) {
     for (unsigned i = 0; i < 5000; ++i) {
         program.send_and_wait_for_feedback(50);
     }
-    for (unsigned i = 0; i < FeedbackPace::seldom; ++i) {
+    for (unsigned i = 0; i < tuning::pace::seldom; ++i) {
         program.send(50);
     }
     program.said = 0;
@@ -176,7 +176,7 @@ TEST(FeedbackPace, IsWithheldAgainFromWhoNoLongerWaits) {
 /// Past the first ones, which are answered at once.
 FeedbackPace that_withholds() {
     FeedbackPace pace;
-    for (unsigned i = 0; i < FeedbackPace::few; ++i) {
+    for (unsigned i = 0; i < tuning::pace::few; ++i) {
         (void)pace.arrived();
         pace.told();
     }
@@ -191,8 +191,8 @@ TEST(FeedbackPace, IsNotWithheldForEver) {
     ASSERT_FALSE(pace.arrived());
     unsigned polls = 0;
     while (!pace.idle(no_time_passes)) {
-        ASSERT_LE(++polls, FeedbackPace::least_patience +
-                               FeedbackPace::gaps_of_patience * FeedbackPace::longest_gap);
+        ASSERT_LE(++polls, tuning::pace::least_patience +
+                               tuning::pace::gaps_of_patience * tuning::pace::longest_gap);
     }
 }
 
@@ -202,10 +202,10 @@ TEST(FeedbackPace, IsNotWithheldLongFromAProgramThatSeldomPolls) {
     std::uint64_t ns = 1;
     const auto clock = [&] { return ns; };
     EXPECT_FALSE(pace.idle(clock));
-    ns += FeedbackPace::longest_ns;
+    ns += tuning::pace::longest_ns;
     EXPECT_FALSE(pace.arrived());
     EXPECT_FALSE(pace.idle(clock)) << "another one came";
-    ns += FeedbackPace::longest_ns;
+    ns += tuning::pace::longest_ns;
     EXPECT_FALSE(pace.idle(clock));
     EXPECT_FALSE(pace.idle(clock));
     EXPECT_TRUE(pace.idle(clock)) << "the fourth looks at the clock again";
@@ -220,12 +220,12 @@ TEST(FeedbackPace, IsNotWithheldLongAlthoughMessagesComeSlowly) {
     const std::uint64_t began = ns;
     bool said = false;
     while (!said) {
-        ns += FeedbackPace::longest_ns - 1;
+        ns += tuning::pace::longest_ns - 1;
         ASSERT_FALSE(pace.arrived());
         said = pace.idle(clock);
-        ASSERT_LE(ns - began, FeedbackPace::longest_while_more_come_ns + FeedbackPace::longest_ns);
+        ASSERT_LE(ns - began, tuning::pace::longest_while_more_come_ns + tuning::pace::longest_ns);
     }
-    EXPECT_GE(ns - began, FeedbackPace::longest_while_more_come_ns);
+    EXPECT_GE(ns - began, tuning::pace::longest_while_more_come_ns);
 }
 
 TEST(FeedbackPace, OfSlowMessagesThatComeAtOddTimesIsSeldomSaid) {
@@ -233,9 +233,9 @@ TEST(FeedbackPace, OfSlowMessagesThatComeAtOddTimesIsSeldomSaid) {
     std::minstd_rand random;
     for (unsigned i = 0; i < 6000; ++i) {
         program.send(random() % 8 == 0 ? 400 : 100); // 8 of which are in the longest time
-        program.ns += FeedbackPace::longest_ns / 8;
+        program.ns += tuning::pace::longest_ns / 8;
     }
-    EXPECT_LT(program.said, FeedbackPace::few + 6000u / 50);
+    EXPECT_LT(program.said, tuning::pace::few + 6000u / 50);
 }
 
 TEST(FeedbackPace, ThatWasNotWithheldIsSaidByTheNextPoll) {
@@ -251,12 +251,12 @@ TEST(FeedbackPace, ThatWasSaidForAnotherReasonIsNoProofThatNobodyWaits) {
         ASSERT_FALSE(pace.arrived());
         pace.told();
     }
-    for (unsigned i = 0; i < FeedbackPace::doubt_enough / FeedbackPace::doubt_each; ++i) {
+    for (unsigned i = 0; i < tuning::pace::doubt_enough / tuning::pace::doubt_each; ++i) {
         ASSERT_FALSE(pace.arrived());
         while (!pace.idle(no_time_passes)) {
         }
     }
-    for (unsigned i = 0; i < FeedbackPace::few; ++i) {
+    for (unsigned i = 0; i < tuning::pace::few; ++i) {
         EXPECT_TRUE(pace.arrived()) << i;
         pace.told();
     }
@@ -294,7 +294,7 @@ TEST(FeedbackPace, IsSaidSeldomToWhoHasMuchUnderWay) {
     producer.send(1000, 256, 5);
     producer.said = 0;
     producer.send(24'000, 256, 5);
-    EXPECT_LE(producer.said, 24'000 / FeedbackPace::large_batch + 1);
+    EXPECT_LE(producer.said, 24'000 / tuning::pace::large_batch + 1);
 }
 
 TEST(FeedbackPace, CostsWhoHasLessUnderWayLittle) {
@@ -304,7 +304,7 @@ TEST(FeedbackPace, CostsWhoHasLessUnderWayLittle) {
         Windowed producer;
         producer.send(messages, window, gap);
         EXPECT_LT(producer.polls, messages * gap * 1.05) << window;
-        EXPECT_LT(producer.said, messages / FeedbackPace::small_batch * 1.05) << window;
+        EXPECT_LT(producer.said, messages / tuning::pace::small_batch * 1.05) << window;
     }
 }
 
@@ -336,7 +336,7 @@ TEST(FeedbackPace, WhileMoreIsUnderWayOnlyTimeCounts) {
         }
         return 0u;
     };
-    EXPECT_FALSE(pace.passed(false, [] { return FeedbackPace::longest_while_more_come_ns; }))
+    EXPECT_FALSE(pace.passed(false, [] { return tuning::pace::longest_while_more_come_ns; }))
         << "there is nothing to say";
     (void)pace.arrived();
     EXPECT_EQ(passes(100'000, 90), 0u) << "9 ms";
@@ -346,8 +346,8 @@ TEST(FeedbackPace, WhileMoreIsUnderWayOnlyTimeCounts) {
     // The time begins anew, also for who polls seldom.
     pace.told();
     (void)pace.arrived();
-    EXPECT_EQ(passes(2, FeedbackPace::longest_while_more_come_ns / 4), 0u);
-    EXPECT_NE(passes(30, FeedbackPace::longest_while_more_come_ns / 4), 0u);
+    EXPECT_EQ(passes(2, tuning::pace::longest_while_more_come_ns / 4), 0u);
+    EXPECT_NE(passes(30, tuning::pace::longest_while_more_come_ns / 4), 0u);
 }
 
 } // namespace

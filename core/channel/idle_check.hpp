@@ -1,13 +1,14 @@
 // When to ask a channel, which nothing comes from, whether its peer still lives.
 //
 // Asking may take a system call, reading the clock takes some nanoseconds: so the clock is read at
-// every 16th idle progress call, and the question asked when 5 ms have passed, or right after a
-// sleep. That is far inside the 100 ms after which a death must be known, and a caller that comes
-// rarely is told by the connection's own thread.
+// one idle progress call in several, and the question asked when some time has passed (tuning.hpp),
+// or right after a sleep. A caller that comes rarely is told by the connection's own thread.
 #pragma once
 
 #include <cstdint>
 #include <ctime>
+
+#include "core/channel/tuning.hpp"
 
 namespace comch::channel {
 
@@ -15,10 +16,10 @@ class IdleCheck {
 public:
     [[nodiscard]] bool due() noexcept {
         if (!forced_) [[likely]] {
-            if (++calls_ % 16 != 0) [[likely]] {
+            if (++calls_ % tuning::clock_check_calls != 0) [[likely]] {
                 return false;
             }
-            if (now() - last_ns_ < interval_ns) {
+            if (now() - last_ns_ < tuning::idle_check_interval_ns) {
                 return false;
             }
         }
@@ -30,8 +31,6 @@ public:
     void force() noexcept { forced_ = true; }
 
 private:
-    static constexpr std::uint64_t interval_ns = 5'000'000;
-
     [[nodiscard]] static std::uint64_t now() noexcept {
         timespec time{};
         ::clock_gettime(CLOCK_MONOTONIC_COARSE, &time);

@@ -27,6 +27,7 @@
 #include "core/channel/connection_core.hpp"
 #include "core/channel/idle_check.hpp"
 #include "core/channel/notifier.hpp"
+#include "core/channel/tuning.hpp"
 #include "core/channel/wire.hpp"
 
 namespace comch::channel {
@@ -60,7 +61,7 @@ public:
     ~ProducerCore() {
         engine_.remove(*this);
         if (attachment_ != nullptr) {
-            const auto deadline = std::chrono::steady_clock::now() + patience_at_end;
+            const auto deadline = std::chrono::steady_clock::now() + tuning::patience_at_end;
             for (const std::unique_ptr<Route>& route : routes_) {
                 if (engine_.inherited()) {
                     break; // the routes are the parent's
@@ -202,15 +203,6 @@ public:
     }
 
 private:
-    static constexpr unsigned feedback_budget = 16;
-    /// Pieces of a long message put on the link in one progress call: enough to fill it, not so
-    /// many that other routes and contexts starve while the consumer drains at our speed.
-    static constexpr unsigned parts_at_once = 16;
-    static constexpr std::uint32_t default_in_flight = 256;
-    /// How long a device may go on with messages that are given up; and when the producer is
-    /// destroyed.
-    static constexpr std::chrono::milliseconds patience{500};
-    static constexpr std::chrono::milliseconds patience_at_end{20};
     static constexpr bool writes_directly = Link::Channel::writes_directly;
 
     /// How a long message goes.
@@ -290,7 +282,8 @@ private:
           notifier_(std::make_shared<Notifier>(engine)), handlers_(handlers),
           link_limits_(connection_->limits()),
           offers_at_once_(wire::at_once<wire::Start>(link_limits_.max_inline)),
-          operations_(options.max_in_flight != 0 ? options.max_in_flight : default_in_flight) {
+          operations_(options.max_in_flight != 0 ? options.max_in_flight
+                                                 : tuning::default_in_flight) {
         for (Operation& op : operations_) {
             op.next = free_;
             free_ = &op;
@@ -355,7 +348,7 @@ private:
                 return write_directly(route, op);
             }
         }
-        for (unsigned parts = 0; parts < parts_at_once; ++parts) {
+        for (unsigned parts = 0; parts < tuning::parts_at_once; ++parts) {
             if (op.status != Errc::ok) {
                 // The consumer has refused it already: spare it the rest.
                 const Errc result = send_empty(route, wire::FastPath::cancel);
@@ -632,7 +625,7 @@ private:
                 }
                 return true;
             },
-            feedback_budget);
+            tuning::feedback_budget);
     }
 
     /// False: no correct peer says that.
@@ -877,7 +870,7 @@ private:
 
     [[nodiscard]] std::chrono::steady_clock::time_point time_to_settle(Route& route) {
         if (!route.settle_until) {
-            route.settle_until = std::chrono::steady_clock::now() + patience;
+            route.settle_until = std::chrono::steady_clock::now() + tuning::patience;
         }
         return *route.settle_until;
     }
