@@ -12,11 +12,11 @@ MIB = 1 << 20
 @dataclasses.dataclass(frozen=True)
 class Row:
     level: str            # "uct", "ucp": ucx_perftest; "fi": libfabric; "mpi", "fi-mpi", "core",
-                          # "doca": programs of our own
+                          # "doca": programs of our own; "start": ucx_info, from begin to end
     test: str             # ucx_perftest's name of it; of ours: mpi_lat, mpi_bw, mpi_alltoall,
                           # core_lat, core_bw, doca_lat, doca_bw; of libfabric: tag_lat, tag_bw, and
                           # with fi_pingpong pingpong_lat, pingpong_bw
-    size: int             # bytes
+    size: int             # bytes; 0 of what has none
     layout: str = ""      # of UCT: short, bcopy, zcopy
     memory: str = ""      # where buffers come from: "" as ucx_perftest chooses, "heap", or "own":
                           # comch's from comch, the peers' from the heap, as a user has them
@@ -40,7 +40,8 @@ class Row:
     @property
     def name(self):
         return " ".join(part for part in (self.level.upper(), self.test, self.layout,
-                                          size_text(self.size), self.memory) if part)
+                                          size_text(self.size) if self.size else "",
+                                          self.memory) if part)
 
     def value(self, columns):
         """The figure in `unit`, from ucx_perftest's CSV columns (its MB are 2**20 bytes; its median
@@ -99,6 +100,7 @@ TARGETS = [
           limit_target=(0.85, 0.85))
       for test in ("tag_bw", "ucp_put_bw", "ucp_get")
       for size in (64 * KIB, MIB, 8 * MIB)),
+    Row("start", "ucx_lat", 0, target=(1.1, 1.1)),
 ]
 
 # comch is to be ahead at every size.

@@ -1,6 +1,9 @@
 """comch and UCX's own shared-memory transports, through ucx_perftest."""
 import pathlib
+import statistics
+import subprocess
 import sys
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
 import perftest_pair  # noqa: E402
@@ -20,12 +23,29 @@ def transport_of(name, row, build_dir):
 
 
 def can(name, row):
-    """UCT tests are of one transport; cma has no messages of its own."""
+    """UCT tests are of one transport; cma has no messages of its own. What starts without comch has both."""
+    if row.level == "start":
+        return name == "posix+cma"
     return name in PEERS and (row.level != "uct" or name != "posix+cma")
+
+
+def start_up(transport):
+    """Microseconds of a program that opens UCX, has an endpoint to itself, and ends: the median of some."""
+    times = []
+    for _ in range(11):
+        began = time.perf_counter()
+        result = subprocess.run(["ucx_info", "-e", "-u", "t"], env=transport.environment("host"),
+                                stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        times.append((time.perf_counter() - began) * 1e6)
+        if result.returncode != 0:
+            raise PairError(f"ucx_info -e with UCX_TLS={transport.tls} failed:\n{result.stdout}{result.stderr}")
+    return statistics.median(times)
 
 
 def run(name, row, build_dir):
     """The row's figure for the transport `name`."""
+    if row.level == "start":
+        return start_up(transport_of(name, row, build_dir))
     device = "dpu0" if name == "comch" else "memory"
     return run_over(name, transport_of(name, row, build_dir), device, row)
 
