@@ -14,7 +14,7 @@ SOURCE = pathlib.Path(os.environ["COMCH_SOURCE_DIR"])
 BUILD = pathlib.Path(os.environ["COMCH_BUILD_DIR"])
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(SOURCE / "perftest"))
-from comparison import libfabric, programs, rows, ucx  # noqa: E402
+from comparison import libfabric, programs, rows, scaling, ucx  # noqa: E402
 from comparison.measure import Pair, Samples, best_peer, judge  # noqa: E402
 from comparison.placement import placement  # noqa: E402
 from comparison.rows import Row  # noqa: E402
@@ -188,6 +188,11 @@ class Programs(unittest.TestCase):
         with unittest.mock.patch.object(libfabric, "iterations", return_value=200):
             for row, name in itertools.product(rows, ("comch", "shm")):
                 self.assertGreater(libfabric.run(name, row, BUILD), 0, f"{row.name} over {name}")
+
+    def test_many_connections_beside_one(self):
+        for row in rows.SCALING:
+            for name in ("comch", *scaling.PEERS):
+                self.assertGreater(scaling.run(name, row, BUILD), 0, f"{row.name}, {name}")
 
     def test_start_up(self):
         row = next(row for row in rows.TARGETS if row.level == "start")

@@ -12,7 +12,8 @@ MIB = 1 << 20
 @dataclasses.dataclass(frozen=True)
 class Row:
     level: str            # "uct", "ucp": ucx_perftest; "fi": libfabric; "mpi", "fi-mpi", "core",
-                          # "doca": programs of our own; "start": ucx_info, from begin to end
+                          # "doca", "scaling": programs of our own; "start": ucx_info, from
+                          # begin to end
     test: str             # ucx_perftest's name of it; of ours: mpi_lat, mpi_bw, mpi_alltoall,
                           # core_lat, core_bw, doca_lat, doca_bw; of libfabric: tag_lat, tag_bw, and
                           # with fi_pingpong pingpong_lat, pingpong_bw
@@ -155,4 +156,10 @@ DOCA = [
     *(Row("doca", "doca_lat", size, target=(1.2, 1.2)) for size in (8, 256, 4 * KIB, 64 * KIB)),
     Row("doca", "doca_bw", 8),
     *(Row("doca", "doca_bw", size, target=(0.95, 0.95)) for size in (4 * KIB, 64 * KIB, MIB, 8 * MIB)),
+]
+
+# On the soft link, with many connections beside one: 512 that were used and fell quiet, and 64 senders.
+SCALING = [
+    Row("scaling", "quiet_lat", 8, target=(1.1, 1.1)),
+    Row("scaling", "fan_in_bw", 8, target=(0.8, 0.8)),
 ]
