@@ -23,7 +23,9 @@ struct Mapped {
 /// A consumer on the host, a producer on the DPU.
 class DirectWrite : public ::testing::TestWithParam<bool> {
 protected:
-    Lab lab{GetParam()};
+    explicit DirectWrite(const link::fake::Settings& settings = {}) : lab(GetParam(), settings) {}
+
+    Lab lab;
     ServerProgram server;
     ClientProgram client;
     ConsumerProgram consumer;
@@ -447,6 +449,39 @@ TEST_P(PlacesAheadInSteps, AStreamSharesRecordsForItsOffersAndTheirAnswers) {
     }
     EXPECT_EQ(count(wire::FastPath::offer), 3u);
     EXPECT_EQ(count(wire::Feedback::grant), 3u);
+}
+
+/// Over a link with room for two offers, or five answers, in a record.
+class ShortRecords : public DirectWrite {
+protected:
+    ShortRecords()
+        : DirectWrite(
+              {.limits = {.max_inline = 128, .max_message = 256, .max_one_sided_in_flight = 16}}) {}
+};
+INSTANTIATE_TEST_SUITE_P(Fake, ShortRecords, ::testing::Values(true));
+
+TEST_P(ShortRecords, OffersAndAnswersFitThem) {
+    unsigned offers = 0;
+    unsigned answers = 0;
+    lab.network->on_transit([&](link::fake::Transit& transit) {
+        offers += transit.id == static_cast<std::uint8_t>(wire::FastPath::offer) ? 1 : 0;
+        answers += transit.id == static_cast<std::uint8_t>(wire::Feedback::grant) ? 1 : 0;
+    });
+    constexpr unsigned messages = 13;
+    for (unsigned i = 0; i < messages; ++i) {
+        post(1000);
+    }
+    settle(server, client);
+    for (unsigned i = 0; i < messages; ++i) {
+        ASSERT_EQ(send(producer, 500 + i), Errc::ok);
+    }
+    ASSERT_TRUE(until([&] { return producer.sent.size() == messages; }, server, client));
+    for (unsigned i = 0; i < messages; ++i) {
+        expect_landed(i);
+    }
+    EXPECT_EQ(offers, 7u) << "one, and six for two each";
+    EXPECT_GE(answers, 3u);
+    lab.network->on_transit(nullptr);
 }
 
 TEST_P(PlacesAheadInSteps, WhatDoesNotFitIsRefusedAmongOthersThatDo) {
