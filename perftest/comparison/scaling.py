@@ -1,4 +1,6 @@
 """Many connections beside one: what those cost that are quiet, and what many senders reach together."""
+import resource
+
 from . import ucx
 from .programs import figures_of
 
@@ -14,6 +16,9 @@ def can(name, _row):
 def run(name, row, build_dir):
     """The row's figure, in its unit."""
     cpus = ucx.cpus()
+    # Two for each connection, in both processes: often more than a user may have open at first.
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     count = MANY[row.test] if name == "comch" else 1
     value = figures_of(f"{row.name} over {count}", [
         str(build_dir / "bin/comch_scaling"), WHAT[row.test], "--connections", str(count),
