@@ -174,6 +174,8 @@ public:
     void on_transfer(Transfer& transfer, Errc status);
     void on_direct(Operation& operation, Errc status);
     void on_disconnected(Conn& conn, link::Reason reason, std::span<const std::byte> reply);
+    /// Reliable datagrams: the device is gone, and nobody's messages can come any more.
+    void lose_device();
 
     /// True: started or done; false: there was no room, it is at the end of Conn::waiting.
     [[nodiscard]] bool start(Transfer& transfer);
@@ -190,6 +192,8 @@ public:
                           std::size_t room, Errc status);
     /// Ends a receive that is in no list any more.
     void end_receive(Receive& receive, Errc status);
+    /// Ends all that are posted.
+    void fail_receives(Errc status);
     /// How a receive ends that is posted now and finds no message: nothing can come for it any
     /// more. Ok: something can.
     [[nodiscard]] Errc end_of(fi_addr_t from);
@@ -250,9 +254,10 @@ public:
     Av* av = nullptr;
     Eq* eq = nullptr;
 
-    // Connected endpoints.
-    State state = State::idle;
+    State state = State::idle; ///< of reliable datagrams only idle, and ended without the device
     Errc ended_with = Errc::canceled; ///< once it has ended: what receives end with
+
+    // Connected endpoints.
     Conn* conn = nullptr;
     /// That it was opened for; null: it connects by itself.
     std::shared_ptr<ConnectionRequest> taken_request;

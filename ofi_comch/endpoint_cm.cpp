@@ -168,16 +168,11 @@ bool Endpoint::take_decision(Conn& from, Parser& parser, bool accepted) {
 void Endpoint::end_connection(Errc status) {
     const State was = state;
     state = State::ended;
-    ended_with = status == Errc::connection_reset ? status : Errc::canceled;
+    ended_with = status == Errc::connection_reset || status == Errc::io ? status : Errc::canceled;
     conn = nullptr;
     choose_ways();
     if (srx == nullptr) {
-        for (List<Receive>& list : queue->posted) {
-            while (Receive* const receive = list.first()) {
-                list.remove(*receive);
-                end_receive(*receive, ended_with);
-            }
-        }
+        fail_receives(ended_with);
     }
     if (eq == nullptr || was == State::ended) {
         return;

@@ -390,11 +390,11 @@ void Endpoint::note_dead(Peer& peer) {
 }
 
 Errc Endpoint::end_of(fi_addr_t from) {
-    if (type == FI_EP_MSG) {
-        return state == State::ended ? ended_with : Errc::ok;
+    if (state == State::ended) {
+        return ended_with;
     }
     if (from == FI_ADDR_UNSPEC || !knows_dead) {
-        return Errc::ok;
+        return Errc::ok; // a connected endpoint never knows of any
     }
     const Peer* peer = found_at(from);
     const Address* const address = av->find(from);
@@ -424,6 +424,14 @@ void Endpoint::fail_directed(Peer& peer, Errc status) {
             receive = next;
         }
     }
+}
+
+void Endpoint::lose_device() {
+    state = State::ended;
+    ended_with = Errc::io;
+    choose_ways();
+    // Whoever shares receives with it is on the same device.
+    fail_receives(ended_with);
 }
 
 } // namespace comch::ofi::inline COMCH_OFI_LINK

@@ -355,6 +355,15 @@ void Endpoint::complete_receive(Receive& receive, const Arrival& arrival, std::b
     }
 }
 
+void Endpoint::fail_receives(Errc status) {
+    for (List<Receive>& list : queue->posted) {
+        while (Receive* const receive = list.first()) {
+            list.remove(*receive);
+            end_receive(*receive, status);
+        }
+    }
+}
+
 void Endpoint::end_receive(Receive& receive, Errc status) {
     if (receive.users != 0) { // the last of the messages on their way into it reports the end
         receive.retired = true;

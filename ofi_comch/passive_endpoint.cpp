@@ -192,6 +192,15 @@ std::shared_ptr<ConnectionRequest> ConnectionRequest::use_up() {
     return self;
 }
 
+void PassiveEndpoint::lose_device() {
+    fi_eq_err_entry failure{};
+    failure.fid = &fid.fid;
+    failure.context = fid.fid.context;
+    failure.err = to_fi(Errc::io);
+    failure.prov_errno = failure.err;
+    eq->add_failure(failure);
+}
+
 ConnectDecision PassiveEndpoint::on_connect_request(Connection& link,
                                                     const ConnectRequest& request) {
     wire::Hello hello{};

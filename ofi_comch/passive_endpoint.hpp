@@ -39,6 +39,8 @@ public:
 
     [[nodiscard]] link::ConnectDecision on_connect_request(Connection& link,
                                                            const link::ConnectRequest& request);
+    /// Nobody can connect any more: its event queue says so.
+    void lose_device();
 
     fid_pep fid{};
     Fabric* fabric = nullptr;

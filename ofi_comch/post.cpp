@@ -91,11 +91,23 @@ void serve(const Receiver& at, Unexpected& message, Receive& receive) {
 
 /// Ends a receive, in no list, that came too late to be failed with the others when its peer ended.
 bool end_if_late(const Receiver& to, Receive& receive) {
-    const Errc end = to.endpoint != nullptr ? to.endpoint->end_of(receive.from) : Errc::ok;
+    Endpoint* endpoint = to.endpoint;
+    if (endpoint == nullptr) {
+        // Without the device nothing comes for any that share.
+        const auto& all = to.srx->endpoints;
+        const auto lost = std::find_if(all.begin(), all.end(), [](const Endpoint* each) {
+            return each->type == FI_EP_RDM && each->state == Endpoint::State::ended;
+        });
+        if (lost == all.end()) {
+            return false;
+        }
+        endpoint = *lost;
+    }
+    const Errc end = endpoint->end_of(receive.from);
     if (end == Errc::ok) {
         return false;
     }
-    to.endpoint->end_receive(receive, end);
+    endpoint->end_receive(receive, end);
     return true;
 }
 

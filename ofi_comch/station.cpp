@@ -133,6 +133,9 @@ unsigned Station::progress() {
     }
     Sink sink{*this};
     unsigned count = port_->progress(sink);
+    if (port_->lost() && !loss_told_) [[unlikely]] {
+        count += tell_loss();
+    }
     if (!busy_.empty()) [[unlikely]] {
         count += push_busy();
     }
@@ -146,6 +149,18 @@ unsigned Station::progress() {
         }
     }
     return count;
+}
+
+unsigned Station::tell_loss() {
+    if (datagram_endpoint != nullptr) {
+        datagram_endpoint->lose_device();
+    } else if (passive_endpoint != nullptr) {
+        passive_endpoint->lose_device();
+    } else {
+        return 0; // connected endpoints hear of their connection's end
+    }
+    loss_told_ = true;
+    return 1;
 }
 
 unsigned Station::push_busy() {

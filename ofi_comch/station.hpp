@@ -118,10 +118,13 @@ private:
         : lock_(std::move(lock)), device_(device), port_(std::move(port)) {}
 
     unsigned push_busy();
+    /// The port is lost; its connections have ended by themselves.
+    unsigned tell_loss();
 
     std::shared_ptr<Lock> lock_;
     Device device_;
     std::unique_ptr<Port> port_;
+    bool loss_told_ = false; ///< of the port, to the endpoint that listens on it
     std::vector<std::unique_ptr<Conn>> conns_;
     std::vector<Conn*> busy_;
     std::vector<Waiter*> sleepers_;

@@ -225,6 +225,22 @@ class Programs(unittest.TestCase):
         error = run(BUILD / "bin/comch_fi_perftest", "lat", "--provider", "nobody", code=1).stderr
         self.assertIn("no provider 'nobody'", error)
 
+    def test_libfabric_whose_other_process_ends_says_so(self):
+        with unittest.mock.patch.dict(os.environ, libfabric.environment("host", BUILD)), subprocess.Popen(
+                [BUILD / "bin/comch_fi_perftest", "lat", "--size", "8", "--seconds", "60"],
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
+            others = pathlib.Path(f"/proc/{program.pid}/task/{program.pid}/children")
+            received = 0
+            while received < 1000:
+                self.assertIsNone(program.poll())
+                other = others.read_text(encoding="ascii").strip()
+                seen = json.loads(run(BUILD / "bin/comch_stat", "--json", "--pid", other).stdout) if other else {}
+                received = sum(connection["rx_messages"] for process in seen.get("processes", [])
+                               for connection in process["connections"])
+            os.kill(int(other), signal.SIGKILL)
+            self.assertRegex(program.communicate(timeout=60)[1], "the other process has ended|Connection reset")
+            self.assertEqual(program.returncode, 1)
+
     def test_limits(self):
         output = run(BUILD / "bin/comch_limits", "hand-over", "line-rate", "memcpy", "stream",
                      "process-vm", "--size", "64K", "--seconds", "0.01", "--json").stdout

@@ -2,6 +2,7 @@
 // with any provider.
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -64,6 +65,9 @@ struct Result {
     double seconds = 0;
     double median_us = 0; ///< of ping-pongs, if asked for
 };
+
+/// Of the process that has one.
+volatile std::sig_atomic_t child_has_ended = 0;
 
 /// What the two processes say to each other beside libfabric.
 class Wire {
@@ -244,7 +248,8 @@ using Report = std::function<void(const std::vector<Result>&)>;
 void play(const Options& options, int fd, bool first, const Report& report) {
     comch::perftest::pin_or_throw(options.cpus[first ? 1 : 0]);
     Wire wire(fd);
-    FiEnd end(options.provider, options.domains[first ? 1 : 0], is_access(options));
+    FiEnd end(options.provider, options.domains[first ? 1 : 0], is_access(options),
+              child_has_ended);
     wire.put(end.name());
     end.meet(wire.get());
     const std::size_t largest = *std::max_element(options.sizes.begin(), options.sizes.end());
@@ -368,6 +373,10 @@ int main(int argc, char** argv) {
         fmt::print(stderr, "error: socketpair: {}\n", std::strerror(errno));
         return 1;
     }
+    struct sigaction note_end {};
+    note_end.sa_handler = [](int) { child_has_ended = 1; };
+    note_end.sa_flags = SA_RESTART | SA_NOCLDSTOP;
+    (void)::sigaction(SIGCHLD, &note_end, nullptr);
     // Before libfabric's first use, so that each process has providers of its own.
     const pid_t child = ::fork();
     if (child < 0) {

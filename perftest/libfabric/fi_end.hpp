@@ -2,6 +2,7 @@
 // programs for many providers do: tagged messages, one completion queue for each direction, polled.
 #pragma once
 
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -22,8 +23,10 @@ namespace comch::perftest {
 class FiEnd {
 public:
     /// The provider's first endpoint that sends and receives tagged messages, and with `rma` writes
-    /// and reads the other end's memory; on the device of that name if there is one given.
-    FiEnd(const std::string& provider, const std::string& domain, bool rma);
+    /// and reads the other end's memory; on the device of that name if there is one given. Calls
+    /// throw once `other_has_ended`, which a signal handler may set.
+    FiEnd(const std::string& provider, const std::string& domain, bool rma,
+          const volatile std::sig_atomic_t& other_has_ended);
     ~FiEnd();
     FiEnd(const FiEnd&) = delete;
     FiEnd& operator=(const FiEnd&) = delete;
@@ -95,6 +98,7 @@ private:
     }
     void await(Queue& queue, std::size_t count) {
         while (queue.ready < count) {
+            throw_if_alone();
             poll(queue);
         }
         queue.ready -= count;
@@ -109,12 +113,20 @@ private:
                 throw std::runtime_error(std::string("libfabric: ") +
                                          fi_strerror(static_cast<int>(-result)));
             }
+            throw_if_alone();
             poll(queue);
             poll(&queue == &tx_ ? rx_ : tx_); // either may be what makes progress
         }
     }
     [[noreturn]] void fail(Queue& queue, ssize_t error);
+    /// A receive from anybody does not fail when the one is gone who would have sent.
+    void throw_if_alone() const {
+        if (other_has_ended_ != 0) [[unlikely]] {
+            throw std::runtime_error("the other process has ended");
+        }
+    }
 
+    const volatile std::sig_atomic_t& other_has_ended_;
     fi_info* info_ = nullptr;
     fid_fabric* fabric_ = nullptr;
     fid_domain* domain_ = nullptr;

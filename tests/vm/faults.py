@@ -4,14 +4,16 @@ comch_perftest's own tests.)
 """
 from concurrent import futures
 import os
+import pathlib
 import signal
 import subprocess
 import sys
 import time
 import unittest
 
+import gtests
 import over_rdma
-from machine import (BUILD, DEVICE, INTERFACE, PATIENCE, SOURCE, renew_devices, restore_network, sent_packets,
+from machine import (BUILD, DEVICE, INTERFACE, PATIENCE, Processes, SOURCE, renew_devices, restore_network, sent_packets,
                      wait_for)
 import comch_perftest_test
 
@@ -23,6 +25,19 @@ import perftest_pair  # noqa: E402
 
 # As the two ends see it.
 WHAT_HAPPENED = "was removed or has failed|ended without closing the connection|process is gone"
+
+
+FI_PERFTEST = [BUILD / "bin/comch_fi_perftest"]
+FI_SETTINGS = {"FI_PROVIDER_PATH": str(BUILD / "lib/libfabric")}
+
+
+def is_running(process):
+    """Not one that has ended and waits for its parent either."""
+    try:
+        state = pathlib.Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
 
 
 class Faults(unittest.TestCase):
@@ -95,8 +110,8 @@ class Faults(unittest.TestCase):
             "UCX, rendezvous": lambda: perftest_pair.run_pair(
                 ucx, ["-t", "tag_bw", "-s", "1048576", "-n", "100000000"], PATIENCE),
             "libfabric": lambda: subprocess.run(
-                [BUILD / "bin/comch_fi_perftest", "bw", "--size", "64K", "--seconds", "60"], check=True,
-                env=os.environ | {"FI_PROVIDER_PATH": str(BUILD / "lib/libfabric")},
+                [*FI_PERFTEST, "bw", "--size", "64K", "--seconds", "60"], check=True,
+                env=os.environ | FI_SETTINGS,
                 stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE),
         }
         for side in DEVICE:
@@ -113,6 +128,39 @@ class Faults(unittest.TestCase):
                     self.assertNotIn("it took too long", words)
                     self.assertRegex(words, WHAT_HAPPENED)
                     self.assertLess(took, PATIENCE / 3)
+        self.assert_works_again()
+
+    def test_a_device_that_is_deleted_under_a_program_that_only_waits(self):
+        """Nothing of it is under way towards anybody: its receives end all the same."""
+        for side in DEVICE:
+            with self.subTest(side=side), Processes() as deletions, Processes() as processes:
+                restore_network()
+                before = sent_packets(side)
+                parent = processes.start(*FI_PERFTEST, "lat", "--size", "8", "--seconds", "60", **FI_SETTINGS)
+                wait_for(lambda: parent.poll() is not None or sent_packets(side) - before > 500, "traffic")
+                child = int(subprocess.run(["pgrep", "-P", str(parent.pid)], check=True, capture_output=True,
+                                           text=True).stdout)
+                # The host's process has begun it. The other one's message will not come any more.
+                stopped, waits = {"host": (child, parent.pid), "dpu": (parent.pid, child)}[side]
+                os.kill(stopped, signal.SIGSTOP)
+                deletion = deletions.start("rdma", "link", "del", DEVICE[side])
+                wait_for(lambda: not is_running(waits), "the end of who waits")
+                if is_running(stopped):
+                    os.kill(stopped, signal.SIGCONT)
+                words = processes.finish(parent, status=1)[1]
+                self.assertRegex(words, "the device was removed or has failed")
+                deletions.finish(deletion)
+        self.assert_works_again()
+
+    def test_a_device_that_is_deleted_under_endpoints_of_libfabric(self):
+        program = gtests.Program("ofi_comch_rdma_tests")
+        settings = {"COMCH_SIDE": "dpu", "COMCH_TEST_DELETION": f"rdma link del {DEVICE['dpu']}"}
+        for name in program.names("Deletion.*"):
+            with self.subTest(name):
+                restore_network()
+                subprocess.run([program.path, f"--gtest_filter={name}"], check=True, stdin=subprocess.DEVNULL,
+                               env=gtests.environment() | settings, timeout=PATIENCE)
+                wait_for(lambda: not os.path.exists(f"/sys/class/infiniband/{DEVICE['dpu']}"), "its deletion")
         self.assert_works_again()
 
     def test_a_device_that_is_deleted_under_a_server_without_clients(self):
