@@ -58,6 +58,9 @@ Result<std::unique_ptr<Endpoint>> Endpoint::create() {
 }
 
 Endpoint::~Endpoint() {
+    if (server_) {
+        OwnServices::instance().remove(own_service_);
+    }
     for (const std::unique_ptr<Peer>& peer : peers_) {
         AddressPool::instance().give_back(peer->handle);
     }
@@ -105,6 +108,8 @@ doca_error_t Endpoint::listen(std::string_view name) {
                    : refuse(server.error());
     }
     server_ = std::move(*server);
+    own_service_ = {representor->info.representor.function().id, std::string(name)};
+    OwnServices::instance().add(own_service_);
     listed_.reserve(comch::limits::clients_per_server);
     was_active_ = true;
     return DOCA_SUCCESS;
@@ -138,7 +143,9 @@ doca_error_t Endpoint::connect(std::string_view name, doca_comm_channel_addr_t**
     client_ = std::move(*client);
     Peer& peer = add_peer();
     peer.connection = &client_->connection();
-    if (device->info.device.domain()->description().transport == Transport::rdma) {
+    // A service of this process may be served by the very thread that would wait for it.
+    if (device->info.device.domain()->description().transport == Transport::rdma &&
+        !OwnServices::instance().has({device->info.device.function().id, std::string(name)})) {
         await_answer(peer);
     }
     if (peer.state == Peer::State::failed) {

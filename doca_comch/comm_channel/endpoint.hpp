@@ -26,6 +26,7 @@
 #include "doca_comch/comm_channel/event_channel.hpp"
 #include "doca_comch/comm_channel/greeting.hpp"
 #include "doca_comch/comm_channel/handle.hpp"
+#include "doca_comch/comm_channel/own_services.hpp"
 #include "doca_comch/comm_channel/peer.hpp"
 #include "doca_comch/comm_channel/properties.hpp"
 
@@ -121,7 +122,8 @@ private:
     bool receive_event_ = false;
     bool service_event_ = false;
 
-    std::unique_ptr<Server> server_; ///< the last: destroyed first
+    OwnServices::Service own_service_; ///< that the server serves
+    std::unique_ptr<Server> server_;   ///< the last: destroyed first
     std::unique_ptr<Client> client_;
 };
 
