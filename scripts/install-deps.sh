@@ -38,8 +38,8 @@ packages=(
     perftest libfabric-bin strace
     # a build for the DPU's CPU, and running it here
     g++-aarch64-linux-gnu qemu-user-static
-    # plots of perftest/compare
-    python3-matplotlib
+    # plots of perftest/compare; perftest/instructions
+    python3-matplotlib gdb
 )
 
 case ${1:-} in
