@@ -26,9 +26,9 @@ public:
     Session(int argc, char** argv, const char* name, int level = MPI_THREAD_SINGLE)
         : arguments_(argv + 1, argv + argc) {
         program_name = name;
-        for (std::size_t i = 0; i + 1 < arguments_.size(); ++i) {
+        for (std::size_t i = 0; i < arguments_.size(); ++i) {
             if (arguments_[i] == "--without") {
-                without_.push_back(arguments_[i + 1]);
+                without_.push_back(i + 1 < arguments_.size() ? arguments_[i + 1] : "");
             }
         }
         left_out_.resize(without_.size());
@@ -40,6 +40,8 @@ public:
                 provided, level_name(provided), level, level_name(level));
         MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
         MPI_Comm_size(MPI_COMM_WORLD, &size_);
+        require(std::find(without_.begin(), without_.end(), "") == without_.end(),
+                "--without names no group: give a part of its name");
         require(size_ >= 2, "at least 2 ranks are needed, there is {}", size_);
         // The session's own exchanges must not match the test's.
         MPI_Comm_dup(MPI_COMM_WORLD, &control_);

@@ -42,8 +42,9 @@ PARTS = {
     "comch": (tests("comch", "*", "*.AKilledClient*",
                     "*.AServerTakesAsManyClients*:*.AStopWaitsForAPeer*"), 1000),
     "cc": (tests("cc", "*"), 40),
+    # One takes two devices beside the test's own.
     "common": (tests("common", "DocaEngine.*:DocaDevice.*:DocaMemory.*",
-                     "*.MoreBuffers*"), 10),
+                     "*.MoreBuffers*", "*.AnotherDeviceIsNotTakenForOneThatWasClosed"), 10),
     "dma": (tests("dma", "", "*"), 100),
     # A queue lies between the CPU and the DPA of one device: nothing goes over the network.
     "msgq": (tests("msgq", "*"), 0),
