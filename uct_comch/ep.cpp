@@ -598,62 +598,87 @@ bool find_again(const Iface<Link>& iface, const Ep<Link>* ep, std::size_t& place
     return true;
 }
 
+/// What an endpoint's turn came to.
+struct Dispatched {
+    unsigned count = 0;
+    bool listed = true;    ///< the endpoint is still in the list of those that wait
+    bool may_more = false; ///< it did all that its turn is for, and has more
+};
+
+/// One endpoint's turn; `place` is where it is in the list, before and after.
+template <class Link> Dispatched dispatch_one(Iface<Link>& iface, std::size_t& place) {
+    constexpr unsigned most_turns = 64;
+    // Whoever is told may send more at once, and the others' turn comes, too.
+    constexpr unsigned most_at_once = 16;
+    Ep<Link>* const ep = iface.pending[place];
+    Dispatched result;
+    bool stuck = false;
+    unsigned turns = 0;
+    unsigned done = 0;
+    while (result.listed && !stuck && done != most_at_once && !ucs_queue_is_empty(&ep->queue)) {
+        uct_pending_req_t* request = head_of(*ep);
+        (void)ucs_queue_pull_non_empty(&ep->queue);
+        if (ep->connection != nullptr) {
+            ep->connection->hold(false);
+        }
+        // One that has had so many turns may be asking for the same again each time, as for a
+        // flush: it gets all it asks for at once.
+        ep->turn = turns < most_turns ? Turn::one_operation : Turn::any_number;
+        const ucs_status_t status = request->func(request);
+        result.listed = find_again(iface, ep, place);
+        // (Not listed, it may be destroyed.)
+        const bool had_its_turn =
+            result.listed && std::exchange(ep->turn, Turn::none) == Turn::none;
+        if (status == UCS_OK) {
+            ++result.count;
+            turns = 0;
+            ++done;
+            continue;
+        }
+        if (!result.listed) {
+            break; // destroyed or purged by its own request: there is no queue to put it into
+        }
+        ucs_queue_push_head(&ep->queue, &priv_of(request)->queue_elem);
+        // If something of it went, what it wanted besides was refused for that: it is the next
+        // again.
+        result.count += had_its_turn ? 1 : 0;
+        turns += had_its_turn && status != UCS_INPROGRESS ? 1 : 0;
+        stuck = status != UCS_INPROGRESS && !had_its_turn;
+    }
+    if (!result.listed) {
+        return result;
+    }
+    if (ucs_queue_is_empty(&ep->queue)) {
+        ep->queued = false;
+        iface.pending.erase(iface.pending.begin() + static_cast<std::ptrdiff_t>(place));
+        result.listed = false;
+        return result;
+    }
+    if (ep->connection != nullptr) {
+        ep->connection->hold(true);
+    }
+    result.may_more = !stuck;
+    return result;
+}
+
 } // namespace
 
 template <class Link> unsigned dispatch_pending(Iface<Link>& iface) {
-    constexpr unsigned most_turns = 64;
-    // Of one endpoint: whoever is told may send more at once, and the others' turn comes, too.
-    constexpr unsigned most_at_once = 16;
+    // As long as somebody has room: behind a queue that is never empty everything queues up, and a
+    // program that keeps 32 messages under way would have each of them wait in it. But not for ever:
+    // there is something to be received, too.
+    constexpr unsigned most_rounds = 16;
     unsigned count = 0;
-    for (std::size_t i = 0; i < iface.pending.size();) {
-        Ep<Link>* const ep = iface.pending[i];
-        bool listed = true;
-        bool stuck = false;
-        unsigned turns = 0;
-        unsigned done = 0;
-        while (listed && !stuck && !ucs_queue_is_empty(&ep->queue)) {
-            uct_pending_req_t* request = head_of(*ep);
-            (void)ucs_queue_pull_non_empty(&ep->queue);
-            if (ep->connection != nullptr) {
-                ep->connection->hold(false);
-            }
-            // One that has had so many turns may be asking for the same again each time, as for a
-            // flush: it gets all it asks for at once.
-            ep->turn = turns < most_turns ? Turn::one_operation : Turn::any_number;
-            const ucs_status_t status = request->func(request);
-            listed = find_again(iface, ep, i);
-            // (Not listed, it may be destroyed.)
-            const bool had_its_turn = listed && std::exchange(ep->turn, Turn::none) == Turn::none;
-            if (status == UCS_OK) {
-                ++count;
-                turns = 0;
-                if (++done == most_at_once) {
-                    break;
-                }
-                continue;
-            }
-            if (!listed) {
-                break; // destroyed or purged by its own request: there is no queue to put it into
-            }
-            ucs_queue_push_head(&ep->queue, &priv_of(request)->queue_elem);
-            // If something of it went, what it wanted besides was refused for that: it is the next
-            // again.
-            count += had_its_turn ? 1 : 0;
-            turns += had_its_turn && status != UCS_INPROGRESS ? 1 : 0;
-            stuck = status != UCS_INPROGRESS && !had_its_turn;
+    bool again = true;
+    for (unsigned round = 0; again && round < most_rounds; ++round) {
+        again = false;
+        for (std::size_t place = 0; place < iface.pending.size();) {
+            const Dispatched turn = dispatch_one(iface, place);
+            count += turn.count;
+            again = again || turn.may_more;
+            // Where one has left the list somebody else is in its place now.
+            place += turn.listed ? 1 : 0;
         }
-        if (!listed) {
-            continue; // purged or destroyed meanwhile; somebody else is at this place now
-        }
-        if (ucs_queue_is_empty(&ep->queue)) {
-            ep->queued = false;
-            iface.pending.erase(iface.pending.begin() + static_cast<std::ptrdiff_t>(i));
-            continue;
-        }
-        if (ep->connection != nullptr) {
-            ep->connection->hold(true);
-        }
-        ++i;
     }
     return count;
 }

@@ -200,6 +200,57 @@ TEST_F(Pending, OneStalledPeerDoesNotHoldUpAnother) {
     expect_all_in_order();
 }
 
+TEST_F(Pending, AQueueWithRoomIsEmptiedByOneCall) {
+    // As many as ucx_perftest keeps under way: what is left would be there for the next ones to wait
+    // behind, and so on for ever.
+    establish();
+    fill();
+    std::vector<std::unique_ptr<Request>> requests;
+    for (int i = 0; i < 32; ++i) {
+        requests.push_back(std::make_unique<Request>([&] { return send(); }));
+        ASSERT_EQ(uct_ep_pending_add(ep, &requests.back()->super, 0), UCS_OK);
+    }
+    drain();
+    const std::uint64_t before = sent;
+    host.progress();
+    EXPECT_EQ(sent, before + 32);
+    EXPECT_EQ(send(), UCS_OK);
+    expect_all_in_order();
+}
+
+TEST_F(Pending, ALongQueueLetsOthersGoInBetween) {
+    establish();
+    Interface other("dpu");
+    Endpoint second(host, other);
+    ASSERT_EQ(uct_ep_am_short(second, 0, 0, nullptr, 0), UCS_OK);
+    ASSERT_TRUE(until([&] { return other.messages.size() == 1; }, host, other));
+    const auto send_second = [&] { return uct_ep_am_short(second, 0, 0, nullptr, 0); };
+    fill();
+    while (send_second() == UCS_OK) {
+    }
+    std::vector<std::unique_ptr<Request>> requests;
+    for (int i = 0; i < 100; ++i) {
+        requests.push_back(std::make_unique<Request>([&] { return send(); }));
+        ASSERT_EQ(uct_ep_pending_add(ep, &requests.back()->super, 0), UCS_OK);
+    }
+    const std::uint64_t before = sent;
+    std::uint64_t of_first = 0;
+    Request between([&] {
+        of_first = sent - before;
+        return send_second();
+    });
+    ASSERT_EQ(uct_ep_pending_add(second, &between.super, 0), UCS_OK);
+    drain();
+    const std::size_t stuck = other.messages.size();
+    ASSERT_TRUE(until([&] { return other.messages.size() > stuck; }, other));
+    settle(std::chrono::milliseconds(5), other);
+    host.progress();
+    EXPECT_EQ(between.calls, 1);
+    EXPECT_GT(of_first, 0u) << "the other was the first";
+    EXPECT_LT(of_first, 100u);
+    EXPECT_EQ(sent, before + 100);
+}
+
 TEST_F(Pending, ARequestMayDestroyItsEndpointAndAddOthers) {
     fill();
     Endpoint second(host, dpu);
