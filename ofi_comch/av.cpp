@@ -72,13 +72,23 @@ int insert_all(Av& av, std::size_t count, fi_addr_t* out, std::uint64_t flags, v
     return 0;
 }
 
+/// What is no address here. One of another domain is as long as it says.
+std::size_t size_of_refused(const std::byte* bytes) {
+    Address head;
+    if (bytes != nullptr) {
+        std::memcpy(static_cast<void*>(&head), bytes, port_address_size);
+    }
+    return head.magic == address_magic && head.version == 1 && head.named == 1 ? sizeof(Address)
+                                                                               : port_address_size;
+}
+
 int insert(fid_av* fid, const void* addresses, std::size_t count, fi_addr_t* out,
            std::uint64_t flags, void* context) {
     Av& av = av_of(fid);
     const auto* bytes = static_cast<const std::byte*>(addresses);
     return insert_all(av, count, out, flags, context, [&](std::size_t) {
         const auto address = parse_address(core_device(av), bytes, sizeof(Address));
-        bytes += address ? size_of(*address) : port_address_size;
+        bytes += address ? size_of(*address) : size_of_refused(bytes);
         return address;
     });
 }

@@ -77,6 +77,9 @@ int query_atomic(fid_domain*, fi_datatype datatype, fi_op op, fi_atomic_attr* at
     const AtomicCall call = (flags & FI_FETCH_ATOMIC) != 0     ? AtomicCall::fetch
                             : (flags & FI_COMPARE_ATOMIC) != 0 ? AtomicCall::compare
                                                                : AtomicCall::plain;
+    if ((flags & FI_FETCH_ATOMIC) != 0 && (flags & FI_COMPARE_ATOMIC) != 0) {
+        return -FI_EINVAL;
+    }
     if ((flags & FI_TAGGED) != 0) {
         return -FI_EOPNOTSUPP;
     }

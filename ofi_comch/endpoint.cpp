@@ -221,9 +221,12 @@ Result<std::shared_ptr<Station>> station_for(Domain& domain, fi_ep_type type, fi
         return Station::open(device, domain.lock);
     }
     if (handle != nullptr && handle->fclass == FI_CLASS_CONNREQ) {
-        return reinterpret_cast<ConnectionRequest*>(handle)->station;
+        if (const auto& its = reinterpret_cast<ConnectionRequest*>(handle)->station) {
+            return its;
+        }
     }
-    if (auto shared = domain.station.lock()) {
+    // (A device that was removed may be here again.)
+    if (auto shared = domain.station.lock(); shared && !shared->port().lost()) {
         return shared;
     }
     auto opened = Station::open(device, domain.lock);

@@ -309,6 +309,10 @@ private:
     void break_off(Conn& conn);
 
     [[nodiscard]] ssize_t send_long(Conn& conn, const SendCall& call, std::size_t length);
+    /// What an error of it is reported with: fi_endpoint(3) has the endpoint's for what is injected.
+    template <class Call> [[nodiscard]] void* error_context(const Call& call) const {
+        return call.inject ? fid.fid.context : call.context;
+    }
     /// For what the link has no room for. A program that tries again without progress must get on:
     /// also where the link is held.
     [[nodiscard]] static ssize_t try_again(Conn& conn) {

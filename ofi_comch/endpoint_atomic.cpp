@@ -69,7 +69,7 @@ ssize_t Endpoint::atomic(const AtomicRequest& call) {
     Operation* operation = nullptr;
     if (!call.inject || goes_direct || counters[writes] != nullptr) {
         operation = &begin(fetches ? Operation::Kind::fetch : Operation::Kind::atomic, *to,
-                           call.flags, call.context, call.report, remote.operation);
+                           call.flags, error_context(call), call.report, remote.operation);
         operation->length = fetches ? count * size : 0;
         operation->count = call.result_count;
         expect_answer(*operation, operation->length);

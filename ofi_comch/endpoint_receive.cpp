@@ -291,7 +291,11 @@ void Endpoint::deliver(Receive& receive, const Arrival& arrival) {
     transfer.offset = room;
     transfer.length = length;
     if (receive.count > 1) {
-        transfer.staging.reset(new std::byte[length]);
+        transfer.staging.reset(new (std::nothrow) std::byte[length]);
+        if (transfer.staging == nullptr) {
+            on_transfer(transfer, Errc::no_memory);
+            return;
+        }
         transfer.memory = transfer.staging.get();
     } else if ((receive.flags & FI_MULTI_RECV) == 0) {
         // (Of a buffer for several messages each takes another part.)
@@ -440,7 +444,10 @@ bool Endpoint::start(Transfer& transfer) {
         with.mark_busy();
         return false;
     }
-    if (result != Errc::in_progress) {
+    if (result == Errc::in_progress) {
+        // Who sleeps did so without it, and it may end without an event.
+        with.station->wake_sleepers();
+    } else {
         on_transfer(transfer, result);
     }
     return true;

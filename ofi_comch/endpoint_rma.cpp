@@ -49,8 +49,8 @@ ssize_t Endpoint::rma_write(const RmaCall& call) {
     // does must not be fenced by less, and a counter must not count what is refused later.
     Operation* operation = nullptr;
     if (!call.inject || head + length > max_packed || goes_direct || counters[writes] != nullptr) {
-        operation = &begin(Operation::Kind::write, *to, call.flags, call.context, call.report,
-                           remote.operation);
+        operation = &begin(Operation::Kind::write, *to, call.flags, error_context(call),
+                           call.report, remote.operation);
     }
     const auto id_of = [&](wire::Kind kind) {
         return static_cast<std::uint8_t>(static_cast<std::uint8_t>(kind) |

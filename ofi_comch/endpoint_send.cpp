@@ -34,7 +34,7 @@ ssize_t Endpoint::send(const SendCall& call) {
     if (to == nullptr) [[unlikely]] {
         return fail_call(call.inject, call.flags, call.context, error, sends);
     }
-    if (must_wait(call.flags, *to)) [[unlikely]] {
+    if (must_wait(call.flags, *to) || to->unconfirmed > wire::max_unconfirmed) [[unlikely]] {
         return try_again(*to);
     }
     const std::size_t length =
@@ -175,7 +175,10 @@ bool Endpoint::expose(Operation& operation, const iovec* iov, std::size_t count,
                       std::uint32_t access, bool take, wire::Source& source) {
     auto* base = static_cast<std::byte*>(iov[0].iov_base);
     if (count > 1) {
-        operation.staging.reset(new std::byte[length]);
+        operation.staging.reset(new (std::nothrow) std::byte[length]);
+        if (operation.staging == nullptr) {
+            return false;
+        }
         base = operation.staging.get();
         if (take) {
             gather(base, iov, count);
@@ -221,6 +224,7 @@ Operation& Endpoint::begin(Operation::Kind kind, Conn& to, std::uint64_t flags, 
     // (Messages wait for the program there: they must not keep it from what it waits for.)
     operation.answer = kind == Operation::Kind::send ? 0 : wire::answer_overhead;
     to.asked += operation.answer;
+    to.unconfirmed += kind == Operation::Kind::send ? 1 : 0;
     ++operation.generation;
     operation.index = index;
     name = (std::uint64_t{index} + 1) | std::uint64_t{operation.generation} << 32;
@@ -264,6 +268,7 @@ void Endpoint::forget(Operation& operation) {
         --operation.conn->direct;
     }
     operation.conn->asked -= operation.answer;
+    operation.conn->unconfirmed -= operation.kind == Operation::Kind::send ? 1 : 0;
     operation.staging.reset();
     operation.active = false;
     free_operations_.push_back(operation.index);

@@ -406,7 +406,9 @@ int get_info(std::uint32_t version, const char* node, const char* service, std::
         return -FI_ENODATA;
     }
     if (*socket_addresses && !source) { // such programs change the port of what is there
-        const sockaddr_in own = socket_address(*function_of_node(*device, ""), 0);
+        const bool is_named = (flags & FI_SOURCE) != 0 && node != nullptr; // resolved before
+        const sockaddr_in own = socket_address(
+            is_named ? *function_of_host(*device, node) : *function_of_node(*device, ""), 0);
         source = parse_address(*device, &own, sizeof(own));
     }
     Info first;

@@ -169,6 +169,8 @@ PassiveEndpoint::~PassiveEndpoint() {
         }
         request->conn = nullptr;
         request->passive = nullptr;
+        // Without the one that listens nobody progresses it; closed, it refuses who comes late.
+        request->station.reset();
         if (!eq->has_request(request->fid)) { // the program has read it, and may answer
             fabric->left_requests.push_back(request);
         }

@@ -23,8 +23,8 @@ struct ConnectionRequest {
     ::fid fid{};
     Fabric* fabric = nullptr;
     PassiveEndpoint* passive = nullptr; ///< null: it is closed
-    std::shared_ptr<Station> station;
-    Conn* conn = nullptr; ///< null: the peer has gone, or the passive endpoint
+    std::shared_ptr<Station> station;   ///< null: the passive endpoint is closed
+    Conn* conn = nullptr;               ///< null: the peer has gone, or the passive endpoint
 
     /// Of one that has been answered, or is an endpoint's.
     static constexpr std::size_t used_class = FI_CLASS_UNSPEC;

@@ -23,21 +23,32 @@ struct PollSet {
         std::uint64_t errors;
     };
     std::vector<Member> members;
+    std::size_t next = 0; ///< the first that the last poll had no room for
 };
 
-/// Has the member something that its owner does not know yet? Progresses it.
-bool has_news(PollSet::Member& member) {
+void progress(const PollSet::Member& member) {
     if (member.fid->fclass == FI_CLASS_CQ) {
         Cq& cq = *object_of<Cq>(member.fid);
         const Guard guard(cq.waiter.lock());
         if (cq.size() == 0) {
             (void)cq.waiter.progress();
         }
-        return cq.size() != 0;
+        return;
     }
     Cntr& cntr = *object_of<Cntr>(member.fid);
     const Guard guard(cntr.waiter.lock());
     (void)cntr.waiter.progress();
+}
+
+/// Has the member something that its owner does not know yet?
+bool has_news(PollSet::Member& member) {
+    if (member.fid->fclass == FI_CLASS_CQ) {
+        Cq& cq = *object_of<Cq>(member.fid);
+        const Guard guard(cq.waiter.lock());
+        return cq.size() != 0;
+    }
+    Cntr& cntr = *object_of<Cntr>(member.fid);
+    const Guard guard(cntr.waiter.lock());
     const bool news = cntr.value != member.value || cntr.errors != member.errors;
     member.value = cntr.value;
     member.errors = cntr.errors;
@@ -47,10 +58,19 @@ bool has_news(PollSet::Member& member) {
 int poll(fid_poll* fid, void** contexts, int count) {
     PollSet& set = *object_of<PollSet>(fid);
     const std::lock_guard guard(set.mutex);
+    std::for_each(set.members.begin(), set.members.end(), progress);
+    const std::size_t members = set.members.size();
+    const std::size_t begin = set.next;
+    set.next = 0;
     int found = 0;
-    for (PollSet::Member& member : set.members) {
-        if (found < count && has_news(member)) {
-            contexts[found++] = member.fid->context;
+    for (std::size_t i = 0; i < members; ++i) {
+        const std::size_t place = (begin + i) % members;
+        if (found == count) {
+            set.next = place; // their turn comes first
+            break;
+        }
+        if (has_news(set.members[place])) {
+            contexts[found++] = set.members[place].fid->context;
         }
     }
     return found;

@@ -211,8 +211,14 @@ ssize_t look_for(const Receiver& at, const iovec* iov, std::size_t count, fi_add
         return 0;
     }
     Unexpected* message = find(at, from, tag, ignore, true);
-    if (message == nullptr && at.endpoint != nullptr) {
-        (void)at.endpoint->station->progress(); // it may be at the door
+    if (message == nullptr) { // it may be at the door
+        if (at.endpoint != nullptr) {
+            (void)at.endpoint->station->progress();
+        } else {
+            for (std::size_t i = 0; i < at.srx->endpoints.size(); ++i) {
+                (void)at.srx->endpoints[i]->station->progress();
+            }
+        }
         message = find(at, from, tag, ignore, true);
     }
     if (message == nullptr) {

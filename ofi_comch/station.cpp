@@ -110,10 +110,7 @@ void Conn::mark_busy() {
     if (!busy) {
         busy = true;
         station->busy_.push_back(this);
-        // Who sleeps has not asked for room.
-        for (Waiter* const waiter : station->sleepers_) {
-            waiter->notify();
-        }
+        station->wake_sleepers(); // they have not asked for room
     }
 }
 
@@ -143,9 +140,7 @@ unsigned Station::progress() {
         // The port's descriptor is quiet after a progress call; who sleeps on it must hear of what
         // comes next all the same.
         if (count != 0 || port_->arm() != Errc::ok) {
-            for (Waiter* const waiter : sleepers_) {
-                waiter->notify();
-            }
+            wake_sleepers();
         }
     }
     return count;
@@ -232,6 +227,12 @@ Errc Station::arm() {
         }
     }
     return port_->arm();
+}
+
+void Station::wake_sleepers() {
+    for (Waiter* const waiter : sleepers_) {
+        waiter->notify();
+    }
 }
 
 void Station::add_sleeper(Waiter& waiter) {

@@ -58,6 +58,7 @@ struct Conn {
     std::deque<Outgoing> outbox;
     std::uint64_t owed = 0;        ///< in the outbox, as wire::max_unanswered counts
     std::uint64_t asked = 0;       ///< of the peer, likewise
+    std::uint64_t unconfirmed = 0; ///< messages of ours that the peer is still to answer
     std::deque<Transfer*> waiting; ///< transfers that the link had no room for
     /// A message of ours in parts, some of which the link had no room for. Until they are on it the
     /// link is held: nothing of the program's goes between them.
@@ -104,6 +105,8 @@ public:
     /// Who sleeps must be woken if somebody else progresses, which disarms the port.
     void add_sleeper(Waiter& waiter);
     void remove_sleeper(Waiter& waiter);
+    /// They progress, and arm anew.
+    void wake_sleepers();
 
     [[nodiscard]] Conn* add_conn();
     void remove_conn(Conn* conn);

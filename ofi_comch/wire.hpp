@@ -150,6 +150,8 @@ inline constexpr std::uint32_t max_connection_data = 192;
 inline constexpr std::uint64_t max_unanswered = std::uint64_t{4} << 20;
 inline constexpr std::uint64_t answer_overhead = 128;
 inline constexpr std::uint64_t max_owed = 16 * max_unanswered;
+/// Messages whose answers may lie there, from one sender: a seventh of that.
+inline constexpr std::uint64_t max_unconfirmed = 65536;
 static_assert(sizeof(Hello) == 40 && sizeof(HelloReply) == 24);
 
 } // namespace comch::ofi::wire

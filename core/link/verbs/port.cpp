@@ -140,7 +140,7 @@ Result<Port::Listener*> Port::add_listener(std::uint16_t port) {
 Result<void> Port::listen(const ServiceName& service) {
     const Domain& domain = *device_.domain();
     if (rdma_ == nullptr) {
-        return fail(Errc::not_found, "cannot listen: the RDMA device was removed");
+        return fail(Errc::io, "cannot listen: the RDMA device was removed or has failed");
     }
     if (service.name.empty() || service.name.size() > wire::max_name) {
         return fail(Errc::invalid_argument,
@@ -281,7 +281,7 @@ Result<Connection*> Port::start_connect(Address remote, const wire::Request& req
                                                private_data.size(), max_private_data));
     }
     if (rdma_ == nullptr || rdma_->gone() || queues_->broken()) {
-        return fail(Errc::not_found, "cannot connect: the RDMA device was removed or has failed");
+        return fail(Errc::io, "cannot connect: the RDMA device was removed or has failed");
     }
     auto made = new_connection();
     if (!made) {
@@ -950,11 +950,11 @@ bool Port::makes_or_ends_connections() const noexcept {
 }
 
 Errc Port::arm(bool for_credit) {
+    drain(bell_.get()); // it has been rung for the loss of the device, too
+    drain(timer_.get());
     if (rdma_ == nullptr) {
         return Errc::ok; // nothing will ever come
     }
-    drain(bell_.get());
-    drain(timer_.get());
     return_credit(true);
     // Whatever ends the sleep, the next progress call looks at everything.
     slow_poll_.want();
