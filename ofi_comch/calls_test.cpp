@@ -249,6 +249,9 @@ TEST_F(Calls, Atomics) {
     EXPECT_GE(attr.count, 2u);
     EXPECT_EQ(fi_query_atomic(pair_.a.domain, FI_LONG_DOUBLE_COMPLEX, FI_SUM, &attr, 0),
               -FI_EOPNOTSUPP);
+    EXPECT_EQ(fi_query_atomic(pair_.a.domain, FI_UINT64, FI_SUM, &attr,
+                              FI_FETCH_ATOMIC | FI_COMPARE_ATOMIC),
+              -FI_EINVAL);
 }
 
 TEST_F(Calls, AFencedSendWaitsForTheWriteBeforeIt) {

@@ -343,6 +343,36 @@ TEST(Connected, ARequestOutlivesItsListener) {
     }
 }
 
+TEST(Connected, WhoComesTooLateIsRefusedThoughARequestIsLeftOver) {
+    Node late(connected());
+    InfoHints hints;
+    hints->ep_attr->type = FI_EP_MSG;
+    fi_info* const here = query(hints.value, "kitchen", FI_SOURCE);
+    fid_fabric* fabric = nullptr;
+    fi_eq_attr attr{};
+    fid_eq* eq = nullptr;
+    fid_pep* pep = nullptr;
+    COMCH_FI(fi_fabric(here->fabric_attr, &fabric, nullptr));
+    COMCH_FI(fi_eq_open(fabric, &attr, &eq, nullptr));
+    COMCH_FI(fi_passive_ep(fabric, here, &pep, nullptr));
+    COMCH_FI(fi_pep_bind(pep, &eq->fid, 0));
+    COMCH_FI(fi_listen(pep));
+    const Client first("kitchen");
+    const CmEvent request = next_event(eq, {first.node.eq});
+    ASSERT_EQ(request.event, static_cast<std::uint32_t>(FI_CONNREQ));
+    InfoHints to;
+    to->ep_attr->type = FI_EP_MSG;
+    fi_info* const there = query(to.value, "kitchen");
+    COMCH_FI(fi_connect(late.ep, there->dest_addr, nullptr, 0)); // nobody has looked at it yet
+    EXPECT_EQ(fi_close(&pep->fid), 0);
+    EXPECT_EQ(next_event(late.eq).error, FI_ECONNREFUSED);
+    EXPECT_EQ(fi_close(&eq->fid), 0);
+    EXPECT_EQ(fi_close(&fabric->fid), 0);
+    fi_freeinfo(request.info);
+    fi_freeinfo(there);
+    fi_freeinfo(here);
+}
+
 TEST(Connected, ARequestThatHasAnEndpointIsNobodyElses) {
     Listener listener("kitchen");
     Client client("kitchen");

@@ -2,6 +2,7 @@
 // its is under way. Each test in a process of its own, which COMCH_TEST_DELETION tells the command.
 #include <array>
 #include <cerrno>
+#include <ctime>
 
 #include <spawn.h>
 
@@ -90,6 +91,15 @@ TEST(Deletion, IsToldToWhoListens) {
     ASSERT_GT(fi_eq_readerr(eq, &failure, 0), 0);
     EXPECT_EQ(failure.fid, &pep->fid);
     EXPECT_EQ(failure.err, FI_EIO);
+    // Nothing will ever come; who waits for it all the same sleeps.
+    const auto cpu = [] {
+        timespec now{};
+        (void)::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+        return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
+    };
+    const double before = cpu();
+    EXPECT_EQ(fi_eq_sread(eq, &event, entry.data(), entry.size(), 2'000, 0), -FI_EAGAIN);
+    EXPECT_LT(cpu() - before, 1.0);
     EXPECT_EQ(fi_close(&pep->fid), 0);
     EXPECT_EQ(fi_close(&eq->fid), 0);
     EXPECT_EQ(fi_close(&fabric->fid), 0);

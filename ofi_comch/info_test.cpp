@@ -182,6 +182,29 @@ TEST(Vector, NamesComeAndGo) {
     EXPECT_EQ(address, FI_ADDR_NOTAVAIL);
 }
 
+TEST(Vector, AnAddressOfAnotherDomainDoesNotDerailThoseBehindIt) {
+    Node a;
+    InfoHints hints;
+    hints->ep_attr->type = FI_EP_RDM;
+    fi_info* const named = query(hints.value, "kitchen");
+    ASSERT_NE(named, nullptr);
+    const auto* const bytes = static_cast<const char*>(named->dest_addr);
+    const std::vector<char> own(bytes, bytes + named->dest_addrlen);
+    fi_freeinfo(named);
+    auto foreign = own;
+    ASSERT_GT(own.size(), a.name().size());
+    foreign[8] = static_cast<char>(~foreign[8]); // the domain's number
+    std::vector<char> all = foreign;
+    all.insert(all.end(), own.begin(), own.end());
+    fi_addr_t addresses[2] = {};
+    EXPECT_EQ(fi_av_insert(a.av, all.data(), 2, addresses, 0, nullptr), 1);
+    EXPECT_EQ(addresses[0], FI_ADDR_NOTAVAIL);
+    std::vector<char> back(own.size());
+    std::size_t length = back.size();
+    COMCH_FI(fi_av_lookup(a.av, addresses[1], back.data(), &length));
+    EXPECT_EQ(back, own);
+}
+
 TEST(Vector, IsNotSharedBetweenProcesses) {
     Node node;
     fi_av_attr attr{};
@@ -244,6 +267,35 @@ TEST(PollSet, TellsWhoHasSomething) {
     EXPECT_EQ(ready[0], &pair);
     EXPECT_EQ(fi_close(&pair.b.rx->fid), -FI_EBUSY);
     EXPECT_EQ(fi_close(&set->fid), 0);
+}
+
+TEST(PollSet, WhatItHadNoRoomForComesFirstNextTime) {
+    const Node node;
+    fi_poll_attr nothing{};
+    fid_poll* set = nullptr;
+    COMCH_FI(fi_poll_open(node.domain, &nothing, &set));
+    fid_cntr* counters[3] = {};
+    for (fid_cntr*& cntr : counters) {
+        fi_cntr_attr attr{};
+        COMCH_FI(fi_cntr_open(node.domain, &attr, &cntr, &cntr));
+        COMCH_FI(fi_poll_add(set, &cntr->fid, 0));
+    }
+    std::vector<void*> seen;
+    for (int i = 0; i < 6; ++i) {
+        for (fid_cntr* const cntr : counters) { // all have news all the time
+            COMCH_FI(fi_cntr_add(cntr, 1));
+        }
+        void* ready = nullptr;
+        ASSERT_EQ(fi_poll(set, &ready, 1), 1);
+        seen.push_back(ready);
+    }
+    for (fid_cntr*& cntr : counters) {
+        EXPECT_EQ(std::count(seen.begin(), seen.end(), &cntr), 2);
+    }
+    EXPECT_EQ(fi_close(&set->fid), 0);
+    for (fid_cntr* const cntr : counters) {
+        EXPECT_EQ(fi_close(&cntr->fid), 0);
+    }
 }
 
 TEST(SharedReceives, ServeTheirEndpoints) {

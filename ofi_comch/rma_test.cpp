@@ -135,12 +135,13 @@ TEST_P(Rma, WhatIsNotExposedIsRefusedAndHarmsNothing) {
               FI_EACCES);
     EXPECT_EQ(byte, 'x');
     EXPECT_EQ(fi_cntr_readerr(pair_.a.counters[3]), 3u);
-    // An injected one has no context, but is reported.
+    // An injected one has no context of its own, but is reported: with the endpoint's.
+    pair_.a.ep->fid.context = &pair_;
     post([&] { return fi_inject_write(pair_.a.ep, "y", 1, pair_.to_b, at(size), key()); },
          pair_.cqs);
     const Event event = done();
     EXPECT_EQ(event.error, FI_EACCES);
-    EXPECT_EQ(event.failure.op_context, nullptr);
+    EXPECT_EQ(event.failure.op_context, &pair_);
     EXPECT_EQ(event.failure.flags, FI_RMA | FI_WRITE);
     const std::uint64_t one = 1;
     post(
