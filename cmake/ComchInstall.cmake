@@ -1,7 +1,7 @@
 # What `cmake --install` puts where, below the prefix. It may be moved afterwards as a whole.
 #
 #   bin/                  the comch_* programs
-#   <lib>/ucx/            the UCX transport, to be preloaded or found by UCX_PLUGIN_PATH
+#   <lib>/ucx/            the UCX transport, to be preloaded
 #   <lib>/libfabric/      the libfabric provider, for FI_PROVIDER_PATH
 #   <lib>/comch/doca/     the prefix that programs written for DOCA are pointed at; doca-dpu/ beside it
 #   include/comch/, <lib>/libcomch_core.a, <lib>/pkgconfig/comch.pc, <lib>/cmake/comch/

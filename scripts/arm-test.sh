@@ -14,7 +14,8 @@ usage: scripts/arm-test.sh [--short] [--build-dir DIR] [--no-install] [-- CTEST_
                    is not there; that for aarch64 goes to DIR-arm
   --no-install     install no packages
 The last line is "N passed, N failed"; the exit code is 0 if all passed. Options for ctest choose among
-the tests: -N lists them, -R REGEX runs some, -L mixed those of both builds together.
+the tests: -N lists them, -R REGEX runs some, -L mixed those of both builds together. What QEMU does not
+have is left out, unless they say with -E what to leave out. COMCH_UCX_CACHE: as for other builds.
 COMCH_ARM_CACHE sets where the arm64 packages are kept (default: in the folder of that build).
 END
 }
@@ -93,7 +94,14 @@ not_here=(JointGet JointHelper AbsentPeer PeerMemory EndOfARawPeer.TellsOf
 [ "$short" = no ] || not_here+=(ChannelFaults DirectWrite.AllMixtures DirectWrite.NobodyWrites)
 log=$build/log/arm-tests.log
 rc=0
-[ $# -gt 0 ] || set -- "${chosen[@]}" -E "$(IFS='|' && echo "${not_here[*]}")"
+[ $# -gt 0 ] || set -- "${chosen[@]}"
+case " $* " in
+*" -E "*) ;;
+*) set -- "$@" -E "$(IFS='|' && echo "${not_here[*]}")" ;;
+esac
+case " $* " in
+*" -N "* | *" --show-only"*) exec ctest --test-dir "$arm" "$@" ;;
+esac
 run_logged "tests for aarch64" "$log" ctest --test-dir "$arm" -j "$jobs" --no-tests=error \
     --output-on-failure --timeout 900 "$@" || rc=$?
 counts=$(ctest_counts "$log")

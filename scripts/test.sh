@@ -141,7 +141,7 @@ if stage "configure" configure "$build" RelWithDebInfo && stage "build" cmake --
     # All that there is in the virtual machine: then what tests the machine itself as well.
     run_tests "system and MPI tests" "$build" -LE "$([ -z "$vm" ] && echo '^unit$' || echo '^unit$|^long$')"
     [ "$vm" = no ] || run_script "RDMA, in a virtual machine" "$build/log/vm.log" \
-        "$COMCH_ROOT/scripts/vm-test.sh" $vm --no-install --build-dir "$build" --timeout 2700
+        "$COMCH_ROOT/scripts/vm-test.sh" $vm --no-install --build-dir "$build"
     [ "$quick" = yes ] || run_script "aarch64, emulated" "$build/log/arm.log" \
         "$COMCH_ROOT/scripts/arm-test.sh" --short --no-install --build-dir "$build"
 fi

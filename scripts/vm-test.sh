@@ -60,6 +60,7 @@ while [ $# -gt 0 ]; do
     shift
 done
 
+[ $# -eq 0 ] || [ ${#short[@]} -eq 0 ] || die "--short is of the tests; it cannot go with a command of your own"
 mkdir -p "$build/vm" || die "cannot write to the build folder '$build': choose another with --build-dir"
 [ "$install" = no ] || bash "$COMCH_ROOT/scripts/install-deps.sh" || exit 1
 kernel=$(bash "$COMCH_ROOT/scripts/vm/kernel.sh" --cache "${COMCH_VM_CACHE:-$build/vm}") || exit 1

@@ -50,6 +50,8 @@ def collect(samples, where, is_latency):
     for (row, peer), pairs in samples.pairs.items():
         if row.is_latency != is_latency or row.level != "ucp" or peer in row.limits:
             continue
+        if row.test not in ("tag_lat", "tag_bw") or row.memory == "own":
+            continue  # as the titles say, and one thing in one curve
         for pair in pairs:
             if pair.placement != where:
                 continue

@@ -430,6 +430,11 @@ void print(const Options& options, const nlohmann::ordered_json& result, bool js
                    result["alone_p99"].get<double>());
         return;
     }
+    if (options.what == "connect") {
+        fmt::print("connect: {:.1f} {}\n", result["value"].get<double>(),
+                   result["unit"].get<std::string>());
+        return;
+    }
     fmt::print("{} with {} connection{}: {:.1f} {}", options.what, options.connections,
                options.connections == 1 ? "" : "s", result["value"].get<double>(),
                result["unit"].get<std::string>());
@@ -449,9 +454,10 @@ int main(int argc, char** argv) {
     app.add_option("what", options.what, "which measurement")
         ->required()
         ->check(CLI::IsMember({"quiet", "bulk", "fan-in", "connect", "memory"}));
-    app.add_option("--connections", options.connections, "how many")
-        ->check(CLI::Range(1, 4000))
-        ->capture_default_str();
+    const CLI::Option* const connections =
+        app.add_option("--connections", options.connections, "how many (quiet, fan-in, memory)")
+            ->check(CLI::Range(1, 4000))
+            ->capture_default_str();
     app.add_option("--cpus", options.cpus,
                    "client's and server's CPU, as 0,1 (default: not pinned)")
         ->delimiter(',')
@@ -461,6 +467,13 @@ int main(int argc, char** argv) {
         ->capture_default_str();
     app.add_flag("--json", json, "as JSON");
     CLI11_PARSE(app, argc, argv);
+    if (connections->count() != 0 && (options.what == "bulk" || options.what == "connect")) {
+        fmt::print(stderr,
+                   "error: --connections is of quiet, fan-in and memory; {} has a number of "
+                   "its own\n",
+                   options.what);
+        return 2;
+    }
     catch_signals();
     std::string directory =
         (std::filesystem::temp_directory_path() / "comch-scaling-XXXXXX").string();

@@ -1,5 +1,5 @@
 // The soft link's shared memory: plain structs, apart from the code that works on them
-// (ring_writer.hpp, ring_reader.hpp, segment.hpp).
+// (ring_writer.hpp, ring_reader.hpp).
 //
 // One segment (a sealed memfd) per channel, made by the initiator and handed over with its first
 // packet. It holds both directions; direction 0 is initiator -> acceptor.

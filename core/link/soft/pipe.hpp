@@ -65,7 +65,6 @@ public:
         fenced_ = fenced;
     }
     void set_socket_ready(bool ready) noexcept { socket_ready_ = ready; }
-    [[nodiscard]] bool socket_ready() const noexcept { return socket_ready_; }
     void set_fenced(bool fenced) noexcept { fenced_ = fenced; }
     [[nodiscard]] bool fenced() const noexcept { return fenced_; }
 
