@@ -52,13 +52,13 @@ Columns of one-way and two-way:
   MB/s, Gbit/s of their content; 1 MB = 1,000,000 bytes
   sent MB/s    two-way: what the client sent, and
   rec. MB/s    what it received
---format json has all of it at full precision, with the settings; csv the same in
+--format json has all of it at full precision, with the settings; csv the figures, in
 lines. Both give times in seconds or microseconds as their names say.
 
 What a message costs besides the channel: nothing is allocated for it, the clock is read
-once a round trip and once in many messages in the other modes. Each message has memory
-of its own, as a program's would, up to 32 MiB in all; --buffers 1 uses the same again
-and again, as ucx_perftest does, so that it stays in the CPU's caches. --verify writes
+once a round trip and once in many messages in the other modes. Each message of a stream
+has memory of its own, as a program's would, up to 32 MiB in all; --buffers 1 uses the
+same again and again, as ucx_perftest does, so that it stays in the CPU's caches. --verify writes
 and compares every byte, which takes time that counts: it is for being sure.
 
 Environment: COMCH_DOMAIN, COMCH_DOMAIN_FILE, COMCH_DEVICE as in comch_info --help.
@@ -244,19 +244,22 @@ std::optional<int> parse_options(int argc, const char* const* argv, Options& opt
             },
             "How long to measure each size (default: 1s)")
         ->type_name("TIME");
-    auto* warm_up_option = what->add_option_function<std::string>(
-                                   "-w,--warm-up",
-                                   [&](const std::string& value) {
-                                       options.warm_up = parsed("--warm-up", parse_amount(value));
-                                   },
-                                   "Before that, not measured: 1000 or 50ms (default: a tenth)")
-                               ->type_name("N|TIME");
+    auto* warm_up_option =
+        what->add_option_function<std::string>(
+                "-w,--warm-up",
+                [&](const std::string& value) {
+                    options.warm_up = parsed("--warm-up", parse_amount(value));
+                },
+                "Before that, not measured: 1000 or 50ms (default: a tenth, at most "
+                "100000 or 1s)")
+            ->type_name("N|TIME");
     what->add_option("-W,--window", options.window,
                      "Messages under way (default: 256, but 2 to 32 MiB in all)")
         ->type_name("N")
         ->check(CLI::Range(1u, max_window).description(""));
     what->add_option("-B,--buffers", options.buffers,
-                     "Buffers to cycle through (default: each message's its own)")
+                     "Buffers to cycle through (default: each message's its own; in a ping-pong 4, "
+                     "above 1 MiB 2)")
         ->type_name("N")
         ->check(CLI::Range(1u, limits::consumer_tasks).description(""));
     what->add_option("-t,--threads", options.plan.threads, "Threads on each side (default: 1)")
