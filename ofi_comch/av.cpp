@@ -74,10 +74,15 @@ int insert_all(Av& av, std::size_t count, fi_addr_t* out, std::uint64_t flags, v
 
 /// What is no address here. One of another domain is as long as it says.
 std::size_t size_of_refused(const std::byte* bytes) {
-    Address head;
+    std::uint16_t family = AF_INET;
     if (bytes != nullptr) {
-        std::memcpy(static_cast<void*>(&head), bytes, port_address_size);
+        std::memcpy(&family, bytes, sizeof(family));
     }
+    if (family == AF_INET) {
+        return sizeof(sockaddr_in); // and there may be no more
+    }
+    Address head;
+    std::memcpy(static_cast<void*>(&head), bytes, port_address_size);
     return head.magic == address_magic && head.version == 1 && head.named == 1 ? sizeof(Address)
                                                                                : port_address_size;
 }

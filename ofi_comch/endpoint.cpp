@@ -383,6 +383,7 @@ void Endpoint::close() {
     }
     if (srx != nullptr) {
         std::erase(srx->endpoints, this);
+        srx->lost -= type == FI_EP_RDM && state == State::ended ? 1 : 0;
         for (List<Unexpected>* list :
              {&srx->queue.unexpected[0], &srx->queue.unexpected[1], &srx->queue.claimed}) {
             for (Unexpected* message = list->first(); message != nullptr;) {

@@ -9,6 +9,7 @@
 #include "endpoint_parser.hpp"
 #include "eq.hpp"
 #include "provider.hpp"
+#include "srx.hpp"
 #include "status.hpp"
 
 namespace comch::ofi::inline COMCH_OFI_LINK {
@@ -430,8 +431,10 @@ void Endpoint::lose_device() {
     state = State::ended;
     ended_with = Errc::io;
     choose_ways();
-    // Whoever shares receives with it is on the same device.
-    fail_receives(ended_with);
+    // Others may share its receives on a device that is here again.
+    if (srx == nullptr || ++srx->lost == srx->endpoints.size()) {
+        fail_receives(ended_with);
+    }
 }
 
 } // namespace comch::ofi::inline COMCH_OFI_LINK

@@ -105,7 +105,7 @@ bool Endpoint::go_direct(Conn& to, Reach& reach, const RmaCall& call, std::size_
     }
     std::uint64_t name = 0;
     Operation& operation = begin(is_write ? Operation::Kind::write : Operation::Kind::read, to,
-                                 call.flags, call.context, call.report, name);
+                                 call.flags, error_context(call), call.report, name);
     operation.direct = true;
     ++to.direct;
     auto* const local = static_cast<std::byte*>(call.iov->iov_base);

@@ -34,7 +34,7 @@ ssize_t Endpoint::send(const SendCall& call) {
     if (to == nullptr) [[unlikely]] {
         return fail_call(call.inject, call.flags, call.context, error, sends);
     }
-    if (must_wait(call.flags, *to) || to->unconfirmed > wire::max_unconfirmed) [[unlikely]] {
+    if (must_wait(call.flags, *to)) [[unlikely]] {
         return try_again(*to);
     }
     const std::size_t length =
@@ -44,6 +44,11 @@ ssize_t Endpoint::send(const SendCall& call) {
     const bool confirm = (call.flags & FI_DELIVERY_COMPLETE) != 0;
     const std::size_t head = 8 * (std::size_t{tagged} + data + confirm);
     const std::size_t total = head + length;
+    // (Only what is answered: the peer may answer when it has had another message.)
+    const bool is_answered = confirm || (total > max_packed && length > eager_size);
+    if (is_answered && to->unconfirmed > wire::max_unconfirmed) [[unlikely]] {
+        return try_again(*to);
+    }
     if (total > max_packed) {
         return length <= eager_size ? send_in_parts(*to, call, length)
                                     : send_long(*to, call, length);

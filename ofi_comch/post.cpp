@@ -93,15 +93,10 @@ void serve(const Receiver& at, Unexpected& message, Receive& receive) {
 bool end_if_late(const Receiver& to, Receive& receive) {
     Endpoint* endpoint = to.endpoint;
     if (endpoint == nullptr) {
-        // Without the device nothing comes for any that share.
-        const auto& all = to.srx->endpoints;
-        const auto lost = std::find_if(all.begin(), all.end(), [](const Endpoint* each) {
-            return each->type == FI_EP_RDM && each->state == Endpoint::State::ended;
-        });
-        if (lost == all.end()) {
+        if (to.srx->lost == 0 || to.srx->lost != to.srx->endpoints.size()) {
             return false;
         }
-        endpoint = *lost;
+        endpoint = to.srx->endpoints.front(); // none of them has its device any more
     }
     const Errc end = endpoint->end_of(receive.from);
     if (end == Errc::ok) {

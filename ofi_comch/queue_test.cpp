@@ -9,6 +9,7 @@
 #include <poll.h>
 
 #include "test_node.hpp"
+#include "wire.hpp"
 
 namespace comch::ofi::test {
 namespace {
@@ -752,6 +753,46 @@ TEST(Threading, EveryModelIsGranted) {
         EXPECT_EQ(await(pair.b.rx, pair.cqs).error, 0);
         EXPECT_EQ(buffer, 't');
     }
+}
+
+/// Confirmations lie with a peer whose sender does not read: so many, then the sender waits.
+TEST(Unconfirmed, ASenderWaitsWithWhatIsConfirmedOnly) {
+    Pair pair;
+    const iovec iov{const_cast<char*>("x"), 1};
+    const auto send = [&](std::uint64_t flags) {
+        fi_msg message{};
+        message.msg_iov = &iov;
+        message.iov_count = 1;
+        message.addr = pair.to_b;
+        return fi_sendmsg(pair.a.ep, &message, flags);
+    };
+    // Again and again only if the peer's taking out what is there does not help.
+    const auto send_patiently = [&](std::uint64_t flags) {
+        ssize_t result = -FI_EAGAIN;
+        for (int i = 0; result == -FI_EAGAIN && i < 1000; ++i) {
+            result = send(flags);
+            if (result == -FI_EAGAIN) {
+                for (fid_cq* const cq : pair.cqs) {
+                    (void)fi_cq_read(cq, nullptr, 0);
+                }
+            }
+        }
+        return result;
+    };
+    std::uint64_t sent = 0;
+    ssize_t result = 0;
+    while ((result = send_patiently(FI_DELIVERY_COMPLETE)) == 0 &&
+           sent < 2 * wire::max_unconfirmed) {
+        ++sent;
+    }
+    EXPECT_EQ(result, -FI_EAGAIN);
+    EXPECT_EQ(sent, wire::max_unconfirmed + 1);
+    EXPECT_EQ(send_patiently(0), 0) << "the peer may wait for just this";
+    EXPECT_EQ(await(pair.a.tx, pair.cqs).error, 0);
+    char byte = 0;
+    COMCH_FI(fi_recv(pair.b.ep, &byte, 1, nullptr, FI_ADDR_UNSPEC, nullptr));
+    EXPECT_EQ(await(pair.a.tx, pair.cqs).error, 0);
+    EXPECT_EQ(send_patiently(FI_DELIVERY_COMPLETE), 0);
 }
 
 } // namespace

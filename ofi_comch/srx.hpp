@@ -21,6 +21,7 @@ struct Srx {
     std::size_t min_multi_recv = 64;
     bool is_directed = false;         ///< receives may be for one source only
     std::vector<Endpoint*> endpoints; ///< that use it
+    std::size_t lost = 0;             ///< of these, whose device is gone
 };
 
 [[nodiscard]] int open_srx(fid_domain* domain, fi_rx_attr* attr, fid_ep** srx, void* context);

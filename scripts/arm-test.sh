@@ -96,7 +96,7 @@ log=$build/log/arm-tests.log
 rc=0
 [ $# -gt 0 ] || set -- "${chosen[@]}"
 case " $* " in
-*" -E "*) ;;
+*" -E "* | *" --exclude-regex"*) ;;
 *) set -- "$@" -E "$(IFS='|' && echo "${not_here[*]}")" ;;
 esac
 case " $* " in

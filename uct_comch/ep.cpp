@@ -601,8 +601,7 @@ bool find_again(const Iface<Link>& iface, const Ep<Link>* ep, std::size_t& place
 /// What an endpoint's turn came to.
 struct Dispatched {
     unsigned count = 0;
-    bool listed = true;    ///< the endpoint is still in the list of those that wait
-    bool may_more = false; ///< it did all that its turn is for, and has more
+    bool listed = true; ///< the endpoint is still in the list of those that wait
 };
 
 /// One endpoint's turn; `place` is where it is in the list, before and after.
@@ -657,7 +656,7 @@ template <class Link> Dispatched dispatch_one(Iface<Link>& iface, std::size_t& p
     if (ep->connection != nullptr) {
         ep->connection->hold(true);
     }
-    result.may_more = !stuck;
+    ep->stuck = stuck;
     return result;
 }
 
@@ -673,11 +672,16 @@ template <class Link> unsigned dispatch_pending(Iface<Link>& iface) {
     for (unsigned round = 0; again && round < most_rounds; ++round) {
         again = false;
         for (std::size_t place = 0; place < iface.pending.size();) {
+            if (round != 0 && iface.pending[place]->stuck) {
+                ++place; // it had no room in this call
+                continue;
+            }
             const Dispatched turn = dispatch_one(iface, place);
             count += turn.count;
-            again = again || turn.may_more;
-            // Where one has left the list somebody else is in its place now.
-            place += turn.listed ? 1 : 0;
+            if (turn.listed) { // else somebody else is in its place now
+                again = again || !iface.pending[place]->stuck;
+                ++place;
+            }
         }
     }
     return count;
