@@ -19,7 +19,7 @@ template <class Link> struct Ep {
     ucs_status_t failure = UCS_OK; ///< what operations answer once the connection has ended
     bool untold_loss = false;      ///< it ended in an orderly way, without puts of ours
     bool untold_end = false;       ///< it ended in an orderly way, and nobody wanted anything
-    bool stuck = false; ///< its queue, for want of room, when it last had its turn
+    bool stuck = false;            ///< its queue, for want of room, when it last had its turn
     bool queued = false;           ///< in the interface's list
     Turn turn = Turn::none;        ///< of the request from the queue that is being tried
     GetBcopy* get_short = nullptr; ///< the one get_short under way, or its result

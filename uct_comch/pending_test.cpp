@@ -31,6 +31,7 @@ struct Pending : testing::Test {
     Interface dpu{"dpu"};
     Endpoint ep{host, dpu};
     std::uint64_t sent = 0; ///< numbers given to messages so far
+    std::vector<std::unique_ptr<Request>> requests;
 
     ucs_status_t send() {
         const ucs_status_t status = uct_ep_am_short(ep, 0, sent, nullptr, 0);
@@ -40,6 +41,13 @@ struct Pending : testing::Test {
     void fill() {
         while (send() == UCS_OK) {
             ASSERT_LT(sent, 1'000'000u);
+        }
+    }
+    /// So many requests, each of which sends one message.
+    void queue_up(int count) {
+        for (int i = 0; i < count; ++i) {
+            requests.push_back(std::make_unique<Request>([&] { return send(); }));
+            ASSERT_EQ(uct_ep_pending_add(ep, &requests.back()->super, 0), UCS_OK);
         }
     }
     void establish() {
@@ -110,11 +118,7 @@ TEST_F(Pending, WithRoomThereIsNoQueueing) {
 TEST_F(Pending, ARequestMayBeDispatchedOnlyWhenThereIsRoom) {
     establish();
     fill();
-    std::vector<std::unique_ptr<Request>> requests;
-    for (int i = 0; i < 1000; ++i) {
-        requests.push_back(std::make_unique<Request>([&] { return send(); }));
-        ASSERT_EQ(uct_ep_pending_add(ep, &requests.back()->super, 0), UCS_OK);
-    }
+    ASSERT_NO_FATAL_FAILURE(queue_up(1000));
     const std::uint64_t before = sent;
     settle(std::chrono::milliseconds(20), host);
     EXPECT_EQ(sent, before);
@@ -205,11 +209,7 @@ TEST_F(Pending, AQueueWithRoomIsEmptiedByOneCall) {
     // behind, and so on for ever.
     establish();
     fill();
-    std::vector<std::unique_ptr<Request>> requests;
-    for (int i = 0; i < 32; ++i) {
-        requests.push_back(std::make_unique<Request>([&] { return send(); }));
-        ASSERT_EQ(uct_ep_pending_add(ep, &requests.back()->super, 0), UCS_OK);
-    }
+    ASSERT_NO_FATAL_FAILURE(queue_up(32));
     drain();
     const std::uint64_t before = sent;
     host.progress();
@@ -228,11 +228,7 @@ TEST_F(Pending, ALongQueueLetsOthersGoInBetween) {
     fill();
     while (send_second() == UCS_OK) {
     }
-    std::vector<std::unique_ptr<Request>> requests;
-    for (int i = 0; i < 100; ++i) {
-        requests.push_back(std::make_unique<Request>([&] { return send(); }));
-        ASSERT_EQ(uct_ep_pending_add(ep, &requests.back()->super, 0), UCS_OK);
-    }
+    ASSERT_NO_FATAL_FAILURE(queue_up(100));
     const std::uint64_t before = sent;
     std::uint64_t of_first = 0;
     Request between([&] {
