@@ -6,7 +6,7 @@
 
 #include <spawn.h>
 
-#include "test_node.hpp"
+#include "test_connection.hpp"
 
 namespace comch::ofi::test {
 namespace {
@@ -68,20 +68,8 @@ TEST(Deletion, EndsSharedReceives) {
 }
 
 TEST(Deletion, IsToldToWhoListens) {
-    InfoHints hints;
-    hints->ep_attr->type = FI_EP_MSG;
-    fi_info* const here = query(hints.value, "kitchen", FI_SOURCE);
-    ASSERT_NE(here, nullptr);
-    fid_fabric* fabric = nullptr;
-    fid_eq* eq = nullptr;
-    fid_pep* pep = nullptr;
-    COMCH_FI(fi_fabric(here->fabric_attr, &fabric, nullptr));
-    fi_eq_attr attr{};
-    attr.wait_obj = FI_WAIT_UNSPEC;
-    COMCH_FI(fi_eq_open(fabric, &attr, &eq, nullptr));
-    COMCH_FI(fi_passive_ep(fabric, here, &pep, nullptr));
-    COMCH_FI(fi_pep_bind(pep, &eq->fid, 0));
-    COMCH_FI(fi_listen(pep));
+    const Listener listener("kitchen");
+    fid_eq* const eq = listener.eq;
     ASSERT_NO_FATAL_FAILURE(begin_deletion());
     std::uint32_t event = 0;
     std::array<char, 256> entry{};
@@ -89,7 +77,7 @@ TEST(Deletion, IsToldToWhoListens) {
     ASSERT_EQ(fi_eq_sread(eq, &event, entry.data(), entry.size(), 60'000, 0), -FI_EAVAIL);
     fi_eq_err_entry failure{};
     ASSERT_GT(fi_eq_readerr(eq, &failure, 0), 0);
-    EXPECT_EQ(failure.fid, &pep->fid);
+    EXPECT_EQ(failure.fid, &listener.pep->fid);
     EXPECT_EQ(failure.err, FI_EIO);
     // Nothing will ever come; who waits for it all the same sleeps.
     const auto cpu = [] {
@@ -100,10 +88,6 @@ TEST(Deletion, IsToldToWhoListens) {
     const double before = cpu();
     EXPECT_EQ(fi_eq_sread(eq, &event, entry.data(), entry.size(), 2'000, 0), -FI_EAGAIN);
     EXPECT_LT(cpu() - before, 1.0);
-    EXPECT_EQ(fi_close(&pep->fid), 0);
-    EXPECT_EQ(fi_close(&eq->fid), 0);
-    EXPECT_EQ(fi_close(&fabric->fid), 0);
-    fi_freeinfo(here);
 }
 
 } // namespace
