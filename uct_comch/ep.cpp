@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "allocations.hpp"
 #include "core/base/short_copy.hpp"
 #include "status.hpp"
 
@@ -335,10 +336,23 @@ ucs_status_t get_zcopy(uct_ep_h tl_ep, const uct_iov_t* iov, std::size_t count,
     if (count != 1) [[unlikely]] {
         return count == 0 ? answer(ep, UCS_OK) : too_long(ep, "get_zcopy", count, 1);
     }
-    const Errc result = move<Link>(iov[0], [&](auto... region) {
-        return ep.connection->get(iov[0].buffer, uct_iov_get_length(iov), region_of(rkey), address,
-                                  completion, region...);
-    });
+    const std::size_t length = uct_iov_get_length(iov);
+    Errc result = Errc::ok;
+    if constexpr (LinkLimits<Link>::takes_regions) {
+        result = move<Link>(iov[0], [&](auto region) {
+            return ep.connection->get(iov[0].buffer, length, region_of(rkey), address, completion,
+                                      region);
+        });
+    } else if (length < LinkLimits<Link>::joint_of_mapped) {
+        result = ep.connection->get(iov[0].buffer, length, region_of(rkey), address, completion);
+    } else {
+        // Where the owner may help, it does so best in memory that it can map.
+        const auto into =
+            Allocations::instance().around(reinterpret_cast<std::uint64_t>(iov[0].buffer), length,
+                                           access_remote_read | access_remote_write);
+        result = ep.connection->get(iov[0].buffer, length, region_of(rkey), address, completion,
+                                    into ? &*into : nullptr);
+    }
     return answer(ep, to_ucs(result));
 }
 

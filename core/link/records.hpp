@@ -49,9 +49,12 @@ struct Reply {
 struct Joint {
     std::uint64_t to;         ///< the requester's virtual address
     std::uint64_t generation; ///< of the words that say who copies what
+    std::uint64_t region;     ///< the requester's that the owner may map to write there; 0: none
+    std::uint64_t base;       ///< its address
+    std::uint64_t length;     ///< and length
 };
 
-static_assert(sizeof(Joint) == 16);
+static_assert(sizeof(Joint) == 40);
 static_assert(sizeof(OneSided) == 32 && sizeof(Atomic) == 24 && sizeof(Reply) == 16);
 static_assert(std::is_trivially_copyable_v<OneSided> && std::is_trivially_copyable_v<Atomic> &&
               std::is_trivially_copyable_v<Reply>);

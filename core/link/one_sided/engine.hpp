@@ -11,12 +11,14 @@
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "core/link/link.hpp"
 #include "core/link/records.hpp"
 #include "core/memory/region_table.hpp"
+#include "core/memory/remote_region.hpp"
 
 namespace comch::link {
 
@@ -37,8 +39,16 @@ public:
     /// The put that was just answered in_progress, without a token: what of it is not out yet is
     /// copied, so that its source is the caller's again.
     void keep_rest_of_put();
+    /// `into`: memory of ours that `to` is part of, and that the peer may map to write there; null:
+    /// none.
     [[nodiscard]] Errc get(std::byte* to, std::size_t length, std::uint64_t region,
-                           std::uint64_t address, void* token, bool by_kernel = false);
+                           std::uint64_t address, void* token, bool by_kernel = false,
+                           const RegionKey* into = nullptr);
+    /// The same of memory that is mapped here, at `from`, when mapped_reads_allowed(): by our CPU, or by
+    /// both.
+    [[nodiscard]] Errc get_mapped(std::byte* to, const std::byte* from, std::size_t length,
+                                  std::uint64_t region, std::uint64_t address, void* token,
+                                  const RegionKey* into);
     [[nodiscard]] Errc atomic(const AtomicRequest& request, std::uint64_t region,
                               std::uint64_t address, void* token);
     [[nodiscard]] Errc flush(void* token);
@@ -49,6 +59,21 @@ public:
     [[nodiscard]] bool direct_allowed() noexcept {
         return (direct_after_ == 0 && active_ == canceled_) || caught_up();
     }
+
+    /// The same for one that only reads: a get that both ends copy is no reason to wait.
+    [[nodiscard]] bool mapped_reads_allowed() noexcept {
+        return (direct_after_ == 0 && active_ == canceled_ + (joint_ != 0 ? 1 : 0)) || caught_up();
+    }
+
+    /// What the peer wants to have written by us may be mapped, if it is asked for it; null: nothing is.
+    [[nodiscard]] RemoteRegion* wanted_mapping() noexcept {
+        return helped_into_ && helped_into_->import() != nullptr &&
+                       helped_into_->import()->state() == Import::State::unknown
+                   ? &*helped_into_
+                   : nullptr;
+    }
+    /// Who the peer is: to map its memory.
+    void set_peer(std::uint64_t process_id) noexcept { peer_process_ = process_id; }
 
     /// Something is done already, but its completion is reported by the next advance().
     void defer(void* token) { deferred_.push_back(token); }
@@ -367,10 +392,14 @@ private:
                                      std::uint64_t address) noexcept;
     /// again: it is not for the kernel, or the kernel refuses.
     [[nodiscard]] Errc get_by_kernel(std::byte* to, std::size_t length, std::uint64_t region,
-                                     std::uint64_t address, void* token);
-    /// Both ends copy. again: nothing was begun.
-    [[nodiscard]] Errc get_jointly(std::byte* to, std::size_t length, std::uint64_t region,
-                                   std::uint64_t address, void* token);
+                                     std::uint64_t address, void* token, const RegionKey* into);
+    /// Both ends copy; `from`: where it is mapped, or null. again: nothing was begun.
+    [[nodiscard]] Errc get_jointly(std::byte* to, const std::byte* from, std::size_t length,
+                                   std::uint64_t region, std::uint64_t address, void* token,
+                                   const RegionKey* into);
+    /// A part of it, by our CPU. False: the kernel refuses.
+    template <class Part>
+    [[nodiscard]] bool copy_part_of(const Operation& operation, const Part& part) noexcept;
     /// The get that both ends copy is complete (joint_token_ is its token), or has been left to the
     /// peer's answer.
     [[nodiscard]] bool joint_arrived() noexcept;
@@ -381,6 +410,8 @@ private:
     /// Asks by a record for what the kernel does not read.
     void ask_owner(Operation& operation) noexcept;
     [[nodiscard]] bool serve_joint_get(const OneSided& request, const Joint& joint);
+    /// Where the peer's memory from `address` on is mapped here, if all of it is, to be written.
+    [[nodiscard]] std::byte* mapped_to_write(std::uint64_t address, std::uint64_t length) noexcept;
     /// Copies a part of what the peer wants to have copied by both.
     void help() noexcept;
     [[nodiscard]] bool peer_absent() noexcept;
@@ -406,10 +437,13 @@ private:
     std::uint64_t joint_ = 0; ///< our get that both ends copy, as Operation says; 0: none
     void* joint_token_ = nullptr;
     std::uint64_t joint_region_ = 0;
-    bool joint_refused_ = false; ///< the kernel did: to be asked for by a record
-    bool helps_ = false;         ///< with the peer's, as follows
+    const std::byte* joint_from_ = nullptr; ///< mapped here; null: by the kernel
+    bool joint_refused_ = false;            ///< the kernel did: to be asked for by a record
+    bool helps_ = false;                    ///< with the peer's, as follows
     OneSided helped_{};
     std::uint64_t helped_to_ = 0;
+    std::optional<RemoteRegion> helped_into_; ///< what it may be mapped by
+    std::uint64_t peer_process_ = 0;
     /// Behind our last put or atomic in the ring, or 0 when all have been done: direct access waits
     /// for them. (The memory may have been mapped here since, or they are about other memory.)
     std::uint64_t direct_after_ = 0;

@@ -6,14 +6,55 @@
 #include <type_traits>
 #include <utility>
 
+#include "core/base/stream_copy.hpp"
 #include "core/base/ticks.hpp"
 #include "core/link/one_sided/engine.hpp"
 
 namespace comch::link {
 
 template <class Pipe>
-Errc OneSidedEngine<Pipe>::get_jointly(std::byte* to, std::size_t length, std::uint64_t region,
-                                       std::uint64_t address, void* token) {
+Errc OneSidedEngine<Pipe>::get_mapped(std::byte* to, const std::byte* from, std::size_t length,
+                                      std::uint64_t region, std::uint64_t address, void* token,
+                                      const RegionKey* into) {
+    if constexpr (Pipe::kernel_copies) {
+        if (length >= Pipe::joint_of_mapped) {
+            using Way = typename Pipe::Ways::Way;
+            const bool may_help = joint_ == 0 && pipe_.joint_copy().may_begin(length);
+            if (pipe_.mapped_ways().choose(length, may_help) == Way::joint) {
+                const Errc result = get_jointly(to, from, length, region, address, token, into);
+                if (result != Errc::again) {
+                    return result;
+                }
+            }
+            const std::uint64_t began = ticks();
+            copy_part(to, from, length, length);
+            pipe_.mapped_ways().took(Way::alone, length, ticks() - began);
+            pipe_.slot()->tx.mapped_bytes.add(length);
+            return Errc::ok;
+        }
+    }
+    if (length != 0) {
+        copy_part(to, from, length, length);
+    }
+    pipe_.slot()->tx.mapped_bytes.add(length);
+    return Errc::ok;
+}
+
+template <class Pipe>
+template <class Part>
+bool OneSidedEngine<Pipe>::copy_part_of(const Operation& operation, const Part& part) noexcept {
+    if (joint_from_ != nullptr) {
+        copy_part(operation.local + part.offset, joint_from_ + part.offset, part.length,
+                  operation.length);
+        return true;
+    }
+    return read_peer(operation.local + part.offset, operation.address + part.offset, part.length);
+}
+
+template <class Pipe>
+Errc OneSidedEngine<Pipe>::get_jointly(std::byte* to, const std::byte* from, std::size_t length,
+                                       std::uint64_t region, std::uint64_t address, void* token,
+                                       const RegionKey* into) {
     if constexpr (Pipe::kernel_copies) {
         auto& joint = pipe_.joint_copy();
         const OneSided request{region, address, length, 0};
@@ -29,7 +70,9 @@ Errc OneSidedEngine<Pipe>::get_jointly(std::byte* to, std::size_t length, std::u
         operation->joint = true;
         operation->address = address;
         operation->began = ticks();
-        const Joint details{reinterpret_cast<std::uint64_t>(to), joint.begin(length)};
+        const RegionKey mappable = into != nullptr ? *into : RegionKey{};
+        const Joint details{reinterpret_cast<std::uint64_t>(to), joint.begin(length),
+                            mappable.region, mappable.base, mappable.length};
         (void)pipe_.put_record(Kind::joint_get, 0, sizeof(request) + sizeof(details),
                                [&](std::byte* at) {
                                    std::memcpy(at, &request, sizeof(request));
@@ -39,12 +82,13 @@ Errc OneSidedEngine<Pipe>::get_jointly(std::byte* to, std::size_t length, std::u
         joint_ = name;
         joint_token_ = token;
         joint_region_ = region;
+        joint_from_ = from;
         joint_refused_ = false;
         std::uint64_t part_began = operation->began;
         std::uint64_t part_ended = part_began;
         for (auto part = joint.take(); part.length != 0; part = joint.take()) {
             part_began = part_ended;
-            if (!read_peer(to + part.offset, address + part.offset, part.length)) {
+            if (!copy_part_of(*operation, part)) {
                 joint_refused_ = true; // what the owner does of it may fail as well
                 joint.give_up();
                 break;
@@ -81,18 +125,19 @@ template <class Pipe> bool OneSidedEngine<Pipe>::joint_arrived() noexcept {
             joint.end();
             answers_ += joint.helped() ? 1 : 0;
             if (rest == Rest::ours && !joint_refused_) {
-                joint_refused_ = !read_peer(operation.local + part.offset,
-                                            operation.address + part.offset, part.length);
+                joint_refused_ = !copy_part_of(operation, part);
             }
+            auto& sent = pipe_.slot()->tx;
             if (!joint_refused_) {
                 const std::uint64_t claimed = joint.claimed_by_peer();
                 const std::uint64_t by_peer = claimed - std::min(claimed, part.length);
-                pipe_.slot()->tx.process_vm_bytes.add(operation.length - by_peer);
+                (joint_from_ != nullptr ? sent.mapped_bytes : sent.process_vm_bytes)
+                    .add(operation.length - by_peer);
             }
             last_get_ended_ = ticks();
-            pipe_.ways().took(Pipe::Ways::Way::joint, operation.length,
-                              joint_refused_ ? Pipe::Ways::in_vain
-                                             : last_get_ended_ - operation.began);
+            (joint_from_ != nullptr ? pipe_.mapped_ways() : pipe_.ways())
+                .took(Pipe::Ways::Way::joint, operation.length,
+                      joint_refused_ ? Pipe::Ways::in_vain : last_get_ended_ - operation.began);
         }
         if (joint_refused_) {
             ask_owner(operation);
@@ -135,10 +180,35 @@ bool OneSidedEngine<Pipe>::serve_joint_get(const OneSided& request, const Joint&
         job.begin(static_cast<std::uint16_t>(joint.generation), request.length);
         helped_ = request;
         helped_to_ = joint.to;
+        if (joint.region == 0) {
+            helped_into_.reset();
+        } else if (!helped_into_ || helped_into_->key().region != joint.region ||
+                   helped_into_->key().base != joint.base ||
+                   helped_into_->key().length != joint.length) {
+            helped_into_.emplace(RegionKey{.process_id = peer_process_,
+                                           .region = joint.region,
+                                           .base = joint.base,
+                                           .length = joint.length,
+                                           .access = access_remote_write,
+                                           .mappable = 1});
+        }
         helps_ = true;
         help();
     }
     return true;
+}
+
+template <class Pipe>
+std::byte* OneSidedEngine<Pipe>::mapped_to_write(std::uint64_t address,
+                                                 std::uint64_t length) noexcept {
+    // (What the key says is the peer's word; what was mapped is not.)
+    if (!helped_into_ || helped_into_->mapped() == nullptr ||
+        !helped_into_->contains(address, length)) {
+        return nullptr;
+    }
+    const std::uint64_t offset = address - helped_into_->key().base;
+    return helped_into_->import()->covers(offset, length, true) ? helped_into_->mapped() + offset
+                                                                : nullptr;
 }
 
 template <class Pipe> void OneSidedEngine<Pipe>::help() noexcept {
@@ -155,10 +225,18 @@ template <class Pipe> void OneSidedEngine<Pipe>::help() noexcept {
         const std::byte* const from =
             pin ? pin.range(helped_.address + part.offset, part.length, access_remote_read)
                 : nullptr;
-        if (from != nullptr && pipe_.peer_memory().usable() &&
-            pipe_.peer_memory().write(helped_to_ + part.offset, from, part.length, not_after)) {
+        auto& sent = pipe_.slot()->tx;
+        if (std::byte* const to = mapped_to_write(helped_to_ + part.offset, part.length);
+            from != nullptr && to != nullptr && pipe_.now_ns() <= not_after) {
+            copy_part(to, from, part.length, helped_.length);
             job.copied();
-            pipe_.slot()->tx.process_vm_bytes.add(part.length);
+            sent.mapped_bytes.add(part.length);
+            pipe_.slot()->rx.one_sided_served.add(1);
+        } else if (from != nullptr && pipe_.peer_memory().usable() &&
+                   pipe_.peer_memory().write(helped_to_ + part.offset, from, part.length,
+                                             not_after)) {
+            job.copied();
+            sent.process_vm_bytes.add(part.length);
             pipe_.slot()->rx.one_sided_served.add(1);
         } else {
             job.failed(); // the requester knows what to do about it
@@ -199,6 +277,7 @@ template <class Pipe> void OneSidedEngine<Pipe>::give_up_joint() noexcept {
 template <class Pipe> void OneSidedEngine<Pipe>::stop_copying() {
     if constexpr (Pipe::kernel_copies) {
         helps_ = false;
+        helped_into_.reset();
         give_up_joint();
         // What is taken back is ours to do, also if nobody waits for it any more.
         const std::uint64_t began = pipe_.now_ns();

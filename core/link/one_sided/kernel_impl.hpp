@@ -105,7 +105,8 @@ bool OneSidedEngine<Pipe>::put_by_kernel(const std::byte* from, std::size_t leng
 
 template <class Pipe>
 Errc OneSidedEngine<Pipe>::get_by_kernel(std::byte* to, std::size_t length, std::uint64_t region,
-                                         std::uint64_t address, void* token) {
+                                         std::uint64_t address, void* token,
+                                         const RegionKey* into) {
     if constexpr (Pipe::kernel_copies) {
         using Way = typename Pipe::Ways::Way;
         const bool timed = Pipe::Ways::has_choice(length);
@@ -120,7 +121,7 @@ Errc OneSidedEngine<Pipe>::get_by_kernel(std::byte* to, std::size_t length, std:
                 return Errc::again;
             }
             if (way == Way::joint) {
-                const Errc result = get_jointly(to, length, region, address, token);
+                const Errc result = get_jointly(to, nullptr, length, region, address, token, into);
                 if (result != Errc::again) {
                     return result;
                 }
@@ -130,7 +131,7 @@ Errc OneSidedEngine<Pipe>::get_by_kernel(std::byte* to, std::size_t length, std:
         const bool done = read_past_peer(to, address, length);
         if (timed) {
             last_get_ended_ = ticks();
-            pipe_.ways().took(Way::kernel, length,
+            pipe_.ways().took(Way::alone, length,
                               done ? last_get_ended_ - began : Pipe::Ways::in_vain);
         }
         if (!done) {

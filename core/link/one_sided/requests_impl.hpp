@@ -55,9 +55,10 @@ template <class Pipe> void OneSidedEngine<Pipe>::keep_rest_of_put() {
 
 template <class Pipe>
 Errc OneSidedEngine<Pipe>::get(std::byte* to, std::size_t length, std::uint64_t region,
-                               std::uint64_t address, void* token, bool by_kernel) {
+                               std::uint64_t address, void* token, bool by_kernel,
+                               const RegionKey* into) {
     if (by_kernel) {
-        const Errc result = get_by_kernel(to, length, region, address, token);
+        const Errc result = get_by_kernel(to, length, region, address, token, into);
         if (result != Errc::again) {
             return result;
         }

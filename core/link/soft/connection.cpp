@@ -58,11 +58,12 @@ Connection::Direct Connection::direct(RemoteRegion& region, std::uint64_t addres
     }
     const std::uint64_t offset = address - key.base;
     // What was not granted, or not handed out, is left to the owner to refuse.
-    if ((key.access & access) != access ||
-        !region.import()->covers(offset, length, access != access_remote_read)) {
+    const bool reads = access == access_remote_read;
+    if ((key.access & access) != access || !region.import()->covers(offset, length, !reads)) {
         return {};
     }
-    return {.at = one_sided_.direct_allowed() ? base + offset : nullptr};
+    const bool allowed = reads ? one_sided_.mapped_reads_allowed() : one_sided_.direct_allowed();
+    return {.at = allowed ? base + offset : nullptr};
 }
 
 bool Connection::by_kernel(const RemoteRegion& region, std::uint32_t access) const noexcept {
@@ -131,7 +132,7 @@ Errc Connection::put_copy(const void* local, std::size_t length, RemoteRegion& r
 }
 
 Errc Connection::get(void* local, std::size_t length, RemoteRegion& region, std::uint64_t address,
-                     void* token) {
+                     void* token, const RegionKey* into) {
     if (!region.contains(address, length)) {
         return Errc::invalid_argument;
     }
@@ -139,18 +140,24 @@ Errc Connection::get(void* local, std::size_t length, RemoteRegion& region, std:
     if (direct_access.refused != Errc::ok) {
         return direct_access.refused;
     }
+    const RegionKey& key = region.key();
+    auto* const to = static_cast<std::byte*>(local);
+    Errc result = Errc::ok;
     if (const std::byte* from = direct_access.at) {
-        if (length != 0) {
-            copy_part(static_cast<std::byte*>(local), from, length, length);
+        if (direct_access.pin) { // ours, and no longer than this call
+            if (length != 0) {
+                copy_part(to, from, length, length);
+            }
+            pipe_.slot()->tx.mapped_bytes.add(length);
+        } else {
+            result = one_sided_.get_mapped(to, from, length, key.region, address, token, into);
         }
         // Acquire: done already, so what is read or written next must not overtake it.
         std::atomic_thread_fence(std::memory_order_acquire);
-        pipe_.slot()->tx.mapped_bytes.add(length);
-        pipe_.slot()->tx.one_sided.add(1);
-        return Errc::ok;
+    } else {
+        result = one_sided_.get(to, length, key.region, address, token,
+                                by_kernel(region, access_remote_read), into);
     }
-    const Errc result = one_sided_.get(static_cast<std::byte*>(local), length, region.key().region,
-                                       address, token, by_kernel(region, access_remote_read));
     if (result == Errc::ok || result == Errc::in_progress) {
         pipe_.slot()->tx.one_sided.add(1);
     }

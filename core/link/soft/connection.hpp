@@ -108,8 +108,9 @@ public:
              void* token);
     Errc put_copy(const void* local, std::size_t length, RemoteRegion& region,
                   std::uint64_t address);
+    /// `into`: memory of ours that all of `local` is part of, which the peer may map to write there.
     Errc get(void* local, std::size_t length, RemoteRegion& region, std::uint64_t address,
-             void* token);
+             void* token, const RegionKey* into = nullptr);
     Errc atomic(const AtomicRequest& request, RemoteRegion& region, std::uint64_t address,
                 void* token);
     Errc flush(void* token);

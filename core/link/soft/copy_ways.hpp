@@ -1,7 +1,7 @@
-// Which way a get takes: through the bulk ring, in two copies, both CPUs at the same time; by the kernel in
-// one copy, our CPU alone; or by the kernel, both CPUs a part each. Which is fastest depends on the CPUs'
-// caches and where they lie, on the kernel, and on what else the owner has to do. So all are timed, for each
-// length by itself.
+// Which way a get takes: through the bulk ring, in two copies, both CPUs at the same time; in one copy, our
+// CPU alone; or in one copy, both CPUs a part each. (The kernel makes that copy, or, of memory that is mapped
+// here, we do.) Which is fastest depends on the CPUs' caches and where they lie, on the kernel, and on what
+// else the owner has to do. So all are timed, for each length by itself.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,10 @@ namespace comch::link::soft {
 
 class CopyWays {
 public:
-    enum class Way : std::uint8_t { ring, kernel, joint };
+    enum class Way : std::uint8_t { ring, alone, joint };
+
+    /// `ring`: that is a way, too.
+    explicit CopyWays(bool ring = true) noexcept : ring_(ring) {}
 
     /// Shorter ones go through the ring.
     [[nodiscard]] static constexpr bool has_choice(std::uint64_t length) noexcept {
@@ -26,14 +29,14 @@ public:
     [[nodiscard]] Way choose(std::uint64_t length, bool joint = true) noexcept {
         Lengths& these = lengths_[index_of(length)];
         for (const Way way : all) {
-            if (these.at(way).value == 0 && these.may_take(way, joint)) {
+            if (these.at(way).value == 0 && may_take(these, way, joint)) {
                 return way;
             }
         }
         // At the end of each period, each of them.
         const tuning::WayPace& pace = tuning::way_pace(length);
-        const Way best = these.best(joint);
-        if (const Way usual = these.best(true); usual != these.found) {
+        const Way best = best_of(these, joint);
+        if (const Way usual = best_of(these, true); usual != these.found) {
             these.found = usual;
             these.same = 0;
             these.to_come = std::min<std::uint64_t>(these.to_come, pace.period);
@@ -49,7 +52,7 @@ public:
         for (const Way way : all) {
             end += pace.samples + skipped(way, length);
             if (these.to_come < end) {
-                return these.may_take(way, joint) ? way : best;
+                return may_take(these, way, joint) ? way : best;
             }
         }
         return best;
@@ -106,7 +109,7 @@ private:
         std::uint64_t kib = 0;
         std::uint64_t samples = 0;
     };
-    static constexpr std::array all{Way::ring, Way::kernel, Way::joint};
+    static constexpr std::array all{Way::ring, Way::alone, Way::joint};
     /// More for a MiB than any that succeeded takes.
     static constexpr std::uint64_t hopeless = in_vain >> 10;
 
@@ -118,21 +121,30 @@ private:
         Way latest = Way::ring;
         std::uint32_t to_skip = 0;
         Cost& at(Way way) noexcept { return costs[static_cast<std::size_t>(way)]; }
-        /// What the kernel alone could not do it cannot do together with the owner.
-        [[nodiscard]] bool may_take(Way way, bool joint) noexcept {
-            return way != Way::joint || (joint && at(Way::kernel).value < hopeless);
-        }
-        [[nodiscard]] Way best(bool joint) noexcept {
-            Way result = Way::ring;
-            for (const Way way : all) {
-                if (may_take(way, joint) && at(way).value != 0 &&
-                    at(way).value < at(result).value) {
-                    result = way;
-                }
-            }
-            return result;
-        }
     };
+
+    /// What the kernel alone could not do it cannot do together with the owner.
+    [[nodiscard]] bool may_take(Lengths& these, Way way, bool joint) const noexcept {
+        switch (way) {
+        case Way::ring:
+            return ring_;
+        case Way::alone:
+            return true;
+        case Way::joint:
+            return joint && these.at(Way::alone).value < hopeless;
+        }
+        return false;
+    }
+    [[nodiscard]] Way best_of(Lengths& these, bool joint) const noexcept {
+        Way result = ring_ ? Way::ring : Way::alone;
+        for (const Way way : all) {
+            if (may_take(these, way, joint) && these.at(way).value != 0 &&
+                these.at(way).value < these.at(result).value) {
+                result = way;
+            }
+        }
+        return result;
+    }
 
     /// Lengths of the same power of two; all of the longest are one.
     [[nodiscard]] std::size_t index_of(std::uint64_t length) const noexcept {
@@ -140,6 +152,7 @@ private:
     }
 
     std::array<Lengths, 14> lengths_{}; ///< from 8 KiB up to 64 MiB
+    bool ring_;
 };
 
 } // namespace comch::link::soft

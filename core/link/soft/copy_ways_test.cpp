@@ -12,7 +12,7 @@ struct Costs {
     std::uint64_t kernel;
     std::uint64_t joint = CopyWays::in_vain;
     [[nodiscard]] std::uint64_t of(Way way) const {
-        return way == Way::ring ? ring : way == Way::kernel ? kernel : joint;
+        return way == Way::ring ? ring : way == Way::alone ? kernel : joint;
     }
 };
 
@@ -28,14 +28,23 @@ int taken(Way which, CopyWays& ways, int count, std::uint64_t length, Costs cost
 }
 int by_kernel(CopyWays& ways, int count, std::uint64_t length, std::uint64_t ring,
               std::uint64_t kernel) {
-    return taken(Way::kernel, ways, count, length, {ring, kernel});
+    return taken(Way::alone, ways, count, length, {ring, kernel});
 }
 
 TEST(CopyWays, TheFastestOneIsTaken) {
     CopyWays ways;
     EXPECT_GT(taken(Way::joint, ways, 10'000, 1 << 20, {300'000, 200'000, 100'000}), 9'500);
     CopyWays others;
-    EXPECT_GT(taken(Way::kernel, others, 10'000, 1 << 20, {300'000, 200'000, 250'000}), 9'500);
+    EXPECT_GT(taken(Way::alone, others, 10'000, 1 << 20, {300'000, 200'000, 250'000}), 9'500);
+}
+
+TEST(CopyWays, ThereMayBeNoRing) {
+    CopyWays ways(false);
+    EXPECT_EQ(taken(Way::ring, ways, 10'000, 1 << 20, {1, 200'000, 100'000}), 0);
+    EXPECT_GT(taken(Way::joint, ways, 10'000, 1 << 20, {1, 200'000, 100'000}), 9'500);
+    CopyWays others(false);
+    EXPECT_GT(taken(Way::alone, others, 10'000, 1 << 20, {1, 200'000, 250'000}), 9'500);
+    EXPECT_EQ(others.choose(1 << 20, false), Way::alone);
 }
 
 TEST(CopyWays, TheFirstAfterAChangeDoNotCount) {
@@ -84,7 +93,7 @@ TEST(CopyWays, WhatTheKernelRefusesIsNotDoneTogetherEither) {
 
 TEST(CopyWays, WhatCannotBeDoneTogetherIsDoneByTheKernel) {
     CopyWays ways;
-    EXPECT_GT(taken(Way::kernel, ways, 10'000, 1 << 20, {300'000, 200'000, CopyWays::in_vain}),
+    EXPECT_GT(taken(Way::alone, ways, 10'000, 1 << 20, {300'000, 200'000, CopyWays::in_vain}),
               9'500);
 }
 
@@ -117,10 +126,10 @@ TEST(CopyWays, WhatStaysTheSameIsLookedAtLessOften) {
     constexpr int period = tuning::pace_of_short.period;
     constexpr int turn = tuning::pace_of_short.turn();
     // The first trial, and one at the end of the first period.
-    EXPECT_LE(taken(Way::kernel, ways, period + 3 * turn, 1 << 20, costs), 2 * turn);
-    (void)taken(Way::kernel, ways, 16 * period, 1 << 20, costs);
-    EXPECT_LE(taken(Way::kernel, ways, 16 * period, 1 << 20, costs), 5 * turn);
-    EXPECT_GE(taken(Way::kernel, ways, 16 * period, 1 << 20, costs), 3 * turn);
+    EXPECT_LE(taken(Way::alone, ways, period + 3 * turn, 1 << 20, costs), 2 * turn);
+    (void)taken(Way::alone, ways, 16 * period, 1 << 20, costs);
+    EXPECT_LE(taken(Way::alone, ways, 16 * period, 1 << 20, costs), 5 * turn);
+    EXPECT_GE(taken(Way::alone, ways, 16 * period, 1 << 20, costs), 3 * turn);
 }
 
 TEST(CopyWays, OneSlowCopyChangesNothing) {
@@ -142,7 +151,7 @@ TEST(CopyWays, SmallUnitsTellThemApart) {
 
 TEST(CopyWays, ACounterThatWentBackChangesNothing) {
     CopyWays ways;
-    ways.took(Way::kernel, 1 << 20, ~std::uint64_t{0} - 5);
+    ways.took(Way::alone, 1 << 20, ~std::uint64_t{0} - 5);
     EXPECT_GT(by_kernel(ways, 10'000, 1 << 20, 300'000, 200'000), 9'500);
 }
 

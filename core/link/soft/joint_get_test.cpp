@@ -5,6 +5,7 @@
 #include <random>
 #include <thread>
 
+#include "core/device/process_id.hpp"
 #include "core/link/one_sided/engine_impl.hpp"
 #include "core/link/soft/pipe.hpp"
 #include "core/link/soft/test_raw_peer.hpp"
@@ -79,7 +80,7 @@ protected:
                 requester.pipe.ways().took(Way::ring, length, 1'000'000'000);
             }
             for (unsigned i = 0; i < 2 * tuning::pace_of_short.turn(); ++i) {
-                requester.pipe.ways().took(Way::kernel, length, 900'000'000);
+                requester.pipe.ways().took(Way::alone, length, 900'000'000);
             }
         }
     }
@@ -332,6 +333,9 @@ protected:
             });
         return owner.take_records();
     }
+    static Joint no_region(std::uint64_t to, std::uint64_t generation) {
+        return {to, generation, 0, 0, 0};
+    }
     std::uint64_t here() { return reinterpret_cast<std::uint64_t>(got.data()); }
     void allow(std::uint16_t generation) { words().claims.store(Claims{generation}.pack()); }
     Done done() { return Done::unpack(words().done.load()); }
@@ -339,7 +343,7 @@ protected:
 
 TEST_F(JointHelper, CopiesAll) {
     allow(7);
-    ASSERT_TRUE(ask({key.region, key.base, size, 0}, {here(), 7}));
+    ASSERT_TRUE(ask({key.region, key.base, size, 0}, no_region(here(), 7)));
     while (owner.engine.busy()) {
         owner.progress();
     }
@@ -355,7 +359,7 @@ TEST_F(JointHelper, CopiesNothingThatIsNotGranted) {
           OneSided{key.region, key.base, ~std::uint64_t{0}, 0},
           OneSided{key.region, ~std::uint64_t{0} - 100, size, 0}}) {
         allow(9);
-        EXPECT_TRUE(ask(request, {here(), 9}));
+        EXPECT_TRUE(ask(request, no_region(here(), 9)));
         for (unsigned i = 0; owner.engine.busy(); ++i) {
             ASSERT_LT(i, 1000u);
             owner.progress();
@@ -367,17 +371,184 @@ TEST_F(JointHelper, CopiesNothingThatIsNotGranted) {
 
 TEST_F(JointHelper, SaysThatItCannotWrite) {
     allow(9);
-    EXPECT_TRUE(ask({key.region, key.base, size, 0}, {64, 9}));
+    EXPECT_TRUE(ask({key.region, key.base, size, 0}, no_region(64, 9)));
     EXPECT_TRUE(done().failed);
     EXPECT_EQ(done().units, 0u);
     EXPECT_FALSE(owner.engine.busy());
 }
 
 TEST_F(JointHelper, RefusesWhatNoCorrectPeerSends) {
-    EXPECT_FALSE(ask({key.region, key.base, size, 0}, {here(), 0x10000}));
+    EXPECT_FALSE(ask({key.region, key.base, size, 0}, no_region(here(), 0x10000)));
     (void)requester.pipe.put_record(Kind::joint_get, 0, sizeof(OneSided),
                                     [](std::byte* at) { std::memset(at, 0, sizeof(OneSided)); });
     EXPECT_FALSE(owner.take_records());
+}
+
+/// Of memory that the requester has mapped (here: that is its own), into memory that the owner may map.
+class MappedGet : public JointGet {
+protected:
+    SharedMemory into = create_shared_memory("into", size).value();
+    RegionKey into_key;
+
+    void SetUp() override {
+        JointGet::SetUp();
+        owner.engine.set_peer(process_id());
+        into_key = RegionTable::instance()
+                       .add({.base = into.mapping.data(),
+                             .length = into.mapping.size(),
+                             .access = access_remote_all,
+                             .memfd = into.fd.get()})
+                       .value();
+        for (unsigned i = 0; i < 2 * tuning::pace_of_short.turn(); ++i) {
+            requester.pipe.mapped_ways().took(Way::alone, size, 1'000'000'000);
+        }
+    }
+    void TearDown() override {
+        forget_imports_of(process_id());
+        RegionTable::instance().remove(into_key.region);
+        JointGet::TearDown();
+    }
+    Errc get_mapped(const RegionKey* key_of_target, std::size_t length = size) {
+        std::memset(into.mapping.data(), 0, size);
+        return requester.engine.get_mapped(into.mapping.data(), content.data(), length, key.region,
+                                           key.base, &token, key_of_target);
+    }
+    bool arrived(std::size_t length = size) const {
+        return std::memcmp(into.mapping.data(), content.data(), length) == 0;
+    }
+    /// Until the owner has copied parts of so many, which are checked.
+    void get_until_helped(const RegionKey* key_of_target, std::uint64_t parts) {
+        std::atomic<bool> over = false;
+        std::thread attending([&] {
+            while (!over.load()) {
+                owner.progress();
+            }
+        });
+        while (owner.slot.rx.one_sided_served.get() < parts && !HasFailure()) {
+            const std::size_t before = requester.done.size();
+            const Errc result = get_mapped(key_of_target);
+            EXPECT_TRUE(result == Errc::ok || result == Errc::in_progress) << to_string(result);
+            while (result == Errc::in_progress && requester.done.size() == before) {
+                requester.progress();
+            }
+            EXPECT_TRUE(arrived());
+            total += size;
+        }
+        over.store(true);
+        attending.join();
+    }
+    std::uint64_t total = 0;
+};
+
+TEST_F(MappedGet, IsDoneWithoutTheOwner) {
+    ASSERT_EQ(get_mapped(&into_key), Errc::ok);
+    EXPECT_TRUE(arrived());
+    const std::uint64_t asked = requester.pipe.tx().head();
+    EXPECT_NE(asked, 0u);
+    ASSERT_EQ(get_mapped(&into_key), Errc::ok);
+    EXPECT_EQ(requester.pipe.tx().head(), asked) << "it has not seen the first";
+    EXPECT_TRUE(arrived());
+    EXPECT_EQ(requester.slot.tx.mapped_bytes.get(), 2 * size);
+    EXPECT_EQ(requester.slot.tx.process_vm_bytes.get(), 0u);
+}
+
+TEST_F(MappedGet, AShortOneIsNotTheOwnersBusiness) {
+    ASSERT_EQ(get_mapped(&into_key, tuning::joint_of_mapped - 1), Errc::ok);
+    EXPECT_EQ(requester.pipe.tx().head(), 0u);
+    EXPECT_TRUE(arrived(tuning::joint_of_mapped - 1));
+}
+
+TEST_F(MappedGet, IsHelpedWithByTheKernel) {
+    get_until_helped(nullptr, 20);
+    EXPECT_EQ(owner.engine.wanted_mapping(), nullptr);
+    EXPECT_GT(owner.slot.tx.process_vm_bytes.get(), 0u);
+    EXPECT_EQ(owner.slot.tx.mapped_bytes.get(), 0u);
+    EXPECT_EQ(requester.slot.tx.mapped_bytes.get() + owner.slot.tx.process_vm_bytes.get(), total);
+}
+
+TEST_F(MappedGet, IsHelpedWithInMappedMemory) {
+    get_until_helped(&into_key, 1);
+    RemoteRegion* const wanted = owner.engine.wanted_mapping();
+    ASSERT_NE(wanted, nullptr) << "nobody would ask for the mapping";
+    EXPECT_EQ(wanted->key().region, into_key.region);
+    ASSERT_TRUE(wanted->import()->claim_request());
+    wanted->import()->set_mapped(map_shared_memory(into.fd.get(), size, true).value(), true);
+    const std::uint64_t before = owner.slot.tx.process_vm_bytes.get();
+    get_until_helped(&into_key, owner.slot.rx.one_sided_served.get() + 20);
+    EXPECT_EQ(owner.slot.tx.process_vm_bytes.get(), before) << "it goes on by the kernel";
+    EXPECT_GT(owner.slot.tx.mapped_bytes.get(), 0u);
+    EXPECT_EQ(requester.slot.tx.mapped_bytes.get() + before + owner.slot.tx.mapped_bytes.get(),
+              total);
+}
+
+TEST_F(MappedGet, OthersAreReadMeanwhile) {
+    ASSERT_EQ(get_that_waits(), Errc::in_progress);
+    EXPECT_FALSE(requester.engine.direct_allowed()) << "a put would be seen by it";
+    EXPECT_TRUE(requester.engine.mapped_reads_allowed());
+    ASSERT_EQ(get_mapped(&into_key), Errc::ok);
+    EXPECT_TRUE(arrived());
+    words().done.store(Done{generation(), true, 0}.pack());
+    requester.progress();
+    EXPECT_EQ(requester.done.size(), 1u);
+    EXPECT_TRUE(holds());
+}
+
+TEST_F(MappedGet, IsNotReadAheadOfAPut) {
+    const std::uint64_t value = 4711;
+    ASSERT_EQ(requester.engine.put(reinterpret_cast<const std::byte*>(&value), 8, key.region,
+                                   key.base, nullptr),
+              Errc::ok);
+    EXPECT_FALSE(requester.engine.mapped_reads_allowed());
+    owner.progress();
+    EXPECT_TRUE(requester.engine.mapped_reads_allowed());
+}
+
+/// The owner's end, whose requester says more about its memory than is true.
+class MappedHelper : public MappedGet {
+protected:
+    /// What the owner has mapped is smaller than the key says.
+    static constexpr std::size_t really = 1 << 20;
+
+    void offer(const Joint& joint) {
+        words().claims.store(Claims{static_cast<std::uint16_t>(joint.generation)}.pack());
+        const OneSided request{key.region, key.base, size, 0};
+        (void)requester.pipe.put_record(
+            Kind::joint_get, 0, sizeof(request) + sizeof(joint), [&](std::byte* at) {
+                std::memcpy(at, &request, sizeof(request));
+                std::memcpy(at + sizeof(request), &joint, sizeof(joint));
+            });
+        ASSERT_TRUE(owner.take_records());
+        if (RemoteRegion* const wanted = owner.engine.wanted_mapping()) {
+            ASSERT_TRUE(wanted->import()->claim_request());
+            wanted->import()->set_mapped(map_shared_memory(into.fd.get(), really, true).value(),
+                                         true);
+        }
+        while (owner.engine.busy()) {
+            owner.progress();
+        }
+    }
+};
+
+TEST_F(MappedHelper, WritesNothingOutsideWhatItHasMapped) {
+    // Addresses that nobody has, so that the kernel writes nothing, either.
+    constexpr std::uint64_t base = std::uint64_t{1} << 62;
+    std::uint16_t generation = 1;
+    offer({base, generation, into_key.region, base, size}); // asks for the mapping
+    for (const Joint& lie :
+         {Joint{base, 0, into_key.region, base, size},
+          Joint{base + 100, 0, into_key.region, base, ~std::uint64_t{0} - base},
+          Joint{base - size, 0, into_key.region, base, size},
+          Joint{~std::uint64_t{0} - 100, 0, into_key.region, base, ~std::uint64_t{0}}}) {
+        Joint joint = lie;
+        joint.generation = ++generation;
+        std::memset(into.mapping.data(), 0, size);
+        offer(joint);
+        const auto done = Done::unpack(words().done.load());
+        EXPECT_TRUE(done.failed);
+        EXPECT_EQ(done.units, 0u);
+        EXPECT_TRUE(std::all_of(into.mapping.data(), into.mapping.data() + size,
+                                [](std::byte b) { return b == std::byte{}; }));
+    }
 }
 
 } // namespace

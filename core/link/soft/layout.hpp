@@ -39,7 +39,7 @@ static_assert(std::endian::native == std::endian::little,
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
-inline constexpr std::uint32_t protocol_version = 3; ///< of everything in this file and wire.hpp
+inline constexpr std::uint32_t protocol_version = 4; ///< of everything in this file and wire.hpp
 inline constexpr std::uint32_t line_size = 64;
 inline constexpr std::uint32_t ring_offset = 4096;
 

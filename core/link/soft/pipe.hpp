@@ -42,6 +42,7 @@ public:
     /// The peer's memory may be within reach without the peer.
     static constexpr bool kernel_copies = true;
     using Ways = CopyWays;
+    static constexpr std::uint64_t joint_of_mapped = tuning::joint_of_mapped;
     static constexpr std::uint64_t joint_patience_ns = tuning::joint_patience_ns;
     static constexpr std::uint64_t joint_claim_ns = tuning::joint_claim_ns;
     static constexpr unsigned joint_looks = tuning::joint_looks;
@@ -410,6 +411,8 @@ public:
     [[nodiscard]] PeerMemory& peer_memory() noexcept { return peer_memory_; }
     [[nodiscard]] Attention& attention() noexcept { return attention_; }
     [[nodiscard]] CopyWays& ways() noexcept { return ways_; }
+    /// The same for memory that is mapped here.
+    [[nodiscard]] CopyWays& mapped_ways() noexcept { return mapped_ways_; }
     [[nodiscard]] JointCopy& joint_copy() noexcept { return joint_copy_; }
     [[nodiscard]] JointHelp& joint_help() noexcept { return joint_help_; }
     /// The bulk ring of the peer is as it will be: its pages are there, its span has been found.
@@ -548,6 +551,7 @@ private:
     PutWithdrawal withdrawal_; ///< of ours
     Attention attention_;
     CopyWays ways_;
+    CopyWays mapped_ways_{false};
     JointCopy joint_copy_; ///< for our gets
     JointHelp joint_help_; ///< with the peer's
 };

@@ -730,6 +730,7 @@ bool Port::prepare(Connection& c, Stranger& stranger, Introduction& intro) {
     c.pipe_ = std::move(*pipe);
     c.state_ = Connection::State::waiting; // for the sink's answer
     c.peer_ = {static_cast<Side>(hello.side), hello.function, hello.process_id, intro.pid};
+    c.one_sided_.set_peer(hello.process_id);
     c.pipe_.peer_memory().open(c.process_.get(), intro.pid);
     c.peer_one_way_ = hello.one_way != 0;
     if (const Function* function = device_.domain()->find_function(hello.function)) {
@@ -971,6 +972,7 @@ Reason Port::take_answer(Connection& c, const wire::Answer& answer, std::size_t 
         return Reason::rejected;
     }
     c.peer_ = {static_cast<Side>(answer.side), answer.function, answer.process_id, pid};
+    c.one_sided_.set_peer(answer.process_id);
     c.pipe_.peer_memory().open(c.process_.get(), pid);
     if (c.peer_name_.empty()) {
         if (const Function* function = device_.domain()->find_function(answer.function)) {

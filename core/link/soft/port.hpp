@@ -185,6 +185,11 @@ private:
             const bool fine = c.one_sided_.handle(
                 static_cast<Kind>(raw), payload, length,
                 [&](void* token, Errc status) { sink.on_complete(c, token, status); });
+            // One at a time: the peer decides how many there are.
+            if (RemoteRegion* const wanted = c.one_sided_.wanted_mapping();
+                wanted != nullptr && c.asked_.empty()) [[unlikely]] {
+                c.request_mapping(*wanted);
+            }
             if (c.one_sided_.busy()) {
                 c.needs_work();
                 // Where we only answer, gets are answered before what the peer sent after them is

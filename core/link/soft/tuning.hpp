@@ -138,6 +138,9 @@ inline constexpr std::uint32_t most_until_warm = 128;
 /// call takes; the longest is what a progress call may take to copy for the peer.
 inline constexpr std::uint32_t joint_min_units = 4;
 inline constexpr std::uint32_t joint_max_units = 64;
+/// Gets of memory that is mapped here, from which on the owner may be asked to copy a part: with 128 KiB
+/// the other CPU's cache costs more than its help brings.
+inline constexpr std::uint64_t joint_of_mapped = 256 * 1024;
 /// Who must not leave the peer writing (its buffers are given back) waits for it so long at most: what
 /// was claimed is copied at once, unless the peer is stopped just then.
 inline constexpr std::uint64_t joint_patience_ns = 1'000'000'000;
