@@ -347,12 +347,15 @@ private:
     }
 
     // The kernel's copies; a peer that does not answer.
+    /// By its place in the ring. (Of one that both ends have begun the rest is asked for late.)
     [[nodiscard]] Operation* oldest_get() noexcept;
     /// Not before the puts and atomics before it, and not once there are some behind it: it must see
     /// all of those and none of these.
     [[nodiscard]] bool may_be_fetched(const Operation& get) noexcept {
         return get.by_kernel && direct_after_ < get.end && done_until() >= get.after;
     }
+    /// 0 where puts are waited for.
+    [[nodiscard]] std::uint64_t length_of_oldest_get() noexcept;
     /// A record that asks for nothing, to see whether the peer takes it out.
     void probe_attention() noexcept;
     /// A record in the ring from `begin` on that no flush need wait for.
@@ -390,13 +393,15 @@ private:
     /// Before anything is asked of a peer that has been missing, or if it is faster.
     [[nodiscard]] bool put_by_kernel(const std::byte* from, std::size_t length,
                                      std::uint64_t address) noexcept;
-    /// again: it is not for the kernel, or the kernel refuses.
-    [[nodiscard]] Errc get_by_kernel(std::byte* to, std::size_t length, std::uint64_t region,
-                                     std::uint64_t address, void* token, const RegionKey* into);
-    /// Both ends copy; `from`: where it is mapped, or null. again: nothing was begun.
+    /// again: it is not for the kernel, or the kernel refuses; but what it has copied is no longer
+    /// part of what is asked for.
+    [[nodiscard]] Errc get_by_kernel(std::byte*& to, std::size_t& length, std::uint64_t region,
+                                     std::uint64_t& address, void* token, const RegionKey* into);
+    /// Both ends copy; `from`: where it is mapped, or null. Of `length` only the first `part`, and the
+    /// owner is asked for the rest. again: nothing was begun.
     [[nodiscard]] Errc get_jointly(std::byte* to, const std::byte* from, std::size_t length,
-                                   std::uint64_t region, std::uint64_t address, void* token,
-                                   const RegionKey* into);
+                                   std::size_t part, std::uint64_t region, std::uint64_t address,
+                                   void* token, const RegionKey* into);
     /// A part of it, by our CPU. False: the kernel refuses.
     template <class Part>
     [[nodiscard]] bool copy_part_of(const Operation& operation, const Part& part) noexcept;
@@ -407,7 +412,7 @@ private:
     [[nodiscard]] bool end_joint(std::uint64_t patience_ns) noexcept;
     /// The same, and for certain: waits for a peer that is at it, but not for ever.
     void give_up_joint() noexcept;
-    /// Asks by a record for what the kernel does not read.
+    /// Asks by a record for the rest, or for all where the kernel does not read.
     void ask_owner(Operation& operation) noexcept;
     [[nodiscard]] bool serve_joint_get(const OneSided& request, const Joint& joint);
     /// Where the peer's memory from `address` on is mapped here, if all of it is, to be written.
@@ -437,6 +442,7 @@ private:
     std::uint64_t joint_ = 0; ///< our get that both ends copy, as Operation says; 0: none
     void* joint_token_ = nullptr;
     std::uint64_t joint_region_ = 0;
+    std::uint64_t joint_length_ = 0;        ///< of it, what both copy
     const std::byte* joint_from_ = nullptr; ///< mapped here; null: by the kernel
     bool joint_refused_ = false;            ///< the kernel did: to be asked for by a record
     bool helps_ = false;                    ///< with the peer's, as follows

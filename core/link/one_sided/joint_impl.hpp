@@ -21,7 +21,8 @@ Errc OneSidedEngine<Pipe>::get_mapped(std::byte* to, const std::byte* from, std:
             using Way = typename Pipe::Ways::Way;
             const bool may_help = joint_ == 0 && pipe_.joint_copy().may_begin(length);
             if (pipe_.mapped_ways().choose(length, may_help) == Way::joint) {
-                const Errc result = get_jointly(to, from, length, region, address, token, into);
+                const Errc result =
+                    get_jointly(to, from, length, length, region, address, token, into);
                 if (result != Errc::again) {
                     return result;
                 }
@@ -53,11 +54,11 @@ bool OneSidedEngine<Pipe>::copy_part_of(const Operation& operation, const Part& 
 
 template <class Pipe>
 Errc OneSidedEngine<Pipe>::get_jointly(std::byte* to, const std::byte* from, std::size_t length,
-                                       std::uint64_t region, std::uint64_t address, void* token,
-                                       const RegionKey* into) {
+                                       std::size_t part_of_it, std::uint64_t region,
+                                       std::uint64_t address, void* token, const RegionKey* into) {
     if constexpr (Pipe::kernel_copies) {
         auto& joint = pipe_.joint_copy();
-        const OneSided request{region, address, length, 0};
+        const OneSided request{region, address, part_of_it, 0};
         std::uint64_t name = 0;
         const std::uint64_t begin = pipe_.tx().head(); // before what a reservation may pad
         if (pipe_.tx().reserve(sizeof(request) + sizeof(Joint)) == nullptr) {
@@ -71,7 +72,7 @@ Errc OneSidedEngine<Pipe>::get_jointly(std::byte* to, const std::byte* from, std
         operation->address = address;
         operation->began = ticks();
         const RegionKey mappable = into != nullptr ? *into : RegionKey{};
-        const Joint details{reinterpret_cast<std::uint64_t>(to), joint.begin(length),
+        const Joint details{reinterpret_cast<std::uint64_t>(to), joint.begin(part_of_it),
                             mappable.region, mappable.base, mappable.length};
         (void)pipe_.put_record(Kind::joint_get, 0, sizeof(request) + sizeof(details),
                                [&](std::byte* at) {
@@ -82,6 +83,7 @@ Errc OneSidedEngine<Pipe>::get_jointly(std::byte* to, const std::byte* from, std
         joint_ = name;
         joint_token_ = token;
         joint_region_ = region;
+        joint_length_ = part_of_it;
         joint_from_ = from;
         joint_refused_ = false;
         std::uint64_t part_began = operation->began;
@@ -102,8 +104,8 @@ Errc OneSidedEngine<Pipe>::get_jointly(std::byte* to, const std::byte* from, std
             if (joint_arrived()) {
                 return Errc::ok;
             }
-            if (joint_refused_ || looks == Pipe::joint_looks) {
-                break;
+            if (joint_refused_ || !joint.active() || looks == Pipe::joint_looks) {
+                break; // or the owner has been asked for the rest
             }
         }
         return Errc::in_progress;
@@ -132,14 +134,20 @@ template <class Pipe> bool OneSidedEngine<Pipe>::joint_arrived() noexcept {
                 const std::uint64_t claimed = joint.claimed_by_peer();
                 const std::uint64_t by_peer = claimed - std::min(claimed, part.length);
                 (joint_from_ != nullptr ? sent.mapped_bytes : sent.process_vm_bytes)
-                    .add(operation.length - by_peer);
+                    .add(joint_length_ - by_peer);
             }
             last_get_ended_ = ticks();
             (joint_from_ != nullptr ? pipe_.mapped_ways() : pipe_.ways())
                 .took(Pipe::Ways::Way::joint, operation.length,
-                      joint_refused_ ? Pipe::Ways::in_vain : last_get_ended_ - operation.began);
+                      joint_refused_ ? Pipe::Ways::in_vain : last_get_ended_ - operation.began,
+                      joint_length_);
+            if (!joint_refused_) {
+                operation.local += joint_length_;
+                operation.address += joint_length_;
+                operation.length -= joint_length_;
+            }
         }
-        if (joint_refused_) {
+        if (operation.length != 0) {
             ask_owner(operation);
             return false;
         }
@@ -162,6 +170,10 @@ template <class Pipe> void OneSidedEngine<Pipe>::ask_owner(Operation& operation)
         }) == Errc::ok) { // else at the next progress
         note_unflushed(begin);
         operation.joint = false;
+        operation.by_kernel = !joint_refused_;
+        operation.end = gets_end_;
+        operation.after = direct_after_;
+        operation.began = 0; // a part of it tells nothing
         joint_ = 0;
         if constexpr (Pipe::kernel_copies) {
             pipe_.attention().asked();

@@ -67,7 +67,8 @@ template <class Pipe> bool OneSidedEngine<Pipe>::peer_missing() noexcept {
     if constexpr (Pipe::kernel_copies) {
         // (Who copies for a get of ours takes nothing out meanwhile.)
         return joint_ == 0 && pipe_.peer_memory().usable() &&
-               pipe_.attention().missing([this] { return signs_of_peer(); });
+               pipe_.attention().missing([this] { return signs_of_peer(); },
+                                         [this] { return length_of_oldest_get(); });
     }
     return false;
 }
@@ -104,8 +105,8 @@ bool OneSidedEngine<Pipe>::put_by_kernel(const std::byte* from, std::size_t leng
 }
 
 template <class Pipe>
-Errc OneSidedEngine<Pipe>::get_by_kernel(std::byte* to, std::size_t length, std::uint64_t region,
-                                         std::uint64_t address, void* token,
+Errc OneSidedEngine<Pipe>::get_by_kernel(std::byte*& to, std::size_t& length, std::uint64_t region,
+                                         std::uint64_t& address, void* token,
                                          const RegionKey* into) {
     if constexpr (Pipe::kernel_copies) {
         using Way = typename Pipe::Ways::Way;
@@ -114,31 +115,39 @@ Errc OneSidedEngine<Pipe>::get_by_kernel(std::byte* to, std::size_t length, std:
             !writes_done()) {
             return Errc::again;
         }
+        std::size_t part = length;
         if (!peer_absent()) {
             const bool may_help = joint_ == 0 && pipe_.joint_copy().may_begin(length);
             const Way way = timed ? pipe_.ways().choose(length, may_help) : Way::ring;
             if (way == Way::ring) {
                 return Errc::again;
             }
+            if (length > Pipe::tried_part && way != pipe_.ways().best(length, may_help)) {
+                part = Pipe::tried_part;
+            }
             if (way == Way::joint) {
-                const Errc result = get_jointly(to, nullptr, length, region, address, token, into);
+                const Errc result =
+                    get_jointly(to, nullptr, length, part, region, address, token, into);
                 if (result != Errc::again) {
                     return result;
                 }
             }
         }
         const std::uint64_t began = ticks();
-        const bool done = read_past_peer(to, address, length);
+        const bool done = read_past_peer(to, address, part);
         if (timed) {
             last_get_ended_ = ticks();
             pipe_.ways().took(Way::alone, length,
-                              done ? last_get_ended_ - began : Pipe::Ways::in_vain);
+                              done ? last_get_ended_ - began : Pipe::Ways::in_vain, part);
         }
         if (!done) {
             return Errc::again;
         }
-        pipe_.slot()->tx.process_vm_bytes.add(length);
-        return Errc::ok;
+        pipe_.slot()->tx.process_vm_bytes.add(part);
+        to += part;
+        address += part;
+        length -= part;
+        return length == 0 ? Errc::ok : Errc::again;
     }
     return Errc::again;
 }
@@ -148,11 +157,16 @@ typename OneSidedEngine<Pipe>::Operation* OneSidedEngine<Pipe>::oldest_get() noe
     Operation* oldest = nullptr;
     for (Operation& operation : operations_) {
         if (operation.active && !operation.canceled && !operation.is_atomic &&
-            (oldest == nullptr || operation.sequence < oldest->sequence)) {
+            (oldest == nullptr || operation.end < oldest->end)) {
             oldest = &operation;
         }
     }
     return oldest;
+}
+
+template <class Pipe> std::uint64_t OneSidedEngine<Pipe>::length_of_oldest_get() noexcept {
+    const Operation* const operation = waits_for_puts() ? nullptr : oldest_get();
+    return operation == nullptr ? 0 : operation->length;
 }
 
 template <class Pipe> bool OneSidedEngine<Pipe>::fetch_missing() noexcept {

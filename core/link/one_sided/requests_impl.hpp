@@ -57,6 +57,7 @@ template <class Pipe>
 Errc OneSidedEngine<Pipe>::get(std::byte* to, std::size_t length, std::uint64_t region,
                                std::uint64_t address, void* token, bool by_kernel,
                                const RegionKey* into) {
+    const std::size_t asked_for = length;
     if (by_kernel) {
         const Errc result = get_by_kernel(to, length, region, address, token, into);
         if (result != Errc::again) {
@@ -86,7 +87,7 @@ Errc OneSidedEngine<Pipe>::get(std::byte* to, std::size_t length, std::uint64_t 
     operation->after = direct_after_;
     if constexpr (Pipe::kernel_copies) {
         pipe_.attention().asked();
-        if (by_kernel && Pipe::Ways::has_choice(length)) {
+        if (by_kernel && Pipe::Ways::has_choice(length) && length == asked_for) {
             operation->began = ticks();
         }
     }

@@ -15,8 +15,10 @@ public:
     void asked() noexcept { waiting_ = false; }
 
     /// Called again and again while something waits for the peer; `signs()` changes with everything
-    /// that the peer does. True: it has done nothing for as long as it is waited for.
-    template <class Signs> [[nodiscard]] bool missing(Signs&& signs) noexcept {
+    /// that the peer does, and `bytes()` are those that one would have to copy without it. True: it
+    /// has done nothing for as long as it is waited for.
+    template <class Signs, class Bytes>
+    [[nodiscard]] bool missing(Signs&& signs, Bytes&& bytes) noexcept {
         if (++looks_ % tuning::looks_for_attention != 0 && !look_now_) {
             return false;
         }
@@ -40,12 +42,21 @@ public:
             excused_ = true;
             look_now_ = true;
             since_ns_ = now;
-        } else if (now - since_ns_ > tuning::attention_ns) {
-            distrust_ = tuning::signs_of_attention;
-            in_vain_ns_ = now - (was_away ? began_ns_ : since_ns_); // who is always away waits long
-            passed_by_ns_ = 0;
+        } else if (const std::uint64_t waited = now - since_ns_; waited > tuning::attention_ns) {
+            const std::uint64_t patience = tuning::patience_ns(bytes());
+            if (waited > patience) {
+                distrust_ = tuning::signs_of_attention;
+                // Who is always away waits long. (The longer patience is little beside the copy.)
+                in_vain_ns_ =
+                    now - (was_away ? began_ns_ : since_ns_) - (patience - tuning::attention_ns);
+                passed_by_ns_ = 0;
+            }
         }
         return distrust_ != 0;
+    }
+
+    template <class Signs> [[nodiscard]] bool missing(Signs&& signs) noexcept {
+        return missing(signs, [] { return std::uint64_t{0}; });
     }
 
     /// It has been missing lately, and too few signs of it have come since.

@@ -54,6 +54,18 @@ TEST(Attention, WhoWasAwayHimselfLooksOnceMore) {
     EXPECT_TRUE(attention.absent(0));
 }
 
+TEST(Attention, MuchThatIsToBeCopiedIsWaitedForLonger) {
+    constexpr std::uint64_t bytes = 64 << 20;
+    ASSERT_GT(tuning::patience_ns(bytes), 10 * tuning::attention_ns);
+    EXPECT_EQ(tuning::patience_ns(64 << 10), tuning::attention_ns);
+    Attention attention;
+    attention.asked();
+    const std::uint64_t began = monotonic_ns();
+    while (!attention.missing([] { return 0; }, [] { return bytes; })) {
+    }
+    EXPECT_GT(monotonic_ns() - began, tuning::patience_ns(bytes));
+}
+
 TEST(Attention, HoweverOftenOneLooksOneFindsOut) {
     for (const std::uint64_t ns : {100, 1'000, 2'000, 5'000, 15'000, 30'000}) {
         Attention attention;

@@ -58,12 +58,21 @@ public:
         return best;
     }
 
+    /// The fastest as far as is known. (Another than choose() answers is tried.)
+    [[nodiscard]] Way best(std::uint64_t length, bool joint) noexcept {
+        return best_of(lengths_[index_of(length)], joint);
+    }
+
     /// What one took that did not succeed.
     static constexpr std::uint64_t in_vain = std::uint64_t{1} << 40;
 
-    /// What one took, in any unit as long as it is always the same. (More than any can have taken, as
-    /// the difference of a counter that went back, is left out.)
+    /// What one of `length` took, in any unit as long as it is always the same; where only a part of it
+    /// went that way, what that took. (More than any can have taken, as the difference of a counter that
+    /// went back, is left out.)
     void took(Way way, std::uint64_t length, std::uint64_t time) noexcept {
+        took(way, length, time, length);
+    }
+    void took(Way way, std::uint64_t length, std::uint64_t time, std::uint64_t part) noexcept {
         Lengths& these = lengths_[index_of(length)];
         Cost& cost = these.at(way);
         if (time > in_vain) {
@@ -79,7 +88,7 @@ public:
             return;
         }
         cost.time += time;
-        cost.kib += length >> 10;
+        cost.kib += part >> 10;
         if (++cost.samples < tuning::way_pace(length).samples) {
             return;
         }

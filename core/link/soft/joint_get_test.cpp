@@ -82,6 +82,9 @@ protected:
             for (unsigned i = 0; i < 2 * tuning::pace_of_short.turn(); ++i) {
                 requester.pipe.ways().took(Way::alone, length, 900'000'000);
             }
+            for (unsigned i = 0; i < 2 * tuning::pace_of_short.turn(); ++i) {
+                requester.pipe.ways().took(Way::joint, length, 1);
+            }
         }
     }
     void TearDown() override { RegionTable::instance().remove(key.region); }
@@ -98,7 +101,7 @@ protected:
     }
     /// Somebody claims parts at the back and copies nothing, until a get waits for that.
     Errc get_that_waits() {
-        for (;;) {
+        for (;; requester.done.clear()) {
             std::atomic<bool> over = false;
             const auto before = Claims::unpack(words().claims.load()).generation;
             std::thread thief([&] {
@@ -117,10 +120,18 @@ protected:
             const Errc result = get();
             over.store(true);
             thief.join();
-            if (result != Errc::ok) {
+            if (Claims::unpack(words().claims.load()).back != 0) {
                 return result;
             }
             words().done.store(Done{Claims::unpack(words().claims.load()).generation}.pack());
+            finish(result);
+        }
+    }
+    /// Waits for what a get has answered.
+    void finish(Errc result) {
+        while (result == Errc::in_progress && requester.done.empty() && !HasFailure()) {
+            owner.progress();
+            requester.progress();
         }
     }
     [[nodiscard]] std::uint16_t generation() {
@@ -320,6 +331,115 @@ TEST_F(JointGet, ComesBehindPuts) {
         }
     }
     EXPECT_EQ(seen, value);
+}
+
+/// Of a long get only the beginning goes a way that is tried.
+class TriedPart : public JointGet {
+protected:
+    void SetUp() override {
+        JointGet::SetUp();
+        requester.pipe.ways() = CopyWays();
+        took(Way::ring, 1'000'000);
+    }
+    void took(Way way, std::uint64_t time) {
+        for (unsigned i = 0; i < 2 * tuning::pace_of_short.turn(); ++i) {
+            requester.pipe.ways().took(way, size, time);
+        }
+    }
+    /// The rest, by the ring.
+    void finish_rest() {
+        while (requester.done.empty() && !HasFailure()) {
+            owner.progress();
+            requester.progress();
+        }
+        ASSERT_EQ(requester.done.size(), 1u);
+        EXPECT_EQ(requester.done[0], std::make_pair(static_cast<void*>(&token), Errc::ok));
+        requester.done.clear();
+        EXPECT_FALSE(requester.engine.busy());
+        EXPECT_TRUE(holds());
+    }
+};
+
+TEST_F(TriedPart, IsReadByTheKernel) {
+    ASSERT_EQ(get(), Errc::in_progress);
+    EXPECT_EQ(requester.slot.tx.process_vm_bytes.get(), tuning::tried_part);
+    finish_rest();
+    took(Way::alone, 1); // the best: all of it
+    const std::uint64_t before = requester.slot.tx.process_vm_bytes.get();
+    for (unsigned i = 0; i < 2 * tuning::pace_of_long.turn(); ++i) {
+        if (get() == Errc::in_progress) { // joint is tried
+            finish_rest();
+        }
+    }
+    ASSERT_EQ(get(), Errc::ok);
+    EXPECT_GE(requester.slot.tx.process_vm_bytes.get(), before + size);
+}
+
+TEST_F(TriedPart, IsCopiedByBoth) {
+    took(Way::alone, 2'000'000);
+    const std::uint64_t before = requester.pipe.tx().head();
+    ASSERT_EQ(get(), Errc::in_progress);
+    EXPECT_EQ(requester.slot.tx.process_vm_bytes.get(), tuning::tried_part) << "nobody helped";
+    EXPECT_NE(requester.pipe.tx().head(), before);
+    finish_rest();
+    // And with an owner that helps, in the end.
+    std::atomic<bool> over = false;
+    std::thread attending([&] {
+        while (!over.load()) {
+            owner.progress();
+        }
+    });
+    const std::uint64_t until =
+        owner.slot.rx.one_sided_served.get() + 3 * tuning::pace_of_long.period;
+    while (owner.slot.tx.process_vm_bytes.get() == 0 &&
+           owner.slot.rx.one_sided_served.get() < until && !HasFailure()) {
+        requester.pipe.ways() = CopyWays();
+        took(Way::ring, 1'000'000);
+        took(Way::alone, 2'000'000);
+        const Errc result = get();
+        while (result == Errc::in_progress && requester.done.empty()) {
+            requester.progress();
+        }
+        requester.done.clear();
+        EXPECT_TRUE(holds());
+    }
+    over.store(true);
+    attending.join();
+    EXPECT_GT(owner.slot.tx.process_vm_bytes.get(), 0u);
+}
+
+TEST_F(TriedPart, IsFollowedByTheRestBehindLaterGets) {
+    took(Way::alone, 2'000'000);
+    ASSERT_EQ(get_that_waits(), Errc::in_progress);
+    std::vector<std::byte> also(512);
+    int other = 0;
+    ASSERT_EQ(requester.engine.get(also.data(), also.size(), key.region, key.base, &other, false),
+              Errc::in_progress);
+    // The owner answers neither, so that both are fetched: whoever says that the one that is later in
+    // the ring needs no answer any more says it of the other.
+    words().done.store(Done{generation(), true, 0}.pack());
+    for (unsigned i = 0; i < 1000 || !requester.pipe.attention().distrusted(); ++i) {
+        requester.progress();
+    }
+    EXPECT_TRUE(requester.done.empty()) << "the first in the ring must be answered by the owner";
+    while (requester.done.size() < 2 && !HasFailure()) {
+        owner.progress();
+        requester.progress();
+    }
+    EXPECT_EQ(requester.done[0].first, &other);
+    EXPECT_TRUE(holds());
+    EXPECT_EQ(std::memcmp(also.data(), content.data(), also.size()), 0);
+}
+
+TEST_F(TriedPart, ThatTheKernelRefusesIsLeftToTheOwnerWithAllTheRest) {
+    took(Way::alone, 2'000'000);
+    key.base = 64; // nothing is there
+    ASSERT_EQ(get(), Errc::in_progress);
+    owner.progress();
+    requester.progress();
+    ASSERT_EQ(requester.done.size(), 1u);
+    EXPECT_EQ(requester.done[0].second, Errc::not_permitted);
+    EXPECT_FALSE(requester.engine.busy());
 }
 
 /// The owner's end, when the requester is not a correct one.

@@ -43,6 +43,7 @@ public:
     static constexpr bool kernel_copies = true;
     using Ways = CopyWays;
     static constexpr std::uint64_t joint_of_mapped = tuning::joint_of_mapped;
+    static constexpr std::uint64_t tried_part = tuning::tried_part;
     static constexpr std::uint64_t joint_patience_ns = tuning::joint_patience_ns;
     static constexpr std::uint64_t joint_claim_ns = tuning::joint_claim_ns;
     static constexpr unsigned joint_looks = tuning::joint_looks;

@@ -89,6 +89,13 @@ inline constexpr std::uint32_t max_one_sided = 128;
 /// was asked for is then copied by the kernel, where that is permitted. Many times what a peer that
 /// looks takes to begin, and about what copying 256 KiB takes.
 inline constexpr std::uint64_t attention_ns = 20'000;
+/// Longer for much that is to be copied: about a tenth of what the kernel takes for it. So the wait in
+/// vain costs little, and a peer that lost its CPU for a moment, or gets new pages while it copies, is not
+/// taken to be computing.
+[[nodiscard]] constexpr std::uint64_t patience_ns(std::uint64_t bytes) noexcept {
+    constexpr std::uint64_t bytes_per_ns = 64;
+    return bytes / bytes_per_ns > attention_ns ? bytes / bytes_per_ns : attention_ns;
+}
 /// The clock is looked at with one look in so many at whether the peer has answered.
 inline constexpr unsigned looks_for_attention = 16;
 /// Attempts to sleep that fail while what is waited for may be done without the peer: many times
@@ -124,6 +131,10 @@ inline constexpr std::uint64_t longer_period = 4;
 [[nodiscard]] constexpr const WayPace& way_pace(std::uint64_t length) noexcept {
     return length < long_get ? pace_of_short : pace_of_long;
 }
+
+/// Of a long get only so much goes the way that is tried, the rest as usual: a way whose pages the CPU does
+/// not have yet, or a slow one, costs little then (of 64 MiB, up to twenty times what the best way takes).
+inline constexpr std::uint64_t tried_part = long_get;
 
 /// A ring that has not been used for a while has left the caches, and its pages may be new: four
 /// laps of it, or so many gets, are not counted either, or it would never be taken again once
