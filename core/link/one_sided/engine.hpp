@@ -354,8 +354,8 @@ private:
     [[nodiscard]] bool may_be_fetched(const Operation& get) noexcept {
         return get.by_kernel && direct_after_ < get.end && done_until() >= get.after;
     }
-    /// 0 where puts are waited for.
-    [[nodiscard]] std::uint64_t length_of_oldest_get() noexcept;
+    /// With a peer that shows no sign.
+    [[nodiscard]] std::uint64_t patience_ns() noexcept;
     /// A record that asks for nothing, to see whether the peer takes it out.
     void probe_attention() noexcept;
     /// A record in the ring from `begin` on that no flush need wait for.
@@ -393,10 +393,11 @@ private:
     /// Before anything is asked of a peer that has been missing, or if it is faster.
     [[nodiscard]] bool put_by_kernel(const std::byte* from, std::size_t length,
                                      std::uint64_t address) noexcept;
-    /// again: it is not for the kernel, or the kernel refuses; but what it has copied is no longer
-    /// part of what is asked for.
-    [[nodiscard]] Errc get_by_kernel(std::byte*& to, std::size_t& length, std::uint64_t region,
-                                     std::uint64_t& address, void* token, const RegionKey* into);
+    /// Nothing: it is not for the kernel, or the kernel refuses; but what it has copied is no longer
+    /// part of what is asked for. again: the caller is to come again.
+    [[nodiscard]] std::optional<Errc> get_by_kernel(std::byte*& to, std::size_t& length,
+                                                    std::uint64_t region, std::uint64_t& address,
+                                                    void* token, const RegionKey* into);
     /// Both ends copy; `from`: where it is mapped, or null. Of `length` only the first `part`, and the
     /// owner is asked for the rest. again: nothing was begun.
     [[nodiscard]] Errc get_jointly(std::byte* to, const std::byte* from, std::size_t length,

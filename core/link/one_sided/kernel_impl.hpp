@@ -68,7 +68,7 @@ template <class Pipe> bool OneSidedEngine<Pipe>::peer_missing() noexcept {
         // (Who copies for a get of ours takes nothing out meanwhile.)
         return joint_ == 0 && pipe_.peer_memory().usable() &&
                pipe_.attention().missing([this] { return signs_of_peer(); },
-                                         [this] { return length_of_oldest_get(); });
+                                         [this] { return patience_ns(); });
     }
     return false;
 }
@@ -105,25 +105,31 @@ bool OneSidedEngine<Pipe>::put_by_kernel(const std::byte* from, std::size_t leng
 }
 
 template <class Pipe>
-Errc OneSidedEngine<Pipe>::get_by_kernel(std::byte*& to, std::size_t& length, std::uint64_t region,
-                                         std::uint64_t& address, void* token,
-                                         const RegionKey* into) {
+std::optional<Errc>
+OneSidedEngine<Pipe>::get_by_kernel(std::byte*& to, std::size_t& length, std::uint64_t region,
+                                    std::uint64_t& address, void* token, const RegionKey* into) {
     if constexpr (Pipe::kernel_copies) {
         using Way = typename Pipe::Ways::Way;
         const bool timed = Pipe::Ways::has_choice(length);
         if ((!timed && !pipe_.attention().distrusted()) || !pipe_.peer_memory().usable() ||
             !writes_done()) {
-            return Errc::again;
+            return {};
         }
         std::size_t part = length;
         if (!peer_absent()) {
             const bool may_help = joint_ == 0 && pipe_.joint_copy().may_begin(length);
             const Way way = timed ? pipe_.ways().choose(length, may_help) : Way::ring;
             if (way == Way::ring) {
-                return Errc::again;
+                return {};
             }
-            if (length > Pipe::tried_part && way != pipe_.ways().best(length, may_help)) {
-                part = Pipe::tried_part;
+            if (pipe_.ways().trying(length)) {
+                // While an owner writes to the ring it does not help, and what is in the ring waits
+                // while we copy: that would tell nothing.
+                if (active_ != canceled_) {
+                    pipe_.note_refusal(Pipe::Short::neither);
+                    return Errc::again;
+                }
+                part = std::min(part, Pipe::tried_part);
             }
             if (way == Way::joint) {
                 const Errc result =
@@ -141,15 +147,15 @@ Errc OneSidedEngine<Pipe>::get_by_kernel(std::byte*& to, std::size_t& length, st
                               done ? last_get_ended_ - began : Pipe::Ways::in_vain, part);
         }
         if (!done) {
-            return Errc::again;
+            return {};
         }
         pipe_.slot()->tx.process_vm_bytes.add(part);
         to += part;
         address += part;
         length -= part;
-        return length == 0 ? Errc::ok : Errc::again;
+        return length == 0 ? std::optional(Errc::ok) : std::nullopt;
     }
-    return Errc::again;
+    return {};
 }
 
 template <class Pipe>
@@ -164,9 +170,13 @@ typename OneSidedEngine<Pipe>::Operation* OneSidedEngine<Pipe>::oldest_get() noe
     return oldest;
 }
 
-template <class Pipe> std::uint64_t OneSidedEngine<Pipe>::length_of_oldest_get() noexcept {
-    const Operation* const operation = waits_for_puts() ? nullptr : oldest_get();
-    return operation == nullptr ? 0 : operation->length;
+template <class Pipe> std::uint64_t OneSidedEngine<Pipe>::patience_ns() noexcept {
+    if constexpr (Pipe::kernel_copies) {
+        const Operation* const get = waits_for_puts() ? nullptr : oldest_get();
+        return get == nullptr ? Pipe::patience_ns(0, true)
+                              : Pipe::patience_ns(get->length, pipe_.peers_ring_is_written());
+    }
+    return 0;
 }
 
 template <class Pipe> bool OneSidedEngine<Pipe>::fetch_missing() noexcept {

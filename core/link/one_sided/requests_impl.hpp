@@ -59,9 +59,8 @@ Errc OneSidedEngine<Pipe>::get(std::byte* to, std::size_t length, std::uint64_t 
                                const RegionKey* into) {
     const std::size_t asked_for = length;
     if (by_kernel) {
-        const Errc result = get_by_kernel(to, length, region, address, token, into);
-        if (result != Errc::again) {
-            return result;
+        if (const auto result = get_by_kernel(to, length, region, address, token, into)) {
+            return *result;
         }
     }
     std::uint64_t name = 0;

@@ -15,10 +15,10 @@ public:
     void asked() noexcept { waiting_ = false; }
 
     /// Called again and again while something waits for the peer; `signs()` changes with everything
-    /// that the peer does, and `bytes()` are those that one would have to copy without it. True: it
-    /// has done nothing for as long as it is waited for.
-    template <class Signs, class Bytes>
-    [[nodiscard]] bool missing(Signs&& signs, Bytes&& bytes) noexcept {
+    /// that the peer does, and `patience()` says how long to wait, at least attention_ns. True: it has
+    /// done nothing for as long as it is waited for.
+    template <class Signs, class Patience>
+    [[nodiscard]] bool missing(Signs&& signs, Patience&& patience_ns) noexcept {
         if (++looks_ % tuning::looks_for_attention != 0 && !look_now_) {
             return false;
         }
@@ -43,7 +43,7 @@ public:
             look_now_ = true;
             since_ns_ = now;
         } else if (const std::uint64_t waited = now - since_ns_; waited > tuning::attention_ns) {
-            const std::uint64_t patience = tuning::patience_ns(bytes());
+            const std::uint64_t patience = patience_ns();
             if (waited > patience) {
                 distrust_ = tuning::signs_of_attention;
                 // Who is always away waits long. (The longer patience is little beside the copy.)
@@ -56,7 +56,7 @@ public:
     }
 
     template <class Signs> [[nodiscard]] bool missing(Signs&& signs) noexcept {
-        return missing(signs, [] { return std::uint64_t{0}; });
+        return missing(signs, [] { return tuning::attention_ns; });
     }
 
     /// It has been missing lately, and too few signs of it have come since.

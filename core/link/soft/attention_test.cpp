@@ -56,14 +56,16 @@ TEST(Attention, WhoWasAwayHimselfLooksOnceMore) {
 
 TEST(Attention, MuchThatIsToBeCopiedIsWaitedForLonger) {
     constexpr std::uint64_t bytes = 64 << 20;
-    ASSERT_GT(tuning::patience_ns(bytes), 10 * tuning::attention_ns);
-    EXPECT_EQ(tuning::patience_ns(64 << 10), tuning::attention_ns);
+    constexpr std::uint64_t patience = tuning::patience_ns(bytes, true);
+    ASSERT_GT(patience, 10 * tuning::attention_ns);
+    EXPECT_EQ(tuning::patience_ns(64 << 10, true), tuning::attention_ns);
+    EXPECT_GT(tuning::patience_ns(64 << 10, false), tuning::attention_ns);
     Attention attention;
     attention.asked();
     const std::uint64_t began = monotonic_ns();
-    while (!attention.missing([] { return 0; }, [] { return bytes; })) {
+    while (!attention.missing([] { return 0; }, [] { return patience; })) {
     }
-    EXPECT_GT(monotonic_ns() - began, tuning::patience_ns(bytes));
+    EXPECT_GT(monotonic_ns() - began, patience);
 }
 
 TEST(Attention, HoweverOftenOneLooksOneFindsOut) {

@@ -8,6 +8,7 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <utility>
 
 #include "core/link/soft/tuning.hpp"
 
@@ -28,39 +29,24 @@ public:
     /// The way of the next get. `joint`: the owner may be asked to help.
     [[nodiscard]] Way choose(std::uint64_t length, bool joint = true) noexcept {
         Lengths& these = lengths_[index_of(length)];
-        for (const Way way : all) {
-            if (these.at(way).value == 0 && may_take(these, way, joint)) {
-                return way;
-            }
+        if (these.trying == none && --these.to_come == 0) [[unlikely]] {
+            these.trying = 0;
+            these.stand_ins = 0;
         }
-        // At the end of each period, each of them.
-        const tuning::WayPace& pace = tuning::way_pace(length);
-        const Way best = best_of(these, joint);
-        if (const Way usual = best_of(these, true); usual != these.found) {
-            these.found = usual;
-            these.same = 0;
-            these.to_come = std::min<std::uint64_t>(these.to_come, pace.period);
+        while (these.trying != none && !may_take(these, all[these.trying], true)) {
+            next_way(these, length);
         }
-        if (these.to_come == 0) {
-            these.to_come = tuning::period_after(++these.same, pace.period);
+        if (these.trying == none) [[likely]] {
+            return best_of(these, joint);
         }
-        --these.to_come;
-        if (these.to_come >= all.size() * pace.turn() + tuning::most_until_warm) [[likely]] {
-            return best; // no division for most
-        }
-        std::uint64_t end = 0;
-        for (const Way way : all) {
-            end += pace.samples + skipped(way, length);
-            if (these.to_come < end) {
-                return may_take(these, way, joint) ? way : best;
-            }
-        }
-        return best;
+        // (What the owner cannot help with now is not left to it for later, either: that would disturb
+        // the next.)
+        const Way way = all[these.trying];
+        return way == Way::joint && !joint ? Way::alone : way;
     }
-
-    /// The fastest as far as is known. (Another than choose() answers is tried.)
-    [[nodiscard]] Way best(std::uint64_t length, bool joint) noexcept {
-        return best_of(lengths_[index_of(length)], joint);
+    /// The next get is to find out how fast its way is.
+    [[nodiscard]] bool trying(std::uint64_t length) const noexcept {
+        return lengths_[index_of(length)].trying != none;
     }
 
     /// What one took that did not succeed.
@@ -74,10 +60,51 @@ public:
     }
     void took(Way way, std::uint64_t length, std::uint64_t time, std::uint64_t part) noexcept {
         Lengths& these = lengths_[index_of(length)];
-        Cost& cost = these.at(way);
         if (time > in_vain) {
             return;
         }
+        const bool trial = these.trying != none;
+        if (trial && way != all[these.trying]) {
+            // Begun before, or without asking which; or it stands in for what could not be tried.
+            if (all[these.trying] == Way::joint && ++these.stand_ins >= tuning::most_stand_ins) {
+                next_way(these, length);
+            }
+        } else if (add(these, way, length, time, part)) {
+            trial ? next_way(these, length) : note_best(these, length);
+        }
+    }
+
+private:
+    static constexpr std::uint64_t shortest = 8 * 1024;
+    static constexpr auto shortest_width = std::bit_width(shortest);
+    static constexpr std::array all{Way::ring, Way::alone, Way::joint};
+    static constexpr std::size_t none = all.size();
+    /// More for a MiB than any that succeeded takes.
+    static constexpr std::uint64_t hopeless = in_vain >> 10;
+
+    struct Cost {
+        std::uint64_t value = 0; ///< time for a MiB; 0: not known
+        std::uint64_t first = 0; ///< the same of the first half of the latest
+        std::uint64_t time = 0;  ///< of the others, together
+        std::uint64_t kib = 0;
+        std::uint64_t samples = 0;
+    };
+    struct Lengths {
+        std::array<Cost, all.size()> costs{};
+        std::size_t trying = 0;      ///< in a trial: index of the way whose turn it is; or none
+        std::uint32_t stand_ins = 0; ///< gets that went another way since then
+        std::uint64_t to_come = 0;   ///< until the next trial
+        Way found = Way::ring;       ///< to be the best
+        unsigned same = 0;           ///< ends of trials since then
+        Way latest = Way::ring;
+        std::uint32_t to_skip = 0;
+        Cost& at(Way way) noexcept { return costs[static_cast<std::size_t>(way)]; }
+    };
+
+    /// True: with this one there are enough of them, and the value is new.
+    [[nodiscard]] static bool add(Lengths& these, Way way, std::uint64_t length, std::uint64_t time,
+                                  std::uint64_t part) noexcept {
+        Cost& cost = these.at(way);
         // The first after another way find the buffers in the other CPU's cache.
         if (these.latest != way) {
             these.latest = way;
@@ -85,52 +112,50 @@ public:
         }
         if (these.to_skip != 0 && time != in_vain) {
             --these.to_skip;
-            return;
+            return false;
         }
         cost.time += time;
         cost.kib += part >> 10;
-        if (++cost.samples < tuning::way_pace(length).samples) {
-            return;
+        if (++cost.samples < tuning::way_pace(length).samples / 2) {
+            return false;
         }
         // Together: of several under way one may seem to take all the time and the others none.
-        const std::uint64_t value = (cost.time << 10) / cost.kib + 1;
-        // Nothing is fast by accident. Who lost the CPU meanwhile took very long; that alone must
-        // not decide.
+        std::uint64_t value = (cost.time << 10) / cost.kib + 1;
+        cost.time = cost.kib = cost.samples = 0;
+        if (cost.first == 0) {
+            cost.first = value;
+            return false;
+        }
+        // Nothing is fast by accident. Who lost the CPU meanwhile, or got new pages, took very long; that
+        // alone must not decide: neither one of the first ones, when nothing else is known, nor later.
+        value = std::min(value, std::exchange(cost.first, 0));
         cost.value = cost.value == 0 || value < cost.value
                          ? value
                          : (cost.value + std::min(value, 2 * cost.value)) / 2;
-        cost.time = cost.kib = cost.samples = 0;
+        return true;
     }
-
-private:
     /// After a change to that way.
     [[nodiscard]] static std::uint32_t skipped(Way way, std::uint64_t length) noexcept {
         const std::uint32_t few = tuning::way_pace(length).skipped;
         return way == Way::ring ? std::max(few, tuning::gets_until_warm(length)) : few;
     }
 
-    static constexpr std::uint64_t shortest = 8 * 1024;
-    static constexpr auto shortest_width = std::bit_width(shortest);
-
-    struct Cost {
-        std::uint64_t value = 0; ///< time for a MiB; 0: not known
-        std::uint64_t time = 0;  ///< of the latest, together
-        std::uint64_t kib = 0;
-        std::uint64_t samples = 0;
-    };
-    static constexpr std::array all{Way::ring, Way::alone, Way::joint};
-    /// More for a MiB than any that succeeded takes.
-    static constexpr std::uint64_t hopeless = in_vain >> 10;
-
-    struct Lengths {
-        std::array<Cost, all.size()> costs{};
-        std::uint64_t to_come = 0; ///< of the period
-        Way found = Way::ring;     ///< to be the best
-        unsigned same = 0;         ///< ends of periods since then
-        Way latest = Way::ring;
-        std::uint32_t to_skip = 0;
-        Cost& at(Way way) noexcept { return costs[static_cast<std::size_t>(way)]; }
-    };
+    void next_way(Lengths& these, std::uint64_t length) noexcept {
+        these.stand_ins = 0;
+        if (++these.trying != none) {
+            return;
+        }
+        const std::uint64_t period = tuning::way_pace(length).period;
+        note_best(these, length);
+        these.to_come = tuning::period_after(++these.same, period);
+    }
+    void note_best(Lengths& these, std::uint64_t length) noexcept {
+        if (const Way best = best_of(these, true); best != these.found) {
+            these.found = best;
+            these.same = 0;
+            these.to_come = std::min<std::uint64_t>(these.to_come, tuning::way_pace(length).period);
+        }
+    }
 
     /// What the kernel alone could not do it cannot do together with the owner.
     [[nodiscard]] bool may_take(Lengths& these, Way way, bool joint) const noexcept {
@@ -147,8 +172,9 @@ private:
     [[nodiscard]] Way best_of(Lengths& these, bool joint) const noexcept {
         Way result = ring_ ? Way::ring : Way::alone;
         for (const Way way : all) {
-            if (may_take(these, way, joint) && these.at(way).value != 0 &&
-                these.at(way).value < these.at(result).value) {
+            const std::uint64_t value = these.at(way).value;
+            const std::uint64_t so_far = these.at(result).value;
+            if (may_take(these, way, joint) && value != 0 && (so_far == 0 || value < so_far)) {
                 result = way;
             }
         }

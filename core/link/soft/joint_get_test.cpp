@@ -519,6 +519,7 @@ protected:
                              .access = access_remote_all,
                              .memfd = into.fd.get()})
                        .value();
+        (void)requester.pipe.mapped_ways().choose(size);
         for (unsigned i = 0; i < 2 * tuning::pace_of_short.turn(); ++i) {
             requester.pipe.mapped_ways().took(Way::alone, size, 1'000'000'000);
         }

@@ -43,7 +43,7 @@ public:
     static constexpr bool kernel_copies = true;
     using Ways = CopyWays;
     static constexpr std::uint64_t joint_of_mapped = tuning::joint_of_mapped;
-    static constexpr std::uint64_t tried_part = tuning::tried_part;
+    static constexpr std::size_t tried_part = tuning::tried_part;
     static constexpr std::uint64_t joint_patience_ns = tuning::joint_patience_ns;
     static constexpr std::uint64_t joint_claim_ns = tuning::joint_claim_ns;
     static constexpr unsigned joint_looks = tuning::joint_looks;
@@ -416,6 +416,14 @@ public:
     [[nodiscard]] CopyWays& mapped_ways() noexcept { return mapped_ways_; }
     [[nodiscard]] JointCopy& joint_copy() noexcept { return joint_copy_; }
     [[nodiscard]] JointHelp& joint_help() noexcept { return joint_help_; }
+    [[nodiscard]] static constexpr std::uint64_t patience_ns(std::uint64_t bytes,
+                                                             bool warm) noexcept {
+        return tuning::patience_ns(bytes, warm);
+    }
+    /// The bulk ring of the peer has its pages.
+    [[nodiscard]] bool peers_ring_is_written() const noexcept {
+        return rx_.bulk_taken() > tuning::bulk_size;
+    }
     /// The bulk ring of the peer is as it will be: its pages are there, its span has been found.
     [[nodiscard]] bool peers_ring_is_warm() const noexcept {
         return rx_.bulk_taken() > tuning::ring_is_warm;

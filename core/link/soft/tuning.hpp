@@ -89,12 +89,16 @@ inline constexpr std::uint32_t max_one_sided = 128;
 /// was asked for is then copied by the kernel, where that is permitted. Many times what a peer that
 /// looks takes to begin, and about what copying 256 KiB takes.
 inline constexpr std::uint64_t attention_ns = 20'000;
+/// Longer while it writes to a ring for the first time: where memory is virtualised by software, a new page
+/// takes many microseconds, and a part of a message several of them.
+inline constexpr std::uint64_t attention_to_cold_ring_ns = 10 * attention_ns;
 /// Longer for much that is to be copied: about a tenth of what the kernel takes for it. So the wait in
 /// vain costs little, and a peer that lost its CPU for a moment, or gets new pages while it copies, is not
 /// taken to be computing.
-[[nodiscard]] constexpr std::uint64_t patience_ns(std::uint64_t bytes) noexcept {
+[[nodiscard]] constexpr std::uint64_t patience_ns(std::uint64_t bytes, bool warm) noexcept {
     constexpr std::uint64_t bytes_per_ns = 64;
-    return bytes / bytes_per_ns > attention_ns ? bytes / bytes_per_ns : attention_ns;
+    const std::uint64_t least = warm ? attention_ns : attention_to_cold_ring_ns;
+    return bytes / bytes_per_ns > least ? bytes / bytes_per_ns : least;
 }
 /// The clock is looked at with one look in so many at whether the peer has answered.
 inline constexpr unsigned looks_for_attention = 16;
@@ -108,7 +112,8 @@ inline constexpr unsigned signs_of_attention = 64;
 /// another is short beside that. (Of long gets, few make many milliseconds.)
 inline constexpr std::uint64_t waits_to_try_again = 50;
 
-/// Ways of copying are compared by so many gets each, not counting the first after a change, again after
+/// Ways of copying are compared by so many gets each (the better half of them, so that one that was
+/// interrupted does not decide), not counting the first after a change, again after
 /// so many: where one takes three times as long as another, that is two to four percent of the time.
 struct WayPace {
     std::uint32_t samples;
@@ -116,7 +121,7 @@ struct WayPace {
     std::uint32_t period;
     [[nodiscard]] constexpr std::uint32_t turn() const noexcept { return samples + skipped; }
 };
-inline constexpr WayPace pace_of_short{8, 4, 2048};
+inline constexpr WayPace pace_of_short{16, 4, 2048};
 /// A long one is a sample of many parts, and more than the other CPU's cache holds.
 inline constexpr WayPace pace_of_long{2, 1, 512};
 inline constexpr std::uint64_t long_get = 4 * 1024 * 1024;
@@ -144,6 +149,9 @@ inline constexpr std::uint32_t most_until_warm = 128;
     const std::uint64_t gets = 4 * std::uint64_t{bulk_size} / length;
     return gets < most_until_warm ? static_cast<std::uint32_t>(gets) : most_until_warm;
 }
+
+/// Where the owner does not help, the trial of that is over after so many that it could not help with.
+inline constexpr std::uint32_t most_stand_ins = 64;
 
 /// Parts of a get that both ends copy, in units of 4 KiB. The shortest is a few times what a system
 /// call takes; the longest is what a progress call may take to copy for the peer.
