@@ -250,6 +250,7 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //     Errc put_copy(const void* local, std::size_t, RemoteRegion&, std::uint64_t remote);
 //           of up to max_message bytes, which are the caller's again at once: never in_progress
 //     Errc get(void* local, std::size_t, RemoteRegion&, std::uint64_t remote, void* token);
+//           the region must outlive it
 //     Errc atomic(const AtomicRequest&, RemoteRegion&, std::uint64_t remote, void* token);
 //     Errc flush(void* token);         done when every one-sided operation and message before it
 //                                      has taken effect at the peer. What was refused has not: that

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstddef>
 #include <memory>
+#include <utility>
 
 #include "core/memory/region_key.hpp"
 #include "core/memory/shared_memory.hpp"
@@ -64,6 +65,10 @@ private:
 class RemoteRegion {
 public:
     explicit RemoteRegion(const RegionKey& key);
+    /// The same with a mapping that nobody shares, which is gone with it: where the peer, and not this
+    /// process's program, says what is to be mapped.
+    RemoteRegion(const RegionKey& key, std::shared_ptr<Import> own)
+        : key_(key), import_(std::move(own)) {}
 
     [[nodiscard]] const RegionKey& key() const noexcept { return key_; }
 

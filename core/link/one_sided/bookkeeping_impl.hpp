@@ -75,8 +75,13 @@ template <class Pipe> bool OneSidedEngine<Pipe>::push_before_sleep() {
     const unsigned pushed = push_jobs([this](void* token, Errc) { deferred_.push_back(token); });
     const bool flushed = std::any_of(flushes_.begin(), flushes_.end(),
                                      [this](Flush& flush) { return flush_reached(flush); });
-    // (Nobody wakes who waits for the peer's part of a copy: it comes at once.)
-    return pushed != 0 || flushed || !deferred_.empty() || helps_ || joint_ != 0;
+    // (Nobody wakes who waits for the peer's part of a copy: it comes at once. Who only wants room to ask
+    // for the rest is woken when there is some.)
+    bool copies = helps_;
+    if constexpr (Pipe::kernel_copies) {
+        copies = copies || (joint_ != 0 && pipe_.joint_copy().active());
+    }
+    return pushed != 0 || flushed || !deferred_.empty() || copies;
 }
 
 template <class Pipe>

@@ -46,6 +46,7 @@ public:
                            const RegionKey* into = nullptr);
     /// The same of memory that is mapped here, at `from`, when mapped_reads_allowed(): by our CPU, or by
     /// both.
+    void copy_mapped(std::byte* to, const std::byte* from, std::size_t length) noexcept;
     [[nodiscard]] Errc get_mapped(std::byte* to, const std::byte* from, std::size_t length,
                                   std::uint64_t region, std::uint64_t address, void* token,
                                   const RegionKey* into);
@@ -65,11 +66,11 @@ public:
         return (direct_after_ == 0 && active_ == canceled_ + (joint_ != 0 ? 1 : 0)) || caught_up();
     }
 
-    /// What the peer wants to have written by us may be mapped, if it is asked for it; null: nothing is.
+    /// What the peer has us write to could be mapped, if it were asked for it; null: nothing is.
     [[nodiscard]] RemoteRegion* wanted_mapping() noexcept {
-        return helped_into_ && helped_into_->import() != nullptr &&
+        return wants_mapping_ && helped_into_ != nullptr &&
                        helped_into_->import()->state() == Import::State::unknown
-                   ? &*helped_into_
+                   ? helped_into_
                    : nullptr;
     }
     /// Who the peer is: to map its memory.
@@ -354,8 +355,6 @@ private:
     [[nodiscard]] bool may_be_fetched(const Operation& get) noexcept {
         return get.by_kernel && direct_after_ < get.end && done_until() >= get.after;
     }
-    /// With a peer that shows no sign.
-    [[nodiscard]] std::uint64_t patience_ns() noexcept;
     /// A record that asks for nothing, to see whether the peer takes it out.
     void probe_attention() noexcept;
     /// A record in the ring from `begin` on that no flush need wait for.
@@ -416,8 +415,13 @@ private:
     /// Asks by a record for the rest, or for all where the kernel does not read.
     void ask_owner(Operation& operation) noexcept;
     [[nodiscard]] bool serve_joint_get(const OneSided& request, const Joint& joint);
+    /// What we may map to write where the peer says.
+    void note_helped_region(const Joint& joint);
     /// Where the peer's memory from `address` on is mapped here, if all of it is, to be written.
     [[nodiscard]] std::byte* mapped_to_write(std::uint64_t address, std::uint64_t length) noexcept;
+    /// A part of a copy of `whole` bytes. False: it was too late, and not all was copied.
+    [[nodiscard]] bool copy_until(std::byte* to, const std::byte* from, std::uint64_t size,
+                                  std::uint64_t whole, std::uint64_t not_after) noexcept;
     /// Copies a part of what the peer wants to have copied by both.
     void help() noexcept;
     [[nodiscard]] bool peer_absent() noexcept;
@@ -449,8 +453,12 @@ private:
     bool helps_ = false;                    ///< with the peer's, as follows
     OneSided helped_{};
     std::uint64_t helped_to_ = 0;
-    std::optional<RemoteRegion> helped_into_; ///< what it may be mapped by
+    bool wants_mapping_ = false;          ///< something was copied there that the peer may read
+    RemoteRegion* helped_into_ = nullptr; ///< what it may be mapped by
+    std::vector<std::unique_ptr<RemoteRegion>> helped_regions_; ///< the latest
+    std::size_t next_helped_region_ = 0;
     std::uint64_t peer_process_ = 0;
+    std::uint64_t refused_at_ = 0; ///< sequence_ when a get was first refused for a trial; 0: none
     /// Behind our last put or atomic in the ring, or 0 when all have been done: direct access waits
     /// for them. (The memory may have been mapped here since, or they are about other memory.)
     std::uint64_t direct_after_ = 0;

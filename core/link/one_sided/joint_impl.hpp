@@ -28,17 +28,22 @@ Errc OneSidedEngine<Pipe>::get_mapped(std::byte* to, const std::byte* from, std:
                 }
             }
             const std::uint64_t began = ticks();
-            copy_part(to, from, length, length);
+            copy_mapped(to, from, length);
             pipe_.mapped_ways().took(Way::alone, length, ticks() - began);
-            pipe_.slot()->tx.mapped_bytes.add(length);
             return Errc::ok;
         }
     }
+    copy_mapped(to, from, length);
+    return Errc::ok;
+}
+
+template <class Pipe>
+void OneSidedEngine<Pipe>::copy_mapped(std::byte* to, const std::byte* from,
+                                       std::size_t length) noexcept {
     if (length != 0) {
         copy_part(to, from, length, length);
     }
     pipe_.slot()->tx.mapped_bytes.add(length);
-    return Errc::ok;
 }
 
 template <class Pipe>
@@ -192,35 +197,73 @@ bool OneSidedEngine<Pipe>::serve_joint_get(const OneSided& request, const Joint&
         job.begin(static_cast<std::uint16_t>(joint.generation), request.length);
         helped_ = request;
         helped_to_ = joint.to;
-        if (joint.region == 0) {
-            helped_into_.reset();
-        } else if (!helped_into_ || helped_into_->key().region != joint.region ||
-                   helped_into_->key().base != joint.base ||
-                   helped_into_->key().length != joint.length) {
-            helped_into_.emplace(RegionKey{.process_id = peer_process_,
-                                           .region = joint.region,
-                                           .base = joint.base,
-                                           .length = joint.length,
-                                           .access = access_remote_write,
-                                           .mappable = 1});
-        }
+        note_helped_region(joint);
         helps_ = true;
         help();
     }
     return true;
 }
 
+template <class Pipe> void OneSidedEngine<Pipe>::note_helped_region(const Joint& joint) {
+    if constexpr (Pipe::kernel_copies) {
+        wants_mapping_ = false;
+        helped_into_ = nullptr;
+        // (A region that does not begin with a page is not handed out.)
+        if (joint.region == 0 || joint.base % mapping_alignment != 0 ||
+            joint.length > Pipe::most_helped_bytes) {
+            return;
+        }
+        for (const auto& known : helped_regions_) {
+            const RegionKey& key = known->key();
+            if (key.region == joint.region && key.base == joint.base &&
+                key.length == joint.length) {
+                helped_into_ = known.get();
+                return;
+            }
+        }
+        // Not among the imports of the process: there the program decides what is mapped.
+        const RegionKey key{.process_id = peer_process_,
+                            .region = joint.region,
+                            .base = joint.base,
+                            .length = joint.length,
+                            .access = access_remote_write,
+                            .mappable = 1};
+        auto made = std::make_unique<RemoteRegion>(key, std::make_shared<Import>());
+        helped_into_ = made.get();
+        if (helped_regions_.size() < Pipe::helped_regions) {
+            helped_regions_.push_back(std::move(made));
+        } else {
+            helped_regions_[next_helped_region_++ % Pipe::helped_regions] = std::move(made);
+        }
+    }
+}
+
 template <class Pipe>
 std::byte* OneSidedEngine<Pipe>::mapped_to_write(std::uint64_t address,
                                                  std::uint64_t length) noexcept {
     // (What the key says is the peer's word; what was mapped is not.)
-    if (!helped_into_ || helped_into_->mapped() == nullptr ||
+    if (helped_into_ == nullptr || helped_into_->mapped() == nullptr ||
         !helped_into_->contains(address, length)) {
         return nullptr;
     }
     const std::uint64_t offset = address - helped_into_->key().base;
     return helped_into_->import()->covers(offset, length, true) ? helped_into_->mapped() + offset
                                                                 : nullptr;
+}
+
+template <class Pipe>
+bool OneSidedEngine<Pipe>::copy_until(std::byte* to, const std::byte* from, std::uint64_t size,
+                                      std::uint64_t whole, std::uint64_t not_after) noexcept {
+    if constexpr (Pipe::kernel_copies) {
+        // Whoever is stopped in the middle, and goes on when nobody waits any more, must not write much.
+        for (std::uint64_t done = 0; done < size; done += Pipe::joint_step) {
+            if (pipe_.now_ns() > not_after) {
+                return false;
+            }
+            copy_part(to + done, from + done, std::min(size - done, Pipe::joint_step), whole);
+        }
+    }
+    return true;
 }
 
 template <class Pipe> void OneSidedEngine<Pipe>::help() noexcept {
@@ -237,10 +280,11 @@ template <class Pipe> void OneSidedEngine<Pipe>::help() noexcept {
         const std::byte* const from =
             pin ? pin.range(helped_.address + part.offset, part.length, access_remote_read)
                 : nullptr;
+        wants_mapping_ = from != nullptr; // else it has no key of ours, and is not worth a mapping
         auto& sent = pipe_.slot()->tx;
         if (std::byte* const to = mapped_to_write(helped_to_ + part.offset, part.length);
-            from != nullptr && to != nullptr && pipe_.now_ns() <= not_after) {
-            copy_part(to, from, part.length, helped_.length);
+            from != nullptr && to != nullptr &&
+            copy_until(to, from, part.length, helped_.length, not_after)) {
             job.copied();
             sent.mapped_bytes.add(part.length);
             pipe_.slot()->rx.one_sided_served.add(1);
@@ -289,7 +333,8 @@ template <class Pipe> void OneSidedEngine<Pipe>::give_up_joint() noexcept {
 template <class Pipe> void OneSidedEngine<Pipe>::stop_copying() {
     if constexpr (Pipe::kernel_copies) {
         helps_ = false;
-        helped_into_.reset();
+        helped_into_ = nullptr;
+        helped_regions_.clear();
         give_up_joint();
         // What is taken back is ours to do, also if nobody waits for it any more.
         const std::uint64_t began = pipe_.now_ns();

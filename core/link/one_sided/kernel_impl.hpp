@@ -67,8 +67,17 @@ template <class Pipe> bool OneSidedEngine<Pipe>::peer_missing() noexcept {
     if constexpr (Pipe::kernel_copies) {
         // (Who copies for a get of ours takes nothing out meanwhile.)
         return joint_ == 0 && pipe_.peer_memory().usable() &&
-               pipe_.attention().missing([this] { return signs_of_peer(); },
-                                         [this] { return patience_ns(); });
+               pipe_.attention().missing(
+                   [this] { return signs_of_peer(); },
+                   [this] {
+                       // Of puts, each is short.
+                       const auto* get = waits_for_puts() ? nullptr : oldest_get();
+                       const std::uint64_t length = get == nullptr ? 0 : get->length;
+                       // (A short one does not go by the bulk ring.)
+                       const bool warm =
+                           length <= Pipe::inline_data || pipe_.peers_ring_is_written();
+                       return Pipe::patience(length, warm);
+                   });
     }
     return false;
 }
@@ -126,10 +135,20 @@ OneSidedEngine<Pipe>::get_by_kernel(std::byte*& to, std::size_t& length, std::ui
                 // While an owner writes to the ring it does not help, and what is in the ring waits
                 // while we copy: that would tell nothing.
                 if (active_ != canceled_) {
+                    refused_at_ = refused_at_ == 0 ? sequence_ : refused_at_;
+                    if (sequence_ - refused_at_ >= Pipe::most_begun_before_trial) {
+                        refused_at_ = 0;
+                        return {};
+                    }
                     pipe_.note_refusal(Pipe::Short::neither);
                     return Errc::again;
                 }
+                refused_at_ = 0;
                 part = std::min(part, Pipe::tried_part);
+                // Not in vain, because there is no room to ask for the rest.
+                if (part != length && pipe_.tx().reserve(sizeof(OneSided)) == nullptr) {
+                    return {};
+                }
             }
             if (way == Way::joint) {
                 const Errc result =
@@ -168,15 +187,6 @@ typename OneSidedEngine<Pipe>::Operation* OneSidedEngine<Pipe>::oldest_get() noe
         }
     }
     return oldest;
-}
-
-template <class Pipe> std::uint64_t OneSidedEngine<Pipe>::patience_ns() noexcept {
-    if constexpr (Pipe::kernel_copies) {
-        const Operation* const get = waits_for_puts() ? nullptr : oldest_get();
-        return get == nullptr ? Pipe::patience_ns(0, true)
-                              : Pipe::patience_ns(get->length, pipe_.peers_ring_is_written());
-    }
-    return 0;
 }
 
 template <class Pipe> bool OneSidedEngine<Pipe>::fetch_missing() noexcept {

@@ -15,10 +15,10 @@ public:
     void asked() noexcept { waiting_ = false; }
 
     /// Called again and again while something waits for the peer; `signs()` changes with everything
-    /// that the peer does, and `patience()` says how long to wait, at least attention_ns. True: it has
+    /// that the peer does, and `patience()` says how long to wait (tuning::patience). True: it has
     /// done nothing for as long as it is waited for.
     template <class Signs, class Patience>
-    [[nodiscard]] bool missing(Signs&& signs, Patience&& patience_ns) noexcept {
+    [[nodiscard]] bool missing(Signs&& signs, Patience&& patience) noexcept {
         if (++looks_ % tuning::looks_for_attention != 0 && !look_now_) {
             return false;
         }
@@ -43,12 +43,11 @@ public:
             look_now_ = true;
             since_ns_ = now;
         } else if (const std::uint64_t waited = now - since_ns_; waited > tuning::attention_ns) {
-            const std::uint64_t patience = patience_ns();
-            if (waited > patience) {
+            const tuning::Patience wait = patience();
+            if (waited > wait.ns) {
                 distrust_ = tuning::signs_of_attention;
-                // Who is always away waits long. (The longer patience is little beside the copy.)
-                in_vain_ns_ =
-                    now - (was_away ? began_ns_ : since_ns_) - (patience - tuning::attention_ns);
+                // Who is always away waits long.
+                in_vain_ns_ = now - (was_away ? began_ns_ : since_ns_) - wait.worth_ns;
                 passed_by_ns_ = 0;
             }
         }
@@ -56,7 +55,7 @@ public:
     }
 
     template <class Signs> [[nodiscard]] bool missing(Signs&& signs) noexcept {
-        return missing(signs, [] { return tuning::attention_ns; });
+        return missing(signs, [] { return tuning::patience(0, true); });
     }
 
     /// It has been missing lately, and too few signs of it have come since.

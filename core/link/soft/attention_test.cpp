@@ -56,16 +56,16 @@ TEST(Attention, WhoWasAwayHimselfLooksOnceMore) {
 
 TEST(Attention, MuchThatIsToBeCopiedIsWaitedForLonger) {
     constexpr std::uint64_t bytes = 64 << 20;
-    constexpr std::uint64_t patience = tuning::patience_ns(bytes, true);
-    ASSERT_GT(patience, 10 * tuning::attention_ns);
-    EXPECT_EQ(tuning::patience_ns(64 << 10, true), tuning::attention_ns);
-    EXPECT_GT(tuning::patience_ns(64 << 10, false), tuning::attention_ns);
+    constexpr tuning::Patience patience = tuning::patience(bytes, true);
+    ASSERT_GT(patience.ns, 10 * tuning::attention_ns);
+    EXPECT_EQ(tuning::patience(64 << 10, true).ns, tuning::attention_ns);
+    EXPECT_GT(tuning::patience(64 << 10, false).ns, tuning::attention_ns);
     Attention attention;
     attention.asked();
     const std::uint64_t began = monotonic_ns();
     while (!attention.missing([] { return 0; }, [] { return patience; })) {
     }
-    EXPECT_GT(monotonic_ns() - began, patience);
+    EXPECT_GT(monotonic_ns() - began, patience.ns);
 }
 
 TEST(Attention, HoweverOftenOneLooksOneFindsOut) {

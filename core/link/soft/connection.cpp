@@ -77,7 +77,7 @@ void Connection::request_mapping(RemoteRegion& region) {
         !region.import()->claim_request()) {
         return;
     }
-    asked_.push_back({region.key().region, region.import()});
+    asked_.push_back({region.key().region, region.key().length, region.import()});
     map_requests_.push_back(region.key().region);
     port_->send_waiting_packets(*this);
     if (!map_requests_.empty()) {
@@ -144,13 +144,11 @@ Errc Connection::get(void* local, std::size_t length, RemoteRegion& region, std:
     auto* const to = static_cast<std::byte*>(local);
     Errc result = Errc::ok;
     if (const std::byte* from = direct_access.at) {
-        if (direct_access.pin) { // ours, and no longer than this call
-            if (length != 0) {
-                copy_part(to, from, length, length);
-            }
-            pipe_.slot()->tx.mapped_bytes.add(length);
-        } else {
+        // By our CPU alone, if it is our own memory, pinned no longer than this call, or another peer's.
+        if (by_kernel(region, access_remote_read) && !direct_access.pin) {
             result = one_sided_.get_mapped(to, from, length, key.region, address, token, into);
+        } else {
+            one_sided_.copy_mapped(to, from, length);
         }
         // Acquire: done already, so what is read or written next must not overtake it.
         std::atomic_thread_fence(std::memory_order_acquire);

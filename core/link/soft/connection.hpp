@@ -222,6 +222,7 @@ private:
     std::shared_ptr<ConnectionLife> life_ = std::make_shared<ConnectionLife>();
     struct Asked {
         std::uint64_t region;
+        std::uint64_t length; ///< that its key says it has
         std::shared_ptr<Import> import;
     };
     std::vector<Asked> asked_;                ///< imports whose answer is on its way

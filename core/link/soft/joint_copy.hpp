@@ -1,5 +1,6 @@
-// A long get that both ends copy at the same time, each one copy by the kernel: the requester reads the
-// peer's memory from the front, the owner writes the requester's from the back, until they meet.
+// A long get that both ends copy at the same time: the requester reads the peer's memory from the front, the
+// owner writes the requester's from the back, until they meet; each by the kernel, or by itself where it has
+// the other's memory mapped.
 //
 // Who copies what is claimed piece by piece in one word of shared memory. Either end may thus come late,
 // or not at all: the other then copies more, or everything. What was claimed is waited for, since whoever

@@ -336,6 +336,9 @@ TEST_F(JointGet, ComesBehindPuts) {
 /// Of a long get only the beginning goes a way that is tried.
 class TriedPart : public JointGet {
 protected:
+    std::vector<std::byte> small = std::vector<std::byte>(64);
+    int other = 0;
+
     void SetUp() override {
         JointGet::SetUp();
         requester.pipe.ways() = CopyWays();
@@ -345,6 +348,10 @@ protected:
         for (unsigned i = 0; i < 2 * tuning::pace_of_short.turn(); ++i) {
             requester.pipe.ways().took(way, size, time);
         }
+    }
+    Errc get_small() {
+        return requester.engine.get(small.data(), small.size(), key.region, key.base, &other,
+                                    false);
     }
     /// The rest, by the ring.
     void finish_rest() {
@@ -412,7 +419,6 @@ TEST_F(TriedPart, IsFollowedByTheRestBehindLaterGets) {
     took(Way::alone, 2'000'000);
     ASSERT_EQ(get_that_waits(), Errc::in_progress);
     std::vector<std::byte> also(512);
-    int other = 0;
     ASSERT_EQ(requester.engine.get(also.data(), also.size(), key.region, key.base, &other, false),
               Errc::in_progress);
     // The owner answers neither, so that both are fetched: whoever says that the one that is later in
@@ -429,6 +435,41 @@ TEST_F(TriedPart, IsFollowedByTheRestBehindLaterGets) {
     EXPECT_EQ(requester.done[0].first, &other);
     EXPECT_TRUE(holds());
     EXPECT_EQ(std::memcmp(also.data(), content.data(), also.size()), 0);
+}
+
+TEST_F(TriedPart, WaitsUntilNothingElseIsUnderWay) {
+    took(Way::alone, 2'000'000);
+    ASSERT_EQ(get_small(), Errc::in_progress);
+    ASSERT_EQ(get(), Errc::again);
+    ASSERT_EQ(get(), Errc::again) << "however often it is tried";
+    EXPECT_FALSE(requester.pipe.may_retry());
+    finish(Errc::in_progress);
+    ASSERT_EQ(requester.done.size(), 1u);
+    requester.done.clear();
+    EXPECT_TRUE(requester.pipe.may_retry());
+    ASSERT_EQ(get(), Errc::in_progress);
+    finish_rest();
+}
+
+TEST_F(TriedPart, DoesNotWaitForEverWhileOthersAreBegun) {
+    took(Way::alone, 2'000'000);
+    ASSERT_EQ(get_small(), Errc::in_progress);
+    std::uint64_t begun = 1;
+    while (get() == Errc::again && begun <= tuning::most_begun_before_trial + 1) {
+        ASSERT_EQ(get_small(), Errc::in_progress);
+        ++begun;
+    }
+    EXPECT_EQ(begun, tuning::most_begun_before_trial + 1);
+    requester.engine.fail_all(Errc::connection_reset, requester.note());
+    EXPECT_EQ(requester.done.size(), begun + 1);
+}
+
+TEST_F(TriedPart, IsNotCopiedWhereTheRestCannotBeAskedFor) {
+    while (requester.pipe.put_record(Kind::pad, 0, 0, [](std::byte*) {}) == Errc::ok) {
+    }
+    EXPECT_EQ(get(), Errc::again);
+    EXPECT_EQ(requester.slot.tx.process_vm_bytes.get(), 0u);
+    EXPECT_TRUE(requester.done.empty());
 }
 
 TEST_F(TriedPart, ThatTheKernelRefusesIsLeftToTheOwnerWithAllTheRest) {
@@ -630,9 +671,10 @@ protected:
     /// What the owner has mapped is smaller than the key says.
     static constexpr std::size_t really = 1 << 20;
 
-    void offer(const Joint& joint) {
+    void offer(const Joint& joint) { offer(joint, key.region); }
+    void offer(const Joint& joint, std::uint64_t region) {
         words().claims.store(Claims{static_cast<std::uint16_t>(joint.generation)}.pack());
-        const OneSided request{key.region, key.base, size, 0};
+        const OneSided request{region, key.base, size, 0};
         (void)requester.pipe.put_record(
             Kind::joint_get, 0, sizeof(request) + sizeof(joint), [&](std::byte* at) {
                 std::memcpy(at, &request, sizeof(request));
@@ -649,6 +691,26 @@ protected:
         }
     }
 };
+
+TEST_F(MappedHelper, AsksForNoMappingOfWhoMayNotReadHere) {
+    const Joint joint{reinterpret_cast<std::uint64_t>(into.mapping.data()), 1, into_key.region,
+                      into_key.base, into_key.length};
+    offer(joint, key.region + 1);
+    EXPECT_TRUE(Done::unpack(words().done.load()).failed);
+    EXPECT_EQ(owner.engine.wanted_mapping(), nullptr);
+}
+
+TEST_F(MappedHelper, AsksForNoMappingThatCannotBeOrIsTooLarge) {
+    const auto to = reinterpret_cast<std::uint64_t>(into.mapping.data());
+    std::uint64_t generation = 0;
+    for (const auto& [base, length] : {std::pair{into_key.base + 1, into_key.length},
+                                       std::pair{into_key.base, tuning::most_helped_bytes + 1}}) {
+        offer({to, ++generation, into_key.region, base, length});
+        EXPECT_FALSE(Done::unpack(words().done.load()).failed);
+        EXPECT_EQ(owner.engine.wanted_mapping(), nullptr);
+        EXPECT_EQ(owner.slot.tx.mapped_bytes.get(), 0u);
+    }
+}
 
 TEST_F(MappedHelper, WritesNothingOutsideWhatItHasMapped) {
     // Addresses that nobody has, so that the kernel writes nothing, either.

@@ -44,6 +44,10 @@ public:
     using Ways = CopyWays;
     static constexpr std::uint64_t joint_of_mapped = tuning::joint_of_mapped;
     static constexpr std::size_t tried_part = tuning::tried_part;
+    static constexpr std::size_t helped_regions = tuning::helped_regions;
+    static constexpr std::uint64_t most_helped_bytes = tuning::most_helped_bytes;
+    static constexpr std::uint64_t joint_step = tuning::joint_step;
+    static constexpr std::uint64_t most_begun_before_trial = tuning::most_begun_before_trial;
     static constexpr std::uint64_t joint_patience_ns = tuning::joint_patience_ns;
     static constexpr std::uint64_t joint_claim_ns = tuning::joint_claim_ns;
     static constexpr unsigned joint_looks = tuning::joint_looks;
@@ -416,9 +420,9 @@ public:
     [[nodiscard]] CopyWays& mapped_ways() noexcept { return mapped_ways_; }
     [[nodiscard]] JointCopy& joint_copy() noexcept { return joint_copy_; }
     [[nodiscard]] JointHelp& joint_help() noexcept { return joint_help_; }
-    [[nodiscard]] static constexpr std::uint64_t patience_ns(std::uint64_t bytes,
+    [[nodiscard]] static constexpr tuning::Patience patience(std::uint64_t bytes,
                                                              bool warm) noexcept {
-        return tuning::patience_ns(bytes, warm);
+        return tuning::patience(bytes, warm);
     }
     /// The bulk ring of the peer has its pages.
     [[nodiscard]] bool peers_ring_is_written() const noexcept {

@@ -1058,11 +1058,12 @@ bool Port::take_packet(Connection& c, const wire::Packet& packet,
             return false; // nobody has asked
         }
         const std::shared_ptr<Import> import = std::move(asked->import);
+        const bool fits = packet.extra <= asked->length; // else it is not what the key was for
         c.asked_.erase(asked);
         const bool writable = (packet.flags & wire::map_read_only) == 0;
         Result<Mapping> mapping =
-            descriptors[0] ? map_shared_memory(descriptors[0].get(), packet.extra, writable)
-                           : Result<Mapping>(fail(Errc::not_permitted, "refused"));
+            descriptors[0] && fits ? map_shared_memory(descriptors[0].get(), packet.extra, writable)
+                                   : Result<Mapping>(fail(Errc::not_permitted, "refused"));
         if (mapping) {
             import->set_mapped(std::move(*mapping), writable);
         } else {

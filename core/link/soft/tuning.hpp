@@ -95,10 +95,16 @@ inline constexpr std::uint64_t attention_to_cold_ring_ns = 10 * attention_ns;
 /// Longer for much that is to be copied: about a tenth of what the kernel takes for it. So the wait in
 /// vain costs little, and a peer that lost its CPU for a moment, or gets new pages while it copies, is not
 /// taken to be computing.
-[[nodiscard]] constexpr std::uint64_t patience_ns(std::uint64_t bytes, bool warm) noexcept {
+struct Patience {
+    std::uint64_t ns;
+    std::uint64_t worth_ns; ///< of it, what is little beside the copy
+};
+[[nodiscard]] constexpr Patience patience(std::uint64_t bytes, bool warm) noexcept {
     constexpr std::uint64_t bytes_per_ns = 64;
-    const std::uint64_t least = warm ? attention_ns : attention_to_cold_ring_ns;
-    return bytes / bytes_per_ns > least ? bytes / bytes_per_ns : least;
+    const std::uint64_t for_copy =
+        bytes / bytes_per_ns > attention_ns ? bytes / bytes_per_ns : attention_ns;
+    const bool longer = !warm && for_copy < attention_to_cold_ring_ns;
+    return {longer ? attention_to_cold_ring_ns : for_copy, for_copy - attention_ns};
 }
 /// The clock is looked at with one look in so many at whether the peer has answered.
 inline constexpr unsigned looks_for_attention = 16;
@@ -150,6 +156,9 @@ inline constexpr std::uint32_t most_until_warm = 128;
     return gets < most_until_warm ? static_cast<std::uint32_t>(gets) : most_until_warm;
 }
 
+/// A get that waits for what is under way, to be a trial, is none when so many others have been begun
+/// meanwhile: not every caller holds those back.
+inline constexpr std::uint64_t most_begun_before_trial = 64;
 /// Where the owner does not help, the trial of that is over after so many that it could not help with.
 inline constexpr std::uint32_t most_stand_ins = 64;
 
@@ -163,6 +172,12 @@ inline constexpr std::uint64_t joint_of_mapped = 256 * 1024;
 /// Who must not leave the peer writing (its buffers are given back) waits for it so long at most: what
 /// was claimed is copied at once, unless the peer is stopped just then.
 inline constexpr std::uint64_t joint_patience_ns = 1'000'000'000;
+/// What is copied between two looks at whether it is too late: little, and many times what a look takes.
+inline constexpr std::uint64_t joint_step = 32 * 1024;
+/// The peer says what to map for that: so many mappings at once, each so large at most. (A program uses
+/// a few allocations for its messages; others are written by the kernel.)
+inline constexpr std::size_t helped_regions = 4;
+inline constexpr std::uint64_t most_helped_bytes = std::uint64_t{16} << 30;
 /// So old a claim is not copied any more: whoever was stopped that long finds nobody waiting.
 inline constexpr std::uint64_t joint_claim_ns = joint_patience_ns / 10;
 /// How often a get that is complete but for the peer's last part looks for it before its caller may do
