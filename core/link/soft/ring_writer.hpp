@@ -86,6 +86,12 @@ public:
         track(index, count);
         publish_header(index, kind, id, length);
         head_ += count;
+        // The lines of another one like it, but for the first, which the reader looks at.
+        if (head_ + count <= credit_limit_) {
+            for (std::uint32_t i = 1; i < count; ++i) {
+                prefetch_for_write(line((index + count + i) & mask_));
+            }
+        }
     }
 
     /// Absolute position behind the last record; compare with consumed().
