@@ -63,7 +63,7 @@ TEST(Attention, MuchThatIsToBeCopiedIsWaitedForLonger) {
     Attention attention;
     attention.asked();
     const std::uint64_t began = monotonic_ns();
-    while (!attention.missing([] { return 0; }, [] { return patience; })) {
+    while (!attention.missing([] { return 0; }, [&] { return patience; })) {
     }
     EXPECT_GT(monotonic_ns() - began, patience.ns);
 }
