@@ -86,6 +86,20 @@ TEST(CopyWays, ARingThatHasToWarmUpIsFoundAgain) {
     }
 }
 
+TEST(CopyWays, OneThatWasInterruptedDoesNotDecideWhenItIsNew) {
+    CopyWays ways;
+    int joint = 0;
+    for (unsigned i = 0; i < tuning::pace_of_short.period; ++i) {
+        const Way way = ways.choose(1 << 20);
+        joint += way == Way::joint ? 1 : 0;
+        const bool interrupted =
+            way == Way::joint && joint == static_cast<int>(tuning::pace_of_short.turn()) - 1;
+        ways.took(way, 1 << 20,
+                  interrupted ? 40'000'000 : Costs{300'000, 200'000, 100'000}.of(way));
+    }
+    EXPECT_GT(joint, 9 * static_cast<int>(tuning::pace_of_short.period) / 10);
+}
+
 TEST(CopyWays, WhatTheKernelRefusesIsNotDoneTogetherEither) {
     CopyWays ways;
     EXPECT_EQ(taken(Way::joint, ways, 10'000, 1 << 20, {300'000, CopyWays::in_vain, 1}), 0);

@@ -127,6 +127,15 @@ protected:
             finish(result);
         }
     }
+    /// By hand. False: the owner would end the connection.
+    bool ask(const OneSided& request, const Joint& joint) {
+        (void)requester.pipe.put_record(
+            Kind::joint_get, 0, sizeof(request) + sizeof(joint), [&](std::byte* at) {
+                std::memcpy(at, &request, sizeof(request));
+                std::memcpy(at + sizeof(request), &joint, sizeof(joint));
+            });
+        return owner.take_records();
+    }
     /// Waits for what a get has answered.
     void finish(Errc result) {
         while (result == Errc::in_progress && requester.done.empty() && !HasFailure()) {
@@ -486,14 +495,6 @@ TEST_F(TriedPart, ThatTheKernelRefusesIsLeftToTheOwnerWithAllTheRest) {
 /// The owner's end, when the requester is not a correct one.
 class JointHelper : public JointGet {
 protected:
-    bool ask(const OneSided& request, const Joint& joint) {
-        (void)requester.pipe.put_record(
-            Kind::joint_get, 0, sizeof(request) + sizeof(joint), [&](std::byte* at) {
-                std::memcpy(at, &request, sizeof(request));
-                std::memcpy(at + sizeof(request), &joint, sizeof(joint));
-            });
-        return owner.take_records();
-    }
     static Joint no_region(std::uint64_t to, std::uint64_t generation) {
         return {to, generation, 0, 0, 0};
     }
@@ -671,67 +672,79 @@ protected:
     /// What the owner has mapped is smaller than the key says.
     static constexpr std::size_t really = 1 << 20;
 
-    void offer(const Joint& joint) { offer(joint, key.region); }
-    void offer(const Joint& joint, std::uint64_t region) {
+    /// Has the owner help with a get of so many bytes.
+    void have_help(const Joint& joint, std::uint64_t region, std::size_t length) {
         words().claims.store(Claims{static_cast<std::uint16_t>(joint.generation)}.pack());
-        const OneSided request{region, key.base, size, 0};
-        (void)requester.pipe.put_record(
-            Kind::joint_get, 0, sizeof(request) + sizeof(joint), [&](std::byte* at) {
-                std::memcpy(at, &request, sizeof(request));
-                std::memcpy(at + sizeof(request), &joint, sizeof(joint));
-            });
-        ASSERT_TRUE(owner.take_records());
-        if (RemoteRegion* const wanted = owner.engine.wanted_mapping()) {
-            ASSERT_TRUE(wanted->import()->claim_request());
-            wanted->import()->set_mapped(map_shared_memory(into.fd.get(), really, true).value(),
-                                         true);
-        }
+        ASSERT_TRUE(ask({region, key.base, length, 0}, joint));
         while (owner.engine.busy()) {
             owner.progress();
         }
     }
+    void answer_with_mapping() {
+        RemoteRegion* const wanted = owner.engine.wanted_mapping();
+        ASSERT_NE(wanted, nullptr);
+        ASSERT_TRUE(wanted->import()->claim_request());
+        wanted->import()->set_mapped(map_shared_memory(into.fd.get(), really, true).value(), true);
+    }
+    [[nodiscard]] Joint joint_into() const {
+        return {reinterpret_cast<std::uint64_t>(into.mapping.data()), 1, into_key.region,
+                into_key.base, into_key.length};
+    }
 };
 
 TEST_F(MappedHelper, AsksForNoMappingOfWhoMayNotReadHere) {
-    const Joint joint{reinterpret_cast<std::uint64_t>(into.mapping.data()), 1, into_key.region,
-                      into_key.base, into_key.length};
-    offer(joint, key.region + 1);
+    have_help(joint_into(), key.region + 1, size);
     EXPECT_TRUE(Done::unpack(words().done.load()).failed);
     EXPECT_EQ(owner.engine.wanted_mapping(), nullptr);
 }
 
 TEST_F(MappedHelper, AsksForNoMappingThatCannotBeOrIsTooLarge) {
-    const auto to = reinterpret_cast<std::uint64_t>(into.mapping.data());
     std::uint64_t generation = 0;
     for (const auto& [base, length] : {std::pair{into_key.base + 1, into_key.length},
                                        std::pair{into_key.base, tuning::most_helped_bytes + 1}}) {
-        offer({to, ++generation, into_key.region, base, length});
-        EXPECT_FALSE(Done::unpack(words().done.load()).failed);
+        Joint joint = joint_into();
+        joint.generation = ++generation;
+        joint.base = base;
+        joint.length = length;
+        have_help(joint, key.region, size);
+        EXPECT_FALSE(Done::unpack(words().done.load()).failed) << "the kernel writes there";
         EXPECT_EQ(owner.engine.wanted_mapping(), nullptr);
         EXPECT_EQ(owner.slot.tx.mapped_bytes.get(), 0u);
     }
 }
 
 TEST_F(MappedHelper, WritesNothingOutsideWhatItHasMapped) {
+    struct Lie {
+        Joint joint;
+        std::size_t length; ///< of the get
+    };
     // Addresses that nobody has, so that the kernel writes nothing, either.
     constexpr std::uint64_t base = std::uint64_t{1} << 62;
-    std::uint16_t generation = 1;
-    offer({base, generation, into_key.region, base, size}); // asks for the mapping
-    for (const Joint& lie :
-         {Joint{base, 0, into_key.region, base, size},
-          Joint{base + 100, 0, into_key.region, base, ~std::uint64_t{0} - base},
-          Joint{base - size, 0, into_key.region, base, size},
-          Joint{~std::uint64_t{0} - 100, 0, into_key.region, base, ~std::uint64_t{0}}}) {
-        Joint joint = lie;
-        joint.generation = ++generation;
+    constexpr std::uint64_t most = tuning::most_helped_bytes;
+    const std::uint64_t region = into_key.region;
+    std::uint64_t generation = 0;
+    for (const Lie& lie : {Lie{{base, 0, region, base, size}, size}, // all of it lies beyond
+                           Lie{{base, 0, region, base, size}, really + joint::unit}, // its end does
+                           Lie{{base + most - 100, 0, region, base, most}, size},
+                           Lie{{base - size, 0, region, base, size}, size},
+                           Lie{{~std::uint64_t{0} - 100, 0, region, ~(most - 1), most}, size}}) {
+        Joint joint = lie.joint;
         std::memset(into.mapping.data(), 0, size);
-        offer(joint);
-        const auto done = Done::unpack(words().done.load());
-        EXPECT_TRUE(done.failed);
-        EXPECT_EQ(done.units, 0u);
+        for (const bool mapped : {false, true}) {
+            joint.generation = ++generation;
+            have_help(joint, key.region, lie.length);
+            const auto done = Done::unpack(words().done.load());
+            EXPECT_TRUE(done.failed);
+            EXPECT_EQ(done.units, 0u);
+            if (!mapped &&
+                owner.engine.wanted_mapping() != nullptr) { // else an earlier lie's is known
+                answer_with_mapping();
+            }
+        }
         EXPECT_TRUE(std::all_of(into.mapping.data(), into.mapping.data() + size,
                                 [](std::byte b) { return b == std::byte{}; }));
     }
+    EXPECT_EQ(owner.slot.tx.mapped_bytes.get(), 0u);
 }
 
 } // namespace

@@ -588,6 +588,34 @@ TEST_F(Hostile, LiesAboutCreditEndTheConnection) {
     }
 }
 
+TEST_F(Hostile, NoMappingIsLargerThanItsKeySays) {
+    constexpr std::uint64_t length = 8192;
+    const UniqueFd memfd = test_memfd(1 << 16);
+    std::uint64_t number = 0;
+    for (const std::uint64_t answered : {length, length + 1, std::uint64_t{1} << 16}) {
+        RawPeer peer(domain);
+        peer.join(victim);
+        RemoteRegion region({.process_id = peer.hello.process_id,
+                             .region = ++number,
+                             .base = 0x1000'0000,
+                             .length = length,
+                             .access = access_remote_all,
+                             .mappable = 1});
+        std::uint64_t word = 0;
+        int token = 0;
+        ASSERT_EQ(peer.connection->get(&word, sizeof(word), region, region.key().base, &token),
+                  Errc::in_progress);
+        ASSERT_TRUE(
+            peer.packet({static_cast<std::uint32_t>(wire::Type::map_answer), 0, number, answered},
+                        std::array<int, 1>{memfd.get()}));
+        const auto state = [&] { return region.import()->state(); };
+        ASSERT_TRUE(until([&] { return state() != Import::State::requested; }, victim));
+        EXPECT_EQ(state(), answered <= length ? Import::State::mapped : Import::State::refused)
+            << answered;
+        victim.port->close(peer.connection);
+    }
+}
+
 /// The victim's puts lie in a ring that the peer can write to. It takes none out; the victim takes
 /// them back, and its kernel, which may read the memory they are for, does not write it: so they
 /// are to be kept until the peer takes them out after all.
