@@ -343,13 +343,13 @@ ucs_status_t get_zcopy(uct_ep_h tl_ep, const uct_iov_t* iov, std::size_t count,
             return ep.connection->get(iov[0].buffer, length, region_of(rkey), address, completion,
                                       region);
         });
-    } else if (length < LinkLimits<Link>::joint_of_mapped) {
-        result = ep.connection->get(iov[0].buffer, length, region_of(rkey), address, completion);
     } else {
         // Where the owner may help, it does so best in memory that it can map.
         const auto into =
-            Allocations::instance().around(reinterpret_cast<std::uint64_t>(iov[0].buffer), length,
-                                           access_remote_read | access_remote_write);
+            length < LinkLimits<Link>::joint_of_mapped
+                ? std::nullopt
+                : Allocations::instance().around(reinterpret_cast<std::uint64_t>(iov[0].buffer),
+                                                 length, access_remote_read | access_remote_write);
         result = ep.connection->get(iov[0].buffer, length, region_of(rkey), address, completion,
                                     into ? &*into : nullptr);
     }

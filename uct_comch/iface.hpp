@@ -25,6 +25,7 @@ template <> struct LinkLimits<SoftLink> {
     static constexpr std::size_t max_inline = link::soft::tuning::max_inline;
     static constexpr std::uint16_t version = link::soft::protocol_version;
     static constexpr bool takes_regions = false; ///< put and get want the local memory's region
+    /// From here on the owner may be asked to make a part of a get.
     static constexpr std::size_t joint_of_mapped = link::soft::tuning::joint_of_mapped;
 };
 template <> struct LinkLimits<VerbsLink> {
@@ -32,7 +33,6 @@ template <> struct LinkLimits<VerbsLink> {
     static constexpr std::size_t max_inline = link::verbs::tuning::max_inline;
     static constexpr std::uint16_t version = link::verbs::wire::version;
     static constexpr bool takes_regions = true;
-    static constexpr std::size_t joint_of_mapped = 0; ///< no get is made by both ends
 };
 
 /// The least that the setting may be: what is shorter need not ask for it.

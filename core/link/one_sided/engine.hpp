@@ -46,10 +46,11 @@ public:
                            const RegionKey* into = nullptr);
     /// The same of memory that is mapped here, at `from`, when mapped_reads_allowed(): by our CPU, or by
     /// both.
-    void copy_mapped(std::byte* to, const std::byte* from, std::size_t length) noexcept;
     [[nodiscard]] Errc get_mapped(std::byte* to, const std::byte* from, std::size_t length,
                                   std::uint64_t region, std::uint64_t address, void* token,
                                   const RegionKey* into);
+    /// By our CPU.
+    void copy_mapped(std::byte* to, const std::byte* from, std::size_t length) noexcept;
     [[nodiscard]] Errc atomic(const AtomicRequest& request, std::uint64_t region,
                               std::uint64_t address, void* token);
     [[nodiscard]] Errc flush(void* token);

@@ -241,11 +241,11 @@ template <class Pipe> void OneSidedEngine<Pipe>::note_helped_region(const Joint&
 template <class Pipe>
 std::byte* OneSidedEngine<Pipe>::mapped_to_write(std::uint64_t address,
                                                  std::uint64_t length) noexcept {
-    // (What the key says is the peer's word; what was mapped is not.)
-    if (helped_into_ == nullptr || helped_into_->mapped() == nullptr ||
-        !helped_into_->contains(address, length)) {
+    if (helped_into_ == nullptr || helped_into_->mapped() == nullptr) {
         return nullptr;
     }
+    // The key is the peer's word, and so is the address; what was mapped is not. (An address before the
+    // base makes an offset that no mapping has.)
     const std::uint64_t offset = address - helped_into_->key().base;
     return helped_into_->import()->covers(offset, length, true) ? helped_into_->mapped() + offset
                                                                 : nullptr;
