@@ -47,7 +47,7 @@ protected:
     }
 };
 
-TEST(JointLayout, WordsHoldWhatTheyMust) {
+TEST(LayoutOfJointCopies, WordsHoldWhatTheyMust) {
     for (const std::uint32_t units : {0u, 1u, 0x123456u, 0xffffffu}) {
         const auto claims = Claims::unpack(Claims{0xffff, units, 0xffffff - units}.pack());
         EXPECT_EQ(claims.generation, 0xffff);

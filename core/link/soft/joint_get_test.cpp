@@ -343,7 +343,7 @@ TEST_F(JointGet, ComesBehindPuts) {
 }
 
 /// Of a long get only the beginning goes a way that is tried.
-class TriedPart : public JointGet {
+class JointTriedPart : public JointGet {
 protected:
     std::vector<std::byte> small = std::vector<std::byte>(64);
     int other = 0;
@@ -376,7 +376,7 @@ protected:
     }
 };
 
-TEST_F(TriedPart, IsReadByTheKernel) {
+TEST_F(JointTriedPart, IsReadByTheKernel) {
     ASSERT_EQ(get(), Errc::in_progress);
     EXPECT_EQ(requester.slot.tx.process_vm_bytes.get(), tuning::tried_part);
     finish_rest();
@@ -391,7 +391,7 @@ TEST_F(TriedPart, IsReadByTheKernel) {
     EXPECT_GE(requester.slot.tx.process_vm_bytes.get(), before + size);
 }
 
-TEST_F(TriedPart, IsCopiedByBoth) {
+TEST_F(JointTriedPart, IsCopiedByBoth) {
     took(Way::alone, 2'000'000);
     const std::uint64_t before = requester.pipe.tx().head();
     ASSERT_EQ(get(), Errc::in_progress);
@@ -424,7 +424,7 @@ TEST_F(TriedPart, IsCopiedByBoth) {
     EXPECT_GT(owner.slot.tx.process_vm_bytes.get(), 0u);
 }
 
-TEST_F(TriedPart, IsFollowedByTheRestBehindLaterGets) {
+TEST_F(JointTriedPart, IsFollowedByTheRestBehindLaterGets) {
     took(Way::alone, 2'000'000);
     ASSERT_EQ(get_that_waits(), Errc::in_progress);
     std::vector<std::byte> also(512);
@@ -446,7 +446,7 @@ TEST_F(TriedPart, IsFollowedByTheRestBehindLaterGets) {
     EXPECT_EQ(std::memcmp(also.data(), content.data(), also.size()), 0);
 }
 
-TEST_F(TriedPart, WaitsUntilNothingElseIsUnderWay) {
+TEST_F(JointTriedPart, WaitsUntilNothingElseIsUnderWay) {
     took(Way::alone, 2'000'000);
     ASSERT_EQ(get_small(), Errc::in_progress);
     ASSERT_EQ(get(), Errc::again);
@@ -460,7 +460,7 @@ TEST_F(TriedPart, WaitsUntilNothingElseIsUnderWay) {
     finish_rest();
 }
 
-TEST_F(TriedPart, DoesNotWaitForEverWhileOthersAreBegun) {
+TEST_F(JointTriedPart, DoesNotWaitForEverWhileOthersAreBegun) {
     took(Way::alone, 2'000'000);
     ASSERT_EQ(get_small(), Errc::in_progress);
     std::uint64_t begun = 1;
@@ -473,7 +473,7 @@ TEST_F(TriedPart, DoesNotWaitForEverWhileOthersAreBegun) {
     EXPECT_EQ(requester.done.size(), begun + 1);
 }
 
-TEST_F(TriedPart, IsNotCopiedWhereTheRestCannotBeAskedFor) {
+TEST_F(JointTriedPart, IsNotCopiedWhereTheRestCannotBeAskedFor) {
     while (requester.pipe.put_record(Kind::pad, 0, 0, [](std::byte*) {}) == Errc::ok) {
     }
     EXPECT_EQ(get(), Errc::again);
@@ -481,7 +481,7 @@ TEST_F(TriedPart, IsNotCopiedWhereTheRestCannotBeAskedFor) {
     EXPECT_TRUE(requester.done.empty());
 }
 
-TEST_F(TriedPart, ThatTheKernelRefusesIsLeftToTheOwnerWithAllTheRest) {
+TEST_F(JointTriedPart, ThatTheKernelRefusesIsLeftToTheOwnerWithAllTheRest) {
     took(Way::alone, 2'000'000);
     key.base = 64; // nothing is there
     ASSERT_EQ(get(), Errc::in_progress);
@@ -547,7 +547,7 @@ TEST_F(JointHelper, RefusesWhatNoCorrectPeerSends) {
 }
 
 /// Of memory that the requester has mapped (here: that is its own), into memory that the owner may map.
-class MappedGet : public JointGet {
+class JointMappedGet : public JointGet {
 protected:
     SharedMemory into = create_shared_memory("into", size).value();
     RegionKey into_key;
@@ -603,7 +603,7 @@ protected:
     std::uint64_t total = 0;
 };
 
-TEST_F(MappedGet, IsDoneWithoutTheOwner) {
+TEST_F(JointMappedGet, IsDoneWithoutTheOwner) {
     ASSERT_EQ(get_mapped(&into_key), Errc::ok);
     EXPECT_TRUE(arrived());
     const std::uint64_t asked = requester.pipe.tx().head();
@@ -615,13 +615,13 @@ TEST_F(MappedGet, IsDoneWithoutTheOwner) {
     EXPECT_EQ(requester.slot.tx.process_vm_bytes.get(), 0u);
 }
 
-TEST_F(MappedGet, AShortOneIsNotTheOwnersBusiness) {
+TEST_F(JointMappedGet, AShortOneIsNotTheOwnersBusiness) {
     ASSERT_EQ(get_mapped(&into_key, tuning::joint_of_mapped - 1), Errc::ok);
     EXPECT_EQ(requester.pipe.tx().head(), 0u);
     EXPECT_TRUE(arrived(tuning::joint_of_mapped - 1));
 }
 
-TEST_F(MappedGet, IsHelpedWithByTheKernel) {
+TEST_F(JointMappedGet, IsHelpedWithByTheKernel) {
     get_until_helped(nullptr, 20);
     EXPECT_EQ(owner.engine.wanted_mapping(), nullptr);
     EXPECT_GT(owner.slot.tx.process_vm_bytes.get(), 0u);
@@ -629,7 +629,7 @@ TEST_F(MappedGet, IsHelpedWithByTheKernel) {
     EXPECT_EQ(requester.slot.tx.mapped_bytes.get() + owner.slot.tx.process_vm_bytes.get(), total);
 }
 
-TEST_F(MappedGet, IsHelpedWithInMappedMemory) {
+TEST_F(JointMappedGet, IsHelpedWithInMappedMemory) {
     get_until_helped(&into_key, 1);
     RemoteRegion* const wanted = owner.engine.wanted_mapping();
     ASSERT_NE(wanted, nullptr) << "nobody would ask for the mapping";
@@ -644,7 +644,7 @@ TEST_F(MappedGet, IsHelpedWithInMappedMemory) {
               total);
 }
 
-TEST_F(MappedGet, OthersAreReadMeanwhile) {
+TEST_F(JointMappedGet, OthersAreReadMeanwhile) {
     ASSERT_EQ(get_that_waits(), Errc::in_progress);
     EXPECT_FALSE(requester.engine.direct_allowed()) << "a put would be seen by it";
     EXPECT_TRUE(requester.engine.mapped_reads_allowed());
@@ -656,7 +656,7 @@ TEST_F(MappedGet, OthersAreReadMeanwhile) {
     EXPECT_TRUE(holds());
 }
 
-TEST_F(MappedGet, IsNotReadAheadOfAPut) {
+TEST_F(JointMappedGet, IsNotReadAheadOfAPut) {
     const std::uint64_t value = 4711;
     ASSERT_EQ(requester.engine.put(reinterpret_cast<const std::byte*>(&value), 8, key.region,
                                    key.base, nullptr),
@@ -667,7 +667,7 @@ TEST_F(MappedGet, IsNotReadAheadOfAPut) {
 }
 
 /// The owner's end, whose requester says more about its memory than is true.
-class MappedHelper : public MappedGet {
+class JointMappedHelper : public JointMappedGet {
 protected:
     /// What the owner has mapped is smaller than the key says.
     static constexpr std::size_t really = 1 << 20;
@@ -692,13 +692,13 @@ protected:
     }
 };
 
-TEST_F(MappedHelper, AsksForNoMappingOfWhoMayNotReadHere) {
+TEST_F(JointMappedHelper, AsksForNoMappingOfWhoMayNotReadHere) {
     have_help(joint_into(), key.region + 1, size);
     EXPECT_TRUE(Done::unpack(words().done.load()).failed);
     EXPECT_EQ(owner.engine.wanted_mapping(), nullptr);
 }
 
-TEST_F(MappedHelper, AsksForNoMappingThatCannotBeOrIsTooLarge) {
+TEST_F(JointMappedHelper, AsksForNoMappingThatCannotBeOrIsTooLarge) {
     std::uint64_t generation = 0;
     for (const auto& [base, length] : {std::pair{into_key.base + 1, into_key.length},
                                        std::pair{into_key.base, tuning::most_helped_bytes + 1}}) {
@@ -713,7 +713,7 @@ TEST_F(MappedHelper, AsksForNoMappingThatCannotBeOrIsTooLarge) {
     }
 }
 
-TEST_F(MappedHelper, WritesNothingOutsideWhatItHasMapped) {
+TEST_F(JointMappedHelper, WritesNothingOutsideWhatItHasMapped) {
     struct Lie {
         Joint joint;
         std::size_t length; ///< of the get
