@@ -96,17 +96,34 @@ template <class Link>
     return answer(ep, to_ucs(result));
 }
 
+/// What fits into a line goes without a frame (soft/pipe.hpp); into half of one, with the fewest
+/// registers, too, so they are functions of their own.
+template <class Link>
+[[gnu::noinline]] ucs_status_t am_short_line(Ep<Link>& ep, std::uint8_t id, std::uint64_t header,
+                                             const void* payload, unsigned length) {
+    constexpr std::uint32_t longest = Link::Connection::max_line - sizeof(header);
+    static_assert(Link::Connection::max_line <= least_max_short); // it is no setting's to forbid
+    if (ep.connection != nullptr && length <= longest &&
+        ep.connection->send_line(id, std::uint32_t{sizeof(header)} + length, [=](std::byte* to) {
+            std::memcpy(to, &header, sizeof(header));
+            copy_short(to + sizeof(header), payload, length);
+        })) [[likely]] {
+        return UCS_OK;
+    }
+    return am_short_anyhow(ep, id, header, payload, length);
+}
+
 template <class Link>
 ucs_status_t am_short(uct_ep_h tl_ep, std::uint8_t id, std::uint64_t header, const void* payload,
                       unsigned length) {
     auto& ep = *Ep<Link>::of(tl_ep);
-    // A line goes without a frame (soft/pipe.hpp).
-    if constexpr (requires { Link::Connection::max_line; }) {
-        constexpr std::uint32_t longest = Link::Connection::max_line - sizeof(header);
-        static_assert(Link::Connection::max_line <=
-                      least_max_short); // it is no setting's to forbid
-        if (ep.connection != nullptr && length <= longest &&
-            ep.connection->send_line(id, std::uint32_t{sizeof(header)} + length,
+    if constexpr (requires { Link::Connection::max_cell; }) {
+        constexpr std::uint32_t longest = Link::Connection::max_cell - sizeof(header);
+        if (length > longest) {
+            return am_short_line(ep, id, header, payload, length);
+        }
+        if (ep.connection != nullptr &&
+            ep.connection->send_cell(id, std::uint32_t{sizeof(header)} + length,
                                      [=](std::byte* to) {
                                          std::memcpy(to, &header, sizeof(header));
                                          copy_short(to + sizeof(header), payload, length);

@@ -27,9 +27,21 @@ void copy_ends(std::byte* to, const std::byte* from, std::size_t length) noexcep
 struct Bytes16 {
     std::uint64_t words[2];
 };
-struct Bytes32 {
-    std::uint64_t words[4];
-};
+
+/// The first 32 and the last 32, in pieces that the compiler keeps in registers: of 32 bytes it makes an
+/// object on the stack.
+inline void copy_ends_of_32(std::byte* to, const std::byte* from, std::size_t length) noexcept {
+    Bytes16 first[2];
+    Bytes16 last[2];
+    std::memcpy(&first[0], from, 16);
+    std::memcpy(&first[1], from + 16, 16);
+    std::memcpy(&last[0], from + (length - 32), 16);
+    std::memcpy(&last[1], from + (length - 16), 16);
+    std::memcpy(to, &first[0], 16);
+    std::memcpy(to + 16, &first[1], 16);
+    std::memcpy(to + (length - 32), &last[0], 16);
+    std::memcpy(to + (length - 16), &last[1], 16);
+}
 
 } // namespace detail
 
@@ -44,7 +56,7 @@ struct Bytes32 {
     } else if (length > longest_short_copy) {
         std::memcpy(to, from, length);
     } else if (length >= 32) {
-        detail::copy_ends<detail::Bytes32>(to, from, length);
+        detail::copy_ends_of_32(to, from, length);
     } else if (length > 16) {
         detail::copy_ends<detail::Bytes16>(to, from, length);
     } else if (length >= 4) {

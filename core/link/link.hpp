@@ -224,9 +224,10 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //     Errc send(std::uint8_t id, std::span<const std::byte>);                 <= max_inline
 //     template <class Fill> Errc send_inline(std::uint8_t id, std::uint32_t length, Fill);
 //           Fill: void(std::byte* to); writes exactly `length` bytes in place   <= max_inline
-//     static constexpr std::uint32_t max_line;         only where what fits into a cache line has a
+//     static constexpr std::uint32_t max_cell, max_line;      only where what fits into a cache line,
+//     template <class Fill> bool send_cell(std::uint8_t id, std::uint32_t length, Fill);
 //     template <class Fill> bool send_line(std::uint8_t id, std::uint32_t length, Fill);
-//           shorter way: as send_inline                                         <= max_line
+//           or half of one, has a shorter way: as send_inline                    <= max_cell, max_line
 //           False: not by this way, and nothing has happened; send_inline() says why.
 //     template <class Pack> Result-like send_packed(std::uint8_t id, std::uint32_t max, Pack);
 //           Pack: std::uint32_t(std::byte* to); writes up to `max` (<= max_message) bytes in

@@ -125,7 +125,7 @@ template <class Pipe> bool OneSidedEngine<Pipe>::flush_reached(Flush& flush) {
     }
     if (done_until() < flush.position) {
         pipe_.hurry(flush.position);
-        pipe_.note_refusal(Pipe::Short::lines);
+        pipe_.note_refusal(Pipe::Short::ring);
         return false;
     }
     return heard_of_refusals(std::min(flush.position, last_write_)) &&

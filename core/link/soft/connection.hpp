@@ -79,10 +79,15 @@ public:
     Errc send(std::uint8_t id, std::span<const std::byte> message) noexcept {
         return pipe_.send(id, message);
     }
+    static constexpr std::uint32_t max_cell = Pipe::max_cell;
     static constexpr std::uint32_t max_line = Pipe::max_line;
     template <class Fill>
     bool send_line(std::uint8_t id, std::uint32_t length, Fill&& fill) noexcept {
         return pipe_.send_line(id, length, std::forward<Fill>(fill));
+    }
+    template <class Fill>
+    bool send_cell(std::uint8_t id, std::uint32_t length, Fill&& fill) noexcept {
+        return pipe_.send_cell(id, length, std::forward<Fill>(fill));
     }
     template <class Fill>
     Errc send_inline(std::uint8_t id, std::uint32_t length, Fill&& fill) noexcept {
@@ -170,7 +175,7 @@ private:
     /// one before it in its place was read. `now`: of the pass that reads it.
     [[nodiscard]] std::uint64_t no_older_than(std::uint64_t now) noexcept {
         const RingReader& rx = pipe_.rx();
-        if (rx.position() - lap_begin_ >= rx.lines()) {
+        if (rx.position() - lap_begin_ >= rx.cells()) {
             oldest_ns_ = std::exchange(lap_ns_, now);
             lap_begin_ = rx.position();
         }

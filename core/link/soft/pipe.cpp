@@ -14,12 +14,12 @@
 namespace comch::link::soft {
 namespace {
 
-std::size_t segment_size(std::uint32_t lines) noexcept {
-    return ring_offset + 2 * std::size_t{lines} * line_size;
+std::size_t segment_size(std::uint32_t cells) noexcept {
+    return ring_offset + 2 * std::size_t{cells} * cell_size;
 }
 
-std::byte* ring(std::byte* segment, std::uint32_t lines, unsigned direction) noexcept {
-    return segment + ring_offset + std::size_t{direction} * lines * line_size;
+std::byte* ring(std::byte* segment, std::uint32_t cells, unsigned direction) noexcept {
+    return segment + ring_offset + std::size_t{direction} * cells * cell_size;
 }
 
 /// The segment's inode: the kernel numbers all memfds of a machine in one row.
@@ -47,19 +47,19 @@ std::uint64_t take_stamp() noexcept {
 } // namespace
 
 Result<Pipe::Created> Pipe::create() {
-    constexpr std::uint32_t lines = tuning::ring_lines;
-    auto memory = create_shared_memory("comch-channel", segment_size(lines));
+    constexpr std::uint32_t cells = tuning::ring_cells;
+    auto memory = create_shared_memory("comch-channel", segment_size(cells));
     if (!memory) {
         return tl::unexpected(memory.error());
     }
     std::byte* const base = memory->mapping.data();
     auto* control = reinterpret_cast<SegmentControl*>(base);
     control->header.version = protocol_version;
-    control->header.lines = lines;
+    control->header.cells = cells;
     control->header.magic = segment_magic;
     Created result;
-    result.pipe.tx_ = RingWriter(&control->direction[0], ring(base, lines, 0), lines);
-    result.pipe.rx_ = RingReader(&control->direction[1], ring(base, lines, 1), lines);
+    result.pipe.tx_ = RingWriter(&control->direction[0], ring(base, cells, 0), cells);
+    result.pipe.rx_ = RingReader(&control->direction[1], ring(base, cells, 1), cells);
     result.pipe.joint_copy_.attach(&control->direction[0].joint);
     result.pipe.joint_help_.attach(&control->direction[1].joint);
     result.pipe.withdrawal_ = PutWithdrawal(&control->direction[0].puts);
@@ -79,18 +79,18 @@ Result<Pipe> Pipe::accept(int memfd) {
     SegmentHeader header{};
     std::memcpy(&header, head->data(), sizeof(header));
     if (header.magic != segment_magic || header.version != protocol_version ||
-        !std::has_single_bit(header.lines) || header.lines < 64 || header.lines > 65536) {
+        !std::has_single_bit(header.cells) || header.cells < 128 || header.cells > 131072) {
         return fail(Errc::version_mismatch, "the peer's shared memory has an unknown layout");
     }
-    auto all = map_shared_memory(memfd, segment_size(header.lines), true);
+    auto all = map_shared_memory(memfd, segment_size(header.cells), true);
     if (!all) {
         return tl::unexpected(all.error());
     }
     std::byte* const base = all->data();
     auto* control = reinterpret_cast<SegmentControl*>(base);
     Pipe pipe;
-    pipe.rx_ = RingReader(&control->direction[0], ring(base, header.lines, 0), header.lines);
-    pipe.tx_ = RingWriter(&control->direction[1], ring(base, header.lines, 1), header.lines);
+    pipe.rx_ = RingReader(&control->direction[0], ring(base, header.cells, 0), header.cells);
+    pipe.tx_ = RingWriter(&control->direction[1], ring(base, header.cells, 1), header.cells);
     pipe.joint_help_.attach(&control->direction[0].joint);
     pipe.joint_copy_.attach(&control->direction[1].joint);
     pipe.put_owner_ = PutOwner(&control->direction[0].puts);
@@ -181,7 +181,7 @@ Errc Pipe::attach_bulk() noexcept {
         return no_room(Short::neither);
     }
     if (tx_.reserve(0) == nullptr) {
-        return no_room(Short::lines);
+        return no_room(Short::ring);
     }
     if (!bulk_tx_memory_) {
         auto made = BulkMemory::create();

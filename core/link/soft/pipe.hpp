@@ -37,7 +37,8 @@ public:
     static constexpr std::uint32_t max_operations = tuning::max_one_sided;
     /// Up to here data travels inline in the ring instead of through the bulk ring.
     static constexpr std::uint32_t inline_data = 1024;
-    static constexpr std::uint32_t max_line = RingWriter::line_payload;
+    static constexpr std::uint32_t max_cell = cell_payload;
+    static constexpr std::uint32_t max_line = line_payload;
     static constexpr bool bulk_ring = true;
     /// The peer's memory may be within reach without the peer.
     static constexpr bool kernel_copies = true;
@@ -81,7 +82,7 @@ public:
     Errc put_record(Kind kind, std::uint8_t id, std::uint32_t length, Fill&& fill) noexcept {
         std::byte* const to = tx_.reserve(length);
         if (to == nullptr) [[unlikely]] {
-            return no_room(Short::lines);
+            return no_room(Short::ring);
         }
         fill(to);
         tx_.publish(static_cast<std::uint8_t>(kind), id, length);
@@ -100,14 +101,28 @@ public:
             return false;
         }
         fill(to);
-        tx_.publish_line(static_cast<std::uint8_t>(Kind::data), id, length);
+        tx_.publish_line(id, length);
+        count_sent(length);
+        after_publish();
+        return true;
+    }
+    /// The same for half a line.
+    template <class Fill>
+    bool send_cell(std::uint8_t id, std::uint32_t length, Fill&& fill) noexcept {
+        std::byte* const to = tx_.free_cell();
+        if (to == nullptr) [[unlikely]] {
+            return false;
+        }
+        fill(to);
+        tx_.publish_cell(id, length);
         count_sent(length);
         after_publish();
         return true;
     }
     template <class Fill>
     Errc send_inline(std::uint8_t id, std::uint32_t length, Fill&& fill) noexcept {
-        if (length <= max_line && send_line(id, length, fill)) [[likely]] {
+        if (length <= max_cell ? send_cell(id, length, fill)
+                               : length <= max_line && send_line(id, length, fill)) [[likely]] {
             return Errc::ok;
         }
         return send_lines(id, length, std::remove_cvref_t<Fill>(fill));
@@ -167,7 +182,7 @@ public:
             }
         }
         if (tx_.reserve(record) == nullptr) [[unlikely]] {
-            return no_room(Short::lines);
+            return no_room(Short::ring);
         }
         bulk = bulk_tx_.reserve(max);
         return bulk == nullptr ? no_room(Short::bulk) : Errc::ok;
@@ -198,8 +213,9 @@ public:
 
     void count_sent(std::uint32_t length) noexcept {
         ++sent_;
-        slot_->tx.messages.add(1);
-        slot_->tx.bytes.add(length);
+        auto& tx = slot_->tx;
+        tx.messages.add(1);
+        tx.bytes.add(length);
     }
 
     [[nodiscard]] std::uint64_t sent() const noexcept { return sent_; }
@@ -314,7 +330,7 @@ public:
 
     /// Where the peer's ring will be when all that has come by now is handled, or beyond: it can
     /// have come no farther than a lap.
-    [[nodiscard]] std::uint64_t arrived() const noexcept { return rx_.position() + rx_.lines(); }
+    [[nodiscard]] std::uint64_t arrived() const noexcept { return rx_.position() + rx_.cells(); }
     /// Has all been handled that came before arrived() answered so?
     [[nodiscard]] bool has_handled(std::uint64_t arrived) const noexcept {
         return !rx_.ready() || rx_.position() >= arrived;
@@ -380,7 +396,7 @@ public:
         return !paused && rx_.ready();
     }
     /// What was short when something was refused.
-    enum class Short : std::uint8_t { neither, lines, bulk };
+    enum class Short : std::uint8_t { neither, ring, bulk };
 
     /// Something was refused for want of something else than room: the socket was full, or the
     /// caller has to progress. There is no event for that, so it must be tried again before a sleep.
@@ -399,13 +415,13 @@ public:
         // Of what was short: what the refusal was based on, not what is there by now. Credit that
         // came in between must end the sleep, for there may be none to follow. Of the other, what
         // is there by now: it was not what was missing, so it is no reason to try again.
-        if (what != Short::lines) {
+        if (what != Short::ring) {
             (void)tx_.consumed();
         }
         if (what != Short::bulk && bulk_tx_.attached()) {
             (void)bulk_tx_.consumed();
         }
-        lines_at_refusal_ = tx_.last_consumed();
+        cells_at_refusal_ = tx_.last_consumed();
         bulk_at_refusal_ = bulk_tx_.last_consumed();
     }
 
@@ -526,7 +542,7 @@ private:
     /// Has the peer returned credit of either kind since the refusal?
     [[nodiscard]] bool credit_came() const noexcept {
         const auto& consumer = tx_.control()->consumer;
-        return consumer.lines.load(std::memory_order_acquire) != lines_at_refusal_ ||
+        return consumer.cells.load(std::memory_order_acquire) != cells_at_refusal_ ||
                (bulk_tx_.attached() &&
                 consumer.bulk.load(std::memory_order_acquire) != bulk_at_refusal_);
     }
@@ -552,7 +568,7 @@ private:
     bool refused_ = false;
     bool encouraged_ = false;
     bool refused_with_room_ = false;
-    std::uint64_t lines_at_refusal_ = 0;
+    std::uint64_t cells_at_refusal_ = 0;
     std::uint64_t bulk_at_refusal_ = 0;
     std::uint64_t confirmed_seen_ = 0; ///< what confirmed() answered last
     Mapping bulk_rx_;

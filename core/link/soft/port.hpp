@@ -273,7 +273,7 @@ private:
         unsigned count = 0;
         RingReader& rx = c.pipe_.rx();
         // Up to a whole ring: stopping short would let others' younger messages pass this one's.
-        for (unsigned budget = tuning::ring_lines; budget != 0; --budget) {
+        for (unsigned budget = tuning::ring_cells; budget != 0; --budget) {
             if (c.state_ >= Connection::State::ended) {
                 return count;
             }

@@ -17,13 +17,14 @@ namespace comch::link::soft {
 class RingReader {
 public:
     RingReader() = default;
-    RingReader(Direction* control, std::byte* lines, std::uint32_t line_count)
-        : lines_(lines), control_(control), mask_(line_count - 1),
-          shift_(static_cast<unsigned>(std::countr_zero(line_count))) {}
+    RingReader(Direction* control, std::byte* cells, std::uint32_t cell_count)
+        : cells_(cells), control_(control), mask_(cell_count - 1),
+          shift_(static_cast<unsigned>(std::countr_zero(cell_count))) {}
 
     struct Record {
-        Header header{};
+        Header header{}; ///< the length without its flag
         std::byte* payload = nullptr;
+        std::uint64_t end = 0; ///< position behind it
     };
 
     enum class Peek : std::uint8_t { empty, record, corrupt };
@@ -32,29 +33,45 @@ public:
     [[nodiscard]] bool ready() const noexcept {
         const std::size_t index = static_cast<std::uint32_t>(position_) & mask_;
         return static_cast<std::uint32_t>(
-                   word_at(lines_ + index * line_size, std::memory_order_relaxed)) ==
+                   word_at(cells_ + index * cell_size, std::memory_order_relaxed)) ==
                tag_at(position_, shift_);
     }
 
     /// Looks at the next record without taking it out.
     [[nodiscard]] Peek peek(Record& out) const noexcept {
         const std::uint32_t index = static_cast<std::uint32_t>(position_) & mask_;
-        std::byte* const line = lines_ + std::size_t{index} * line_size;
+        std::byte* const cell = cells_ + std::size_t{index} * cell_size;
         // Acquire: the payload is read after the header that announced it.
-        const std::uint64_t word = word_at(line, std::memory_order_acquire);
+        const std::uint64_t word = word_at(cell, std::memory_order_acquire);
         if (static_cast<std::uint32_t>(word) != tag_at(position_, shift_)) {
             return Peek::empty;
         }
         out.header = unpack(word);
-        out.payload = line + 8;
-        if (out.header.length > line_payload) [[unlikely]] {
-            const std::uint32_t count = lines_for(out.header.length);
-            if (index + count > mask_ + 1) { // one line always ends before the ring does
-                return Peek::corrupt;
-            }
-            if (count <= tuning::lines_asked_for) {
-                ask_for_rest(line, count);
-            }
+        out.payload = cell + 8;
+        // Branches, not arithmetic: a predicted branch lets the CPU fetch the next line before this
+        // header has arrived; a sum that depends on the header would make it wait for each in turn.
+        // The empty asm keeps the compiler from merging them into such a sum. Nothing to gain near,
+        // up to a fifth far.
+        out.end = position_ + 1;
+        if (out.header.length <= cell_payload) [[likely]] {
+            asm volatile("" : "+r"(out.end));
+            return Peek::record;
+        }
+        const std::uint16_t marked = out.header.length;
+        out.header.length = payload_length(marked);
+        if (marked != out.header.length && out.header.length <= line_payload &&
+            position_ % line_cells == 0) [[likely]] {
+            out.end = position_ + line_cells;
+            asm volatile("" : "+r"(out.end));
+            return Peek::record;
+        }
+        out.end = end_of(position_, marked);
+        const auto count = static_cast<std::uint32_t>(out.end - position_);
+        if (index + count > mask_ + 1) { // one cell always ends before the ring does
+            return Peek::corrupt;
+        }
+        if (count <= tuning::cells_asked_for) {
+            ask_for_rest(cell, out.payload + out.header.length);
         }
         return Peek::record;
     }
@@ -62,18 +79,8 @@ public:
     /// Takes the record out. The payload is the writer's again once the credit is returned, so this
     /// comes after its last use. True if credit was returned: the writer may be waiting for it.
     bool pop(const Record& record) noexcept {
-        // A branch, not arithmetic: a predicted branch lets the CPU fetch the next line before this
-        // header has arrived; a sum that depends on the header would make it wait for each in turn.
-        // The empty asm keeps the compiler from merging both into such a sum. Nothing to gain near,
-        // up to a fifth far.
-        std::uint64_t next = position_ + 1;
-        if (record.header.length <= line_payload) [[likely]] {
-            asm volatile("" : "+r"(next));
-        } else {
-            next = position_ + lines_for(record.header.length);
-        }
-        position_ = next;
-        if (next >= return_at_) [[unlikely]] {
+        position_ = record.end;
+        if (record.end >= return_at_) [[unlikely]] {
             return_credit();
             return true;
         }
@@ -130,24 +137,23 @@ public:
 
     [[nodiscard]] std::uint64_t position() const noexcept { return position_; }
     /// Of the ring.
-    [[nodiscard]] std::uint32_t lines() const noexcept { return mask_ + 1; }
+    [[nodiscard]] std::uint32_t cells() const noexcept { return mask_ + 1; }
     /// Up to here the bulk ring has been looked at: bytes ever, with those that were left out.
     [[nodiscard]] std::uint64_t bulk_taken() const noexcept { return bulk_taken_; }
     [[nodiscard]] Direction* control() const noexcept { return control_; }
 
 private:
-    static constexpr std::uint32_t line_payload = line_size - sizeof(std::uint64_t);
-
-    [[nodiscard]] static std::uint64_t word_at(const std::byte* line,
+    [[nodiscard]] static std::uint64_t word_at(const std::byte* cell,
                                                std::memory_order order) noexcept {
-        return reinterpret_cast<const std::atomic<std::uint64_t>*>(line)->load(order);
+        return reinterpret_cast<const std::atomic<std::uint64_t>*>(cell)->load(order);
     }
 
     /// The other lines of a record, which are all there: they come while whoever it is for finds
     /// out what to do with them.
-    static void ask_for_rest(const std::byte* line, std::uint32_t count) noexcept {
-        for (std::uint32_t i = 1; i < count; ++i) {
-            prefetch_for_read(line + std::size_t{i} * line_size);
+    static void ask_for_rest(const std::byte* cell, const std::byte* end) noexcept {
+        const auto in_line = reinterpret_cast<std::uintptr_t>(cell) % line_size;
+        for (const std::byte* at = cell + (line_size - in_line); at < end; at += line_size) {
+            prefetch_for_read(at);
         }
     }
 
@@ -158,7 +164,7 @@ private:
     }
 
     void return_credit() noexcept {
-        // Release: our reads of the lines are done before the writer may overwrite them.
+        // Release: our reads of the cells are done before the writer may overwrite them.
         if (const std::uint64_t done = bulk_done(); done != bulk_returned_) {
             control_->consumer.bulk.store(done, std::memory_order_release);
             bulk_returned_ = done;
@@ -166,19 +172,19 @@ private:
         // Release: what was read in place was read before it is confirmed.
         control_->consumer.messages.store(messages_, std::memory_order_release);
         confirmed_ = messages_;
-        control_->consumer.lines.store(position_, std::memory_order_release);
+        control_->consumer.cells.store(position_, std::memory_order_release);
         returned_ = position_;
         return_at_ = bulk_taken_ - bulk_returned_ >= bulk_batch_
                          ? 0 // with the pop of the record at hand
-                         : position_ + tuning::credit_batch_lines;
+                         : position_ + tuning::credit_batch_cells;
     }
 
-    std::byte* lines_ = nullptr;
+    std::byte* cells_ = nullptr;
     std::uint64_t position_ = 0;
     Direction* control_ = nullptr;
     std::uint32_t mask_ = 0;
     unsigned shift_ = 0;
-    std::uint64_t return_at_ = tuning::credit_batch_lines; ///< position at which credit is due
+    std::uint64_t return_at_ = tuning::credit_batch_cells; ///< position at which credit is due
     std::uint64_t returned_ = 0;
     std::uint64_t bulk_taken_ = 0;
     std::uint64_t bulk_returned_ = 0;

@@ -185,7 +185,7 @@ TEST_F(Hostile, DescriptorsThatAreNotWhatTheyShouldBeAreRefused) {
     const UniqueFd page = test_memfd(4096);
     const UniqueFd zeros = test_memfd(size);
     for (const int fd : {unsealed.get(), half_sealed.get()}) { // well-formed, but could be cut
-        const SegmentHeader header{segment_magic, protocol_version, tuning::ring_lines, {}};
+        const SegmentHeader header{segment_magic, protocol_version, tuning::ring_cells, {}};
         ASSERT_EQ(::pwrite(fd, &header, sizeof(header), 0), static_cast<ssize_t>(sizeof(header)));
     }
     expect_refused({}, "none");
@@ -212,27 +212,27 @@ TEST_F(Hostile, ASegmentWithAnotherLayoutIsRefused) {
     struct Case {
         std::uint64_t magic;
         std::uint32_t version;
-        std::uint32_t lines;
+        std::uint32_t cells;
         std::size_t size;
     };
-    const std::size_t size = ring_offset + 2ul * tuning::ring_lines * line_size;
-    for (const Case& c : {Case{segment_magic + 1, protocol_version, 256, size},
-                          Case{segment_magic, protocol_version + 1, 256, size},
+    const std::size_t size = ring_offset + 2ul * tuning::ring_cells * cell_size;
+    for (const Case& c : {Case{segment_magic + 1, protocol_version, 512, size},
+                          Case{segment_magic, protocol_version + 1, 512, size},
                           Case{segment_magic, protocol_version, 0, size},
                           Case{segment_magic, protocol_version, 1, size},
-                          Case{segment_magic, protocol_version, 32, size},
-                          Case{segment_magic, protocol_version, 255, size},
-                          Case{segment_magic, protocol_version, 512, size},
+                          Case{segment_magic, protocol_version, 64, size},
+                          Case{segment_magic, protocol_version, 511, size},
+                          Case{segment_magic, protocol_version, 1024, size},
                           Case{segment_magic, protocol_version, 0x80000000u, size},
-                          Case{segment_magic, protocol_version, 256, size - 4096}}) {
+                          Case{segment_magic, protocol_version, 512, size - 4096}}) {
         RawPeer peer(domain);
         peer.memfd = test_memfd(c.size);
-        const SegmentHeader header{c.magic, c.version, c.lines, {}};
+        const SegmentHeader header{c.magic, c.version, c.cells, {}};
         ASSERT_EQ(::pwrite(peer.memfd.get(), &header, sizeof(header), 0),
                   static_cast<ssize_t>(sizeof(header)));
         ASSERT_TRUE(peer.connect(victim));
         ASSERT_TRUE(peer.say_hello());
-        EXPECT_NE(refusal(peer).value_or(Errc::io), Errc::ok) << c.lines;
+        EXPECT_NE(refusal(peer).value_or(Errc::io), Errc::ok) << c.cells;
     }
 }
 
@@ -541,7 +541,7 @@ TEST(Order, WhoLiesAboutTheTimeDoesNotKeepOthersWaiting) {
         ++passes;
     }
     EXPECT_TRUE(has_come());
-    EXPECT_LE(passes, 3 * tuning::ring_lines / 64); // two rings' messages, 64 a pass
+    EXPECT_LE(passes, 3 * tuning::ring_cells / line_cells / 64); // two rings' messages, 64 a pass
 }
 
 TEST_F(Hostile, WhoAsksForMoreThanItMayIsDisconnected) {
@@ -571,7 +571,7 @@ TEST_F(Hostile, LiesAboutCreditEndTheConnection) {
             RawPeer peer(domain);
             peer.join(victim);
             Direction::Consumer& consumer = peer.control().direction[1].consumer;
-            (bulk ? consumer.bulk : consumer.lines).store(lie);
+            (bulk ? consumer.bulk : consumer.cells).store(lie);
             const std::vector<std::byte> message(4000);
             for (unsigned i = 0; i < 2000; ++i) {
                 (void)peer.connection->send_packed(1, tuning::max_message, [](std::byte* to) {
@@ -639,13 +639,13 @@ protected:
         }
         unsigned seen = 0;
         std::byte* const ring =
-            peer.segment.data() + ring_offset + std::size_t{peer.lines()} * line_size;
-        for (std::uint32_t line = 0; line < peer.lines();) {
+            peer.segment.data() + ring_offset + std::size_t{peer.cells()} * cell_size;
+        for (std::uint64_t cell = 0; cell < peer.cells();) {
             std::uint64_t word = 0;
-            std::memcpy(&word, ring + std::size_t{line} * line_size, sizeof(word));
+            std::memcpy(&word, ring + cell * cell_size, sizeof(word));
             const Header header = unpack(word);
             if (static_cast<Kind>(header.kind) == Kind::put_bulk) {
-                std::byte* const payload = ring + std::size_t{line} * line_size + sizeof(word);
+                std::byte* const payload = ring + cell * cell_size + sizeof(word);
                 OneSided head{};
                 BulkRef ref{};
                 std::memcpy(&head, payload, sizeof(head));
@@ -655,7 +655,7 @@ protected:
                 std::memcpy(payload + sizeof(head), &ref, sizeof(ref));
                 ++seen;
             }
-            line += lines_for(header.length);
+            cell = link::soft::end_of(cell, header.length);
         }
         ASSERT_EQ(seen, count);
         ASSERT_EQ(peer.connection->flush(&token), Errc::in_progress);
@@ -744,23 +744,23 @@ public:
         Direction& ours = control.direction[out];
         Direction& theirs = control.direction[1 - out];
         std::byte* const ring =
-            segment.data() + ring_offset + std::size_t{out} * tuning::ring_lines * line_size;
+            segment.data() + ring_offset + std::size_t{out} * tuning::ring_cells * cell_size;
         switch (random_.below(12)) {
         case 0: { // a word anywhere in the ring
-            store(ring + 8 * random_.below(tuning::ring_lines * 8), random_.wide());
+            store(ring + 8 * random_.below(tuning::ring_cells * 4), random_.wide());
             break;
         }
         case 1: { // a header where the victim looks, or nearly
             const std::uint64_t position = pipe.tx().head() + random_.below(3);
             const Header header{
-                tag_at(position, 8),
+                tag_at(position, 9),
                 static_cast<std::uint16_t>(random_.below(3) == 0 ? random_() : random_.below(200)),
                 static_cast<std::uint8_t>(random_()), kind()};
-            store(ring + (position % tuning::ring_lines) * line_size, pack(header));
+            store(ring + (position % tuning::ring_cells) * cell_size, pack(header));
             break;
         }
         case 2: // the credits, near what is right or far
-            (random_.below(2) == 0 ? theirs.consumer.lines : theirs.consumer.bulk)
+            (random_.below(2) == 0 ? theirs.consumer.cells : theirs.consumer.bulk)
                 .store(random_.below(4) == 0 ? random_.wide() : random_.below(2000),
                        std::memory_order_relaxed);
             break;

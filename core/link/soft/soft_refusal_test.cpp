@@ -64,7 +64,7 @@ TEST_F(Refusal, IsOnItsWayBeforeAnythingLaterIsHandledOrTheRecordCounts) {
 TEST_F(Refusal, EndsTheConnectionWhereItCannotBeSaid) {
     unsigned answers = 0;
     while (peer.connection->send(1, bytes_of("in the way")) == Errc::ok) {
-        ASSERT_LT(++answers, RawPeer::lines());
+        ASSERT_LT(++answers, RawPeer::cells());
     }
     const std::uint64_t before = peer.pipe.tx().head();
     ASSERT_EQ(put_to_nowhere(), Errc::ok);
@@ -130,9 +130,9 @@ TEST_F(Refusal, IsNotWaitedForWhileAPeerThatNeverStopsIsListenedTo) {
     while (end.seen.completions.empty() || !asked_again) {
         (void)end.progress();
         asked_again = asked_again || peer.connection->flush(nullptr) == Errc::ok;
-        ASSERT_LT(++calls, RawPeer::lines());
+        ASSERT_LT(++calls, RawPeer::cells());
     }
-    EXPECT_GE(end.seen.message_count, RawPeer::lines());
+    EXPECT_GE(end.seen.message_count, RawPeer::cells());
     EXPECT_EQ(end.seen.completions[0].status, Errc::ok);
 }
 

@@ -61,7 +61,7 @@ public:
         memfd = std::move(created.memfd);
         segment = map_shared_memory(memfd.get(), ring_offset, true).value();
         segment =
-            map_shared_memory(memfd.get(), ring_offset + 2ul * lines() * line_size, true).value();
+            map_shared_memory(memfd.get(), ring_offset + 2ul * cells() * cell_size, true).value();
         hello.magic = wire::hello_magic;
         hello.version = protocol_version;
         hello.size = sizeof(hello);
@@ -119,7 +119,7 @@ public:
         return send_raw(socket.get(), raw(value), descriptors);
     }
 
-    [[nodiscard]] static std::uint32_t lines() { return tuning::ring_lines; }
+    [[nodiscard]] static std::uint32_t cells() { return tuning::ring_cells; }
     [[nodiscard]] SegmentControl& control() {
         return *reinterpret_cast<SegmentControl*>(segment.data());
     }
@@ -166,7 +166,7 @@ public:
         }
         pipe = std::move(*accepted);
         segment = map_shared_memory(packet.fd[0].get(),
-                                    ring_offset + 2ul * tuning::ring_lines * line_size, true)
+                                    ring_offset + 2ul * tuning::ring_cells * cell_size, true)
                       .value();
         pipe.attach(peer.get(), &slot, true);
         pipe.set_socket_ready(true);

@@ -355,7 +355,7 @@ Errc Pipe::refuse() noexcept {
         return broken_;
     }
     // Held back, it is not for want of credit.
-    const Short missing = held() && allowed_ == 0 ? Short::neither : Short::lines;
+    const Short missing = held() && allowed_ == 0 ? Short::neither : Short::ring;
     if (missing != Short::neither) {
         slot_->tx.credit_stalls.add(1);
     }

@@ -237,7 +237,7 @@ public:
     [[nodiscard]] bool may_retry() const noexcept {
         return broken_ != Errc::ok || (!corrupt_ && (!refused_ || encouraged_ || room_came()));
     }
-    enum class Short : std::uint8_t { neither, lines };
+    enum class Short : std::uint8_t { neither, ring };
     void note_refusal(Short what) noexcept {
         refused_ = true;
         encouraged_ = false;
