@@ -119,11 +119,10 @@ ucs_status_t am_short(uct_ep_h tl_ep, std::uint8_t id, std::uint64_t header, con
     auto& ep = *Ep<Link>::of(tl_ep);
     if constexpr (requires { Link::Connection::max_cell; }) {
         constexpr std::uint32_t longest = Link::Connection::max_cell - sizeof(header);
-        if (length > longest) {
+        if (length > longest || ep.connection == nullptr || ep.connection->answering()) {
             return am_short_line(ep, id, header, payload, length);
         }
-        if (ep.connection != nullptr &&
-            ep.connection->send_cell(id, std::uint32_t{sizeof(header)} + length,
+        if (ep.connection->send_cell(id, std::uint32_t{sizeof(header)} + length,
                                      [=](std::byte* to) {
                                          std::memcpy(to, &header, sizeof(header));
                                          copy_short(to + sizeof(header), payload, length);

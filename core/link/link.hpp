@@ -229,6 +229,7 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //     template <class Fill> bool send_line(std::uint8_t id, std::uint32_t length, Fill);
 //           or half of one, has a shorter way: as send_inline                    <= max_cell, max_line
 //           False: not by this way, and nothing has happened; send_inline() says why.
+//     bool answering() const;          then send_line() is better than send_cell(), also for short ones
 //     template <class Pack> Result-like send_packed(std::uint8_t id, std::uint32_t max, Pack);
 //           Pack: std::uint32_t(std::byte* to); writes up to `max` (<= max_message) bytes in
 //           place and returns how many; is not called at all when the answer is `again`.

@@ -132,7 +132,8 @@ int main(int argc, char** argv) {
     app.add_option("-m,--mode", mode, "ping-pong (default) or one-way")
         ->check(CLI::IsMember({"ping-pong", "one-way"}));
     app.add_option("-s,--size", options.size, "Bytes: 8, 4K, 1M (default: 8)");
-    app.add_option("-n,--count", options.count, "Messages to measure, after a tenth of warm-up")
+    app.add_option("-n,--count", options.count,
+                   "Messages to measure, after a tenth of warm-up (default: 100000)")
         ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 40));
     app.add_option("-W,--window", options.window,
                    "One-way: messages under way (default: 256, but "

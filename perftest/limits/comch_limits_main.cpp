@@ -72,7 +72,7 @@ int main(int argc, char** argv) {
     app.add_option("what", options.what, "which measurements")
         ->required()
         ->check(CLI::IsMember({"hand-over", "line-rate", "memcpy", "stream", "process-vm"}));
-    app.add_option("--size", options.sizes, "bytes (64K, 1M); may be given several times")
+    app.add_option("--size", options.sizes, "bytes; may be given several times (default: 64K, 1M)")
         ->transform(CLI::AsSizeValue(false));
     app.add_option("--cpus", options.cpus, "the two CPUs, as 0,1 (default: not pinned)")
         ->delimiter(',')

@@ -85,6 +85,7 @@ public:
     bool send_line(std::uint8_t id, std::uint32_t length, Fill&& fill) noexcept {
         return pipe_.send_line(id, length, std::forward<Fill>(fill));
     }
+    [[nodiscard]] bool answering() const noexcept { return pipe_.answering(); }
     template <class Fill>
     bool send_cell(std::uint8_t id, std::uint32_t length, Fill&& fill) noexcept {
         return pipe_.send_cell(id, length, std::forward<Fill>(fill));
@@ -171,7 +172,7 @@ private:
     /// For the counters. Any thread, once channels can be opened.
     [[nodiscard]] SlotInfo slot_info(counters::SlotState state) const;
     [[nodiscard]] bool spins_without_progress() noexcept;
-    /// When the message at the ring's head was sent, at the earliest: a line is written after the
+    /// When the message at the ring's head was sent, at the earliest: a cell is written after the
     /// one before it in its place was read. `now`: of the pass that reads it.
     [[nodiscard]] std::uint64_t no_older_than(std::uint64_t now) noexcept {
         const RingReader& rx = pipe_.rx();

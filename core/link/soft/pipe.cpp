@@ -79,7 +79,9 @@ Result<Pipe> Pipe::accept(int memfd) {
     SegmentHeader header{};
     std::memcpy(&header, head->data(), sizeof(header));
     if (header.magic != segment_magic || header.version != protocol_version ||
-        !std::has_single_bit(header.cells) || header.cells < 128 || header.cells > 131072) {
+        !std::has_single_bit(header.cells) ||
+        header.cells < tuning::ring_cells || // the longest message could never fit
+        header.cells > 131072) {
         return fail(Errc::version_mismatch, "the peer's shared memory has an unknown layout");
     }
     auto all = map_shared_memory(memfd, segment_size(header.cells), true);

@@ -29,6 +29,8 @@
 
 namespace comch::link::soft {
 
+static_assert(tuning::max_inline < fills_line);
+
 class Pipe {
 public:
     // What the one-sided engine must know.
@@ -64,12 +66,15 @@ public:
     /// The acceptor's end of a peer's segment.
     [[nodiscard]] static Result<Pipe> accept(int memfd);
 
-    /// What the pipe works with; set before first use and valid for its life. `fenced`: publish with
-    /// a full fence, because one end has no membarrier.
-    void attach(int socket, counters::Slot* slot, bool fenced) noexcept {
+    /// What the pipe works with; set before first use, where the pipe stays, and valid for its life.
+    /// `fenced`: publish with a full fence, because one end has no membarrier. `arrivals`: changes when
+    /// something has come to who sends here, by this pipe or another; null: that is not known.
+    void attach(int socket, counters::Slot* slot, bool fenced,
+                const std::uint64_t* arrivals = nullptr) noexcept {
         socket_ = socket;
         slot_ = slot;
         fenced_ = fenced;
+        arrivals_ = arrivals != nullptr ? arrivals : &sent_; // which changes with every message
     }
     void set_socket_ready(bool ready) noexcept { socket_ready_ = ready; }
     void set_fenced(bool fenced) noexcept { fenced_ = fenced; }
@@ -79,13 +84,14 @@ public:
 
     /// A record of exactly `length` ring-payload bytes that `fill` writes in place.
     template <class Fill>
-    Errc put_record(Kind kind, std::uint8_t id, std::uint32_t length, Fill&& fill) noexcept {
+    Errc put_record(Kind kind, std::uint8_t id, std::uint32_t length, Fill&& fill,
+                    bool share = false) noexcept {
         std::byte* const to = tx_.reserve(length);
         if (to == nullptr) [[unlikely]] {
             return no_room(Short::ring);
         }
         fill(to);
-        tx_.publish(static_cast<std::uint8_t>(kind), id, length);
+        tx_.publish(static_cast<std::uint8_t>(kind), id, length, share);
         after_publish();
         return Errc::ok;
     }
@@ -102,11 +108,12 @@ public:
         }
         fill(to);
         tx_.publish_line(id, length);
+        note_answer();
         count_sent(length);
         after_publish();
         return true;
     }
-    /// The same for half a line.
+    /// The same for half a line; for who is not answering().
     template <class Fill>
     bool send_cell(std::uint8_t id, std::uint32_t length, Fill&& fill) noexcept {
         std::byte* const to = tx_.free_cell();
@@ -121,19 +128,29 @@ public:
     }
     template <class Fill>
     Errc send_inline(std::uint8_t id, std::uint32_t length, Fill&& fill) noexcept {
-        if (length <= max_cell ? send_cell(id, length, fill)
-                               : length <= max_line && send_line(id, length, fill)) [[likely]] {
+        if (length <= max_cell && !answering() ? send_cell(id, length, fill)
+                                               : length <= max_line && send_line(id, length, fill))
+            [[likely]] {
             return Errc::ok;
         }
         return send_lines(id, length, std::remove_cvref_t<Fill>(fill));
     }
     template <class Fill>
     Errc send_in_ring(std::uint8_t id, std::uint32_t length, Fill&& fill) noexcept {
-        const Errc result = put_record(Kind::data, id, length, std::forward<Fill>(fill));
+        const bool share = length <= tuning::most_to_share && *arrivals_ == answered_;
+        const Errc result = put_record(Kind::data, id, length, std::forward<Fill>(fill), share);
         if (result == Errc::ok) [[likely]] {
+            note_answer();
             count_sent(length);
         }
         return result;
+    }
+    /// Would a short message do better to fill its line? Something has come since the last one, so it is
+    /// an answer, and the next one too: the peer, which waits for it, has the line by then, and it is
+    /// dearer to take back than the one that was asked for ahead. Who just sends has two messages move
+    /// at once.
+    [[nodiscard]] bool answering() const noexcept {
+        return *arrivals_ != answered_ && tx_.at_line();
     }
 
     Errc send(std::uint8_t id, std::span<const std::byte> message) noexcept {
@@ -161,12 +178,11 @@ public:
         }
         const std::uint32_t length = pack(bulk);
         if (length <= tuning::inline_after_pack) {
-            (void)put_record(Kind::data, id, length,
-                             [&](std::byte* to) { std::memcpy(to, bulk, length); });
+            (void)send_in_ring(id, length, [&](std::byte* to) { std::memcpy(to, bulk, length); });
         } else {
             put_bulk_record(Kind::data_bulk, id, std::span<const std::byte>{}, length);
+            count_sent(length);
         }
-        count_sent(length);
         return length;
     }
 
@@ -486,6 +502,11 @@ public:
     void end_withdrawal() noexcept { release(hold_withdrawal); }
 
 private:
+    void note_answer() noexcept {
+        if (*arrivals_ != answered_) { // no store where nothing changes
+            answered_ = *arrivals_;
+        }
+    }
     /// With its own copy of `fill`: what a call could see through a reference has to be in memory.
     template <class Fill>
     [[gnu::noinline]] Errc send_lines(std::uint8_t id, std::uint32_t length, Fill fill) noexcept {
@@ -564,6 +585,8 @@ private:
     Errc broken_ = Errc::ok;
     unsigned holds_ = 0;
     std::uint64_t sent_ = 0;
+    const std::uint64_t* arrivals_ = nullptr;
+    std::uint64_t answered_ = 0; ///< of the arrivals, when something was last sent
     BulkWriter bulk_tx_;
     bool refused_ = false;
     bool encouraged_ = false;

@@ -67,6 +67,9 @@ public:
         if (slow_poll_.count()) [[unlikely]] {
             count += slow_poll(sink);
         }
+        if (count != 0) {
+            ++busy_calls_;
+        }
         return count;
     }
 
@@ -664,6 +667,7 @@ private:
     std::vector<Connection*> hot_;
     std::vector<Connection*> working_;
     SlowPoll slow_poll_{tuning::slow_poll};
+    std::uint64_t busy_calls_ = 0; ///< of progress, in which something was handled
 
     struct Stamped {
         std::uint64_t stamp;

@@ -59,8 +59,7 @@ public:
         }
         const std::uint16_t marked = out.header.length;
         out.header.length = payload_length(marked);
-        if (marked != out.header.length && out.header.length <= line_payload &&
-            position_ % line_cells == 0) [[likely]] {
+        if (out.header.length <= line_payload && position_ % line_cells == 0) [[likely]] {
             out.end = position_ + line_cells;
             asm volatile("" : "+r"(out.end));
             return Peek::record;

@@ -13,7 +13,6 @@
 
 #include "core/base/prefetch.hpp"
 #include "core/link/soft/layout.hpp"
-#include "core/link/soft/tuning.hpp"
 
 namespace comch::link::soft {
 
@@ -29,8 +28,8 @@ public:
           dirty_(cell_count / line_cells, 0) {}
 
     /// Room for a record of `length` payload bytes. Null when there is none (or the peer lied about
-    /// its credits: see corrupt()). The returned place is written, then publish() is called with a
-    /// length that is not larger; or it is left alone.
+    /// its credits: see corrupt()). The returned place is written, and no more of it than publish()
+    /// is then told, which may be less; or it is left alone.
     [[nodiscard]] std::byte* reserve(std::uint32_t length) noexcept {
         // One cell more, should it have to fill its line.
         const std::uint32_t need = cells_for(length) + 1;
@@ -63,9 +62,11 @@ public:
         publish_short(id, length, head_ + 1);
     }
 
+    [[nodiscard]] bool at_line() const noexcept { return head_ % line_cells == 0; }
+
     /// The same for a message of up to line_payload, where a line begins.
     [[nodiscard]] std::byte* free_line() const noexcept {
-        if (head_ + line_cells > last_free_ || head_ % line_cells != 0) [[unlikely]] {
+        if (head_ + line_cells > last_free_ || !at_line()) [[unlikely]] {
             return nullptr;
         }
         return cell(static_cast<std::uint32_t>(head_) & mask_) + 8;
@@ -74,14 +75,15 @@ public:
         publish_short(id, length | fills_line, head_ + line_cells);
     }
 
-    /// Makes the record at the reserved place visible. `kind` includes flags.
-    void publish(std::uint8_t kind, std::uint8_t id, std::uint32_t length) noexcept {
+    /// Makes the record at the reserved place visible. `kind` includes flags. `share`: what it leaves of
+    /// its last line is for the next record.
+    void publish(std::uint8_t kind, std::uint8_t id, std::uint32_t length,
+                 bool share = false) noexcept {
         const std::uint32_t index = static_cast<std::uint32_t>(head_) & mask_;
         const std::uint32_t count = cells_for(length);
-        // Half a line is for the next message if it comes at once. Where the reader has time to look, it
-        // has the line when the next one is written, which it must be taken back for.
-        const bool shares = is_message(kind) && length <= tuning::most_to_share && count % 2 != 0;
-        const auto marked = static_cast<std::uint16_t>(length | (shares ? 0 : fills_line));
+        // Who has whole lines to fill never shares: those behind it would all lie across one line more.
+        share = share && count % line_cells != 0;
+        const auto marked = static_cast<std::uint16_t>(length | (share ? 0 : fills_line));
         const std::uint64_t end = end_of(head_, marked);
         mark_inside(index, count);
         clean(end);
@@ -150,12 +152,8 @@ public:
     [[nodiscard]] Direction* control() const noexcept { return control_; }
 
 private:
-    [[nodiscard]] static constexpr bool is_message(std::uint8_t kind) noexcept {
-        return kind == static_cast<std::uint8_t>(Kind::data);
-    }
-
     /// The lines of another record of `count` cells, but for the first, which the reader looks at; for
-    /// short ones, as publish_line().
+    /// short ones, as publish_short().
     void ask_for_next(std::uint32_t index, std::uint32_t count) noexcept {
         if (head_ + count > last_free_) {
             return;

@@ -220,7 +220,7 @@ TEST_F(Hostile, ASegmentWithAnotherLayoutIsRefused) {
                           Case{segment_magic, protocol_version + 1, 512, size},
                           Case{segment_magic, protocol_version, 0, size},
                           Case{segment_magic, protocol_version, 1, size},
-                          Case{segment_magic, protocol_version, 64, size},
+                          Case{segment_magic, protocol_version, 256, size},
                           Case{segment_magic, protocol_version, 511, size},
                           Case{segment_magic, protocol_version, 1024, size},
                           Case{segment_magic, protocol_version, 0x80000000u, size},
@@ -752,10 +752,11 @@ public:
         }
         case 1: { // a header where the victim looks, or nearly
             const std::uint64_t position = pipe.tx().head() + random_.below(3);
-            const Header header{
-                tag_at(position, 9),
-                static_cast<std::uint16_t>(random_.below(3) == 0 ? random_() : random_.below(200)),
-                static_cast<std::uint8_t>(random_()), kind()};
+            const Header header{tag_at(position, 9),
+                                static_cast<std::uint16_t>(
+                                    (random_.below(3) == 0 ? random_() : random_.below(200)) |
+                                    (random_.below(2) == 0 ? fills_line : 0)),
+                                static_cast<std::uint8_t>(random_()), kind()};
             store(ring + (position % tuning::ring_cells) * cell_size, pack(header));
             break;
         }

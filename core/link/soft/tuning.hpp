@@ -64,9 +64,9 @@ inline constexpr std::uint32_t inline_when_crowded = 504;
 /// ones, which travel by the bulk ring when there are many, lose a fifth of their rate by it.
 inline constexpr std::uint32_t cells_asked_for = (inline_when_crowded + 8) / 32;
 
-/// Messages of the ring up to this length leave the second half of a line to the next one, if they end in
-/// the first. Streams: 8 bytes far 1.2 times as many, 64 to 256 bytes 1.1; longer ones are fewer than
-/// the times that a line goes to and fro.
+/// Messages of the ring up to this length that are no answers (Pipe::answering()) leave the second half
+/// of a line to the next one, if they end in the first. Streams: 8 bytes far 1.2 times as many, 64 to 320
+/// bytes 1.1 to 1.2; for longer ones a line is not moved once instead of twice, but to and fro.
 inline constexpr std::uint32_t most_to_share = 336;
 
 /// The reader returns credit when it has taken out this part of a ring, or when it finds the ring
