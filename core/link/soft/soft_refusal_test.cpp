@@ -132,7 +132,7 @@ TEST_F(Refusal, IsNotWaitedForWhileAPeerThatNeverStopsIsListenedTo) {
         asked_again = asked_again || peer.connection->flush(nullptr) == Errc::ok;
         ASSERT_LT(++calls, RawPeer::cells());
     }
-    EXPECT_GE(end.seen.message_count, RawPeer::cells());
+    EXPECT_GE(end.seen.message_count, RawPeer::cells() / line_cells); // of a line each
     EXPECT_EQ(end.seen.completions[0].status, Errc::ok);
 }
 
