@@ -196,6 +196,24 @@ TEST(Ring, APayloadIsNeverTakenForARecord) {
     }
 }
 
+TEST(Ring, WhatFilledALineIsNoRecordInItsSecondHalf) {
+    Ring ring(128);
+    std::vector<std::byte> got;
+    std::uint8_t id = 0;
+    for (unsigned i = 0; i < 64; ++i) { // no line begins inside any of them
+        const std::uint64_t lie = pack({tag_at(2 * i + 1 + 128, 7), 8, 0xee, data_kind});
+        ASSERT_TRUE(ring.put(0, 56, [&](std::byte* to) {
+            std::memset(to, 0, 56);
+            std::memcpy(to + 24, &lie, sizeof(lie));
+        }));
+        ASSERT_TRUE(ring.receive(got, id));
+        (void)ring.reader.return_rest();
+    }
+    ASSERT_TRUE(ring.send({}));
+    ASSERT_TRUE(ring.receive(got, id));
+    EXPECT_FALSE(ring.receive(got, id));
+}
+
 TEST(Ring, WhatDoesNotFitBeforeTheEndStartsAtTheBeginning) {
     Ring ring(128);
     std::vector<std::byte> got;
