@@ -54,7 +54,7 @@ Result<BulkMemory::Created> BulkMemory::create() {
     return result;
 }
 
-void BulkMemory::look(std::uint64_t head, bool empty, std::uint64_t now_ns) noexcept {
+bool BulkMemory::look(std::uint64_t head, bool empty, std::uint64_t now_ns) noexcept {
     if (head != head_ || !empty) {
         head_ = head;
         since_ns_ = now_ns;
@@ -64,7 +64,9 @@ void BulkMemory::look(std::uint64_t head, bool empty, std::uint64_t now_ns) noex
         // before the next payload has been written, and announced.
         (void)::madvise(mapping_.data(), mapping_.size(), MADV_REMOVE);
         has_pages_ = false;
+        return true;
     }
+    return false;
 }
 
 } // namespace comch::link::soft

@@ -32,8 +32,8 @@ public:
 
     /// To be called every now and then. `head`: where the next payload will be written, as an ever
     /// growing position; `empty`: the peer has taken everything out. Gives the pages back when
-    /// there was nothing for tuning::bulk_keep_ns.
-    void look(std::uint64_t head, bool empty, std::uint64_t now_ns) noexcept;
+    /// there was nothing for tuning::bulk_keep_ns; true: just now.
+    [[nodiscard]] bool look(std::uint64_t head, bool empty, std::uint64_t now_ns) noexcept;
 
 private:
     Mapping mapping_;

@@ -40,22 +40,22 @@ TEST(BulkMemory, GivesItsPagesBackWhenItIdles) {
     memory.data()[memory.size() - 1] = std::byte{2};
     ASSERT_TRUE(holds_pages(made->fd));
     constexpr std::uint64_t keep = tuning::bulk_keep_ns;
-    memory.look(100, true, 5);
-    memory.look(100, true, 4 + keep);
+    (void)memory.look(100, true, 5);
+    (void)memory.look(100, true, 4 + keep);
     EXPECT_TRUE(holds_pages(made->fd)) << "not long enough";
-    memory.look(200, true, 5 + keep);
-    memory.look(200, true, 5 + keep + keep - 1);
+    (void)memory.look(200, true, 5 + keep);
+    (void)memory.look(200, true, 5 + keep + keep - 1);
     EXPECT_TRUE(holds_pages(made->fd)) << "something went through";
-    memory.look(200, false, 5 + 3 * keep);
-    memory.look(200, false, 5 + 5 * keep);
+    (void)memory.look(200, false, 5 + 3 * keep);
+    (void)memory.look(200, false, 5 + 5 * keep);
     EXPECT_TRUE(holds_pages(made->fd)) << "the peer has not taken everything out";
-    memory.look(200, true, 5 + 6 * keep);
+    (void)memory.look(200, true, 5 + 6 * keep);
     EXPECT_FALSE(holds_pages(made->fd));
     EXPECT_EQ(memory.data()[0], std::byte{0}) << "it can be used again";
     memory.data()[0] = std::byte{3};
-    memory.look(300, true, 5 + 7 * keep);
+    (void)memory.look(300, true, 5 + 7 * keep);
     EXPECT_TRUE(holds_pages(made->fd));
-    memory.look(300, true, 5 + 8 * keep);
+    (void)memory.look(300, true, 5 + 8 * keep);
     EXPECT_FALSE(holds_pages(made->fd));
 }
 

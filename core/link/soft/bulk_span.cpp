@@ -4,29 +4,24 @@
 
 namespace comch::link::soft {
 
-void BulkSpan::took(std::uint64_t now) noexcept {
+void BulkSpan::took(std::uint64_t now_ns) noexcept {
     if (!trying_) {
+        if (!is_worth_it(now_ns)) {
+            next_ = written_ + tuning::span_warm_up;
+            return;
+        }
         trying_ = true;
         trial_ = 0;
         begin_trial();
         return;
     }
     if (!timing_) {
-        begin_stretch(now);
+        begin_stretch(now_ns);
         return;
     }
-    if (++attempt_ == attempts) {
-        choose(size_); // there is too much under way for less
-        return;
-    }
-    if (!beyond_ || uses_all(trial_)) {
-        // Who lost the CPU meanwhile took too long, and so it seems where the counter went back.
-        constexpr std::uint64_t longest = std::uint64_t{1} << 40;
-        const std::uint64_t time = std::min(now - stretch_began_, longest);
-        samples_[sample_++] = (time << 10) / ((written_ - stretch_written_) >> 10);
-    }
+    samples_[sample_++] = ((now_ns - stretch_began_) << 10) / ((written_ - stretch_written_) >> 10);
     if (sample_ != samples) {
-        begin_stretch(now);
+        begin_stretch(now_ns);
         return;
     }
     auto* const middle = samples_.begin() + samples / 2;
@@ -42,18 +37,24 @@ void BulkSpan::took(std::uint64_t now) noexcept {
     choose(beginning < all - all / tuning::span_gain ? small : size_);
 }
 
+bool BulkSpan::is_worth_it(std::uint64_t now_ns) noexcept {
+    const bool enough = looked_at_ != 0 && (now_ns - looked_at_) * tuning::span_bytes_per_ns <=
+                                               written_ - looked_written_;
+    looked_at_ = now_ns;
+    looked_written_ = written_;
+    return enough;
+}
+
 void BulkSpan::begin_trial() noexcept {
     span_ = uses_all(trial_) ? size_ : small;
     timing_ = false;
-    attempt_ = 0;
     sample_ = 0;
     next_ = written_ + std::max(span_, 2 * small); // from then on it is as it will be
 }
 
-void BulkSpan::begin_stretch(std::uint64_t now) noexcept {
+void BulkSpan::begin_stretch(std::uint64_t now_ns) noexcept {
     timing_ = true;
-    beyond_ = false;
-    stretch_began_ = now;
+    stretch_began_ = now_ns;
     stretch_written_ = written_;
     next_ = written_ + tuning::span_stretch;
 }

@@ -7,7 +7,7 @@
 
 #include <bit>
 
-#include "core/base/ticks.hpp"
+#include "core/base/clock.hpp"
 #include "core/link/soft/bulk_span.hpp"
 #include "core/link/soft/layout.hpp"
 
@@ -33,10 +33,9 @@ public:
         if (index + length > span_.bytes()) [[unlikely]] {
             skip = size_ - index;
             // Where the beginning is not free yet there is still the rest, if that is long enough.
-            if (index + length <= size_ && head_ + skip + length > consumed_ + size_ &&
-                !refresh(skip + length)) {
+            if (!span_.is_strict() && index + length <= size_ &&
+                head_ + skip + length > consumed_ + size_ && !refresh(skip + length)) {
                 skip = 0;
-                span_.went_beyond();
             }
         }
         if (head_ + skip + length > consumed_ + size_ && !refresh(skip + length)) {
@@ -64,10 +63,13 @@ public:
         const BulkRef ref{static_cast<std::uint32_t>(start_) & (size_ - 1), length};
         head_ = start_ + ((std::uint64_t{length} + line_size - 1) & ~std::uint64_t{line_size - 1});
         if (span_.wrote(length)) [[unlikely]] {
-            span_.took(ticks());
+            span_.took(monotonic_ns());
         }
         return ref;
     }
+
+    /// Its pages have been given back to the system.
+    void lost_pages() noexcept { span_.begin_anew(); }
 
     /// A payload that has not been overwritten; null if there can be none.
     [[nodiscard]] const std::byte* at(const BulkRef& ref) const noexcept {

@@ -223,7 +223,9 @@ public:
         if (bulk_tx_.attached()) {
             const bool empty = bulk_tx_.consumed() == bulk_tx_.head() &&
                                (holds_ & hold_withdrawal) == 0; // what is taken back lies there
-            bulk_tx_memory_.look(bulk_tx_.head(), empty, now_ns);
+            if (bulk_tx_memory_.look(bulk_tx_.head(), empty, now_ns)) {
+                bulk_tx_.lost_pages();
+            }
         }
     }
 

@@ -32,8 +32,11 @@ inline constexpr unsigned span_samples = 9;
 inline constexpr std::uint64_t span_stretch = 128 * 1024;
 /// It must be better by one part in so many.
 inline constexpr std::uint64_t span_gain = 16;
-/// Not before its pages have been written to: getting them takes longest.
-inline constexpr std::uint64_t span_warm_up = 2 * bulk_size;
+/// Not before twice so many bytes have gone through the beginning, the latter as fast as said: all of a ring
+/// is a thousand pages, whose first use takes 20 ms, both ends together, where a hypervisor keeps the page
+/// tables. (A stream whose receiver answers every 64th message waited for those of the answers.)
+inline constexpr std::uint64_t span_warm_up = 8 * bulk_size;
+inline constexpr std::uint64_t span_bytes_per_ns = 1;
 /// Again after so many bytes (and later, period_after()): the trials are 15 MiB then, so at
 /// first 6 % at most go the worse way.
 inline constexpr std::uint64_t span_period = 256 * 1024 * 1024;
@@ -190,9 +193,9 @@ inline constexpr std::uint64_t joint_claim_ns = joint_patience_ns / 10;
 inline constexpr unsigned joint_looks = 1000;
 
 /// Before a bulk ring's position is here its pages are new, or the writer tries how much of it to
-/// use (bulk_span.hpp): that is not what it is like later. (The warm-up and two trials of all of it
-/// are 18 MiB; two of its beginning are some nine laps, each of which counts as the whole ring.)
-inline constexpr std::uint64_t ring_is_warm = 14 * std::uint64_t{bulk_size};
+/// use (bulk_span.hpp): that is not what it is like later. (The warm-up and two trials of its beginning
+/// are some 137 laps, each of which counts as the whole ring; two trials of all of it are three.)
+inline constexpr std::uint64_t ring_is_warm = 140 * std::uint64_t{bulk_size};
 
 /// Fetching atomics on mapped memory that are answered at once without a progress call in between.
 inline constexpr unsigned fetches_without_progress = 64;
