@@ -389,6 +389,7 @@ void Endpoint::close() {
             for (Unexpected* message = list->first(); message != nullptr;) {
                 Unexpected* const next = message->next;
                 if (message->endpoint == this) {
+                    forget_coming(message->arrival);
                     list->remove(*message);
                     srx->queue.free(*message);
                 }

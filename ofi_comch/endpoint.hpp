@@ -377,6 +377,13 @@ private:
     [[nodiscard]] bool take_message(Conn& conn, std::uint8_t id, Parser& parser);
     [[nodiscard]] bool take_first_part(Conn& conn, std::uint8_t id, Parser& parser);
     [[nodiscard]] bool take_part(Conn& conn, Parser& parser);
+    /// The next bytes of what is coming.
+    void add_part(Conn& conn, const std::byte* data, std::uint32_t length);
+    /// Its payload goes into that from now on.
+    static void direct_coming(Transfer& transfer);
+    /// What is still to come of it goes nowhere.
+    static void forget_coming(const Arrival& arrival);
+    [[nodiscard]] static bool take_words(std::uint8_t id, Parser& parser, Arrival& arrival);
     [[nodiscard]] bool take_done(Conn& conn, Parser& parser);
     [[nodiscard]] bool take_write(Conn& conn, std::uint8_t id, Parser& parser, bool is_long);
     [[nodiscard]] bool take_read(Conn& conn, std::uint8_t id, Parser& parser, bool is_long);

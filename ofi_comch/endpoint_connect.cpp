@@ -323,6 +323,7 @@ void Endpoint::lose(Conn& with, Reason reason) {
     }
     with.waiting.clear();
     with.in_parts = nullptr;
+    with.coming = {};
     for (std::size_t i = 0; i < transfers_.all().size(); ++i) {
         Transfer& transfer = *transfers_.all()[i];
         if (transfer.active && transfer.conn == &with) {
@@ -334,7 +335,7 @@ void Endpoint::lose(Conn& with, Reason reason) {
             Unexpected* const next = message->next;
             if (message->arrival.conn == &with) {
                 message->arrival.conn = nullptr;
-                if (message->arrival.is_long && list != &queue->claimed) {
+                if (!message->arrival.is_here() && list != &queue->claimed) {
                     list->remove(*message);
                     queue->free(*message);
                 }

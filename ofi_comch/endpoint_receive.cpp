@@ -1,6 +1,7 @@
 // Receiving messages.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "core/base/short_copy.hpp"
 #include "core/memory/region_key.hpp"
@@ -121,11 +122,26 @@ bool Endpoint::handle(Conn& from, std::uint8_t id, Parser& parser) {
     return false;
 }
 
+/// The words that follow the header of a message, as its id says.
+bool Endpoint::take_words(std::uint8_t id, Parser& parser, Arrival& arrival) {
+    arrival.flags = FI_RECV | ((id & wire::has_tag) != 0 ? FI_TAGGED : FI_MSG);
+    if ((id & wire::has_tag) != 0 && !parser.take(arrival.tag)) {
+        return false;
+    }
+    if ((id & wire::has_data) != 0) {
+        arrival.flags |= FI_REMOTE_CQ_DATA;
+        if (!parser.take(arrival.data)) {
+            return false;
+        }
+    }
+    // (A long one has a name in any case, in its header.)
+    return (id & wire::wants_done) == 0 || (!arrival.is_long && parser.take(arrival.operation));
+}
+
 bool Endpoint::take_message(Conn& from, std::uint8_t id, Parser& parser) {
     Arrival arrival;
     arrival.conn = &from;
     arrival.peer = from.peer;
-    arrival.flags = FI_RECV;
     if ((id & wire::kind_mask) == static_cast<std::uint8_t>(wire::Kind::long_message)) {
         wire::LongMessage announcement{};
         if (!parser.take(announcement)) {
@@ -136,21 +152,7 @@ bool Endpoint::take_message(Conn& from, std::uint8_t id, Parser& parser) {
         arrival.length = announcement.source.length;
         arrival.source = announcement.source;
     }
-    if ((id & wire::has_tag) != 0) {
-        arrival.flags |= FI_TAGGED;
-        if (!parser.take(arrival.tag)) {
-            return false;
-        }
-    } else {
-        arrival.flags |= FI_MSG;
-    }
-    if ((id & wire::has_data) != 0) {
-        arrival.flags |= FI_REMOTE_CQ_DATA;
-        if (!parser.take(arrival.data)) {
-            return false;
-        }
-    }
-    if ((id & wire::wants_done) != 0 && (arrival.is_long || !parser.take(arrival.operation))) {
+    if (!take_words(id, parser, arrival)) {
         return false;
     }
     if (!arrival.is_long) {
@@ -163,32 +165,75 @@ bool Endpoint::take_message(Conn& from, std::uint8_t id, Parser& parser) {
 
 bool Endpoint::take_first_part(Conn& from, std::uint8_t id, Parser& parser) {
     wire::Length whole{};
-    if (from.assembled_length != 0 || !parser.take(whole) || whole.length > wire::max_in_parts ||
+    if (from.coming.length != 0 || !parser.take(whole) || whole.length > wire::max_in_parts ||
         whole.length <= parser.left()) {
         return false;
     }
-    from.assembled_length = whole.length;
-    from.assembled_id = static_cast<std::uint8_t>((id & ~unsigned{wire::kind_mask}) |
-                                                  static_cast<unsigned>(wire::Kind::message));
-    from.assembled.clear();
-    from.assembled.reserve(whole.length);
-    from.assembled.insert(from.assembled.end(), parser.rest(), parser.rest() + parser.left());
+    const std::uint64_t others = whole.length - parser.left(); // bytes, in the other parts
+    Arrival arrival;
+    arrival.conn = &from;
+    arrival.peer = from.peer;
+    arrival.is_coming = true;
+    if (!take_words(id, parser, arrival)) {
+        return false;
+    }
+    arrival.length = parser.left() + others;
+    from.coming.length = arrival.length;
+    if (Receive* const receive = receive_for(arrival)) {
+        deliver(*receive, arrival);
+    } else {
+        from.coming.kept = &queue->keep(*this, arrival);
+    }
+    add_part(from, parser.rest(), parser.left());
     return true;
 }
 
 bool Endpoint::take_part(Conn& from, Parser& parser) {
-    if (parser.left() == 0 || parser.left() > from.assembled_length - from.assembled.size()) {
+    Coming& coming = from.coming;
+    if (parser.left() == 0 || parser.left() > coming.length - coming.come) {
         return false;
     }
-    from.assembled.insert(from.assembled.end(), parser.rest(), parser.rest() + parser.left());
-    if (from.assembled.size() != from.assembled_length) {
+    add_part(from, parser.rest(), parser.left());
+    if (coming.come != coming.length) {
         return true;
     }
-    Parser whole(from.assembled.data(), static_cast<std::uint32_t>(from.assembled_length));
-    const bool fine = take_message(from, from.assembled_id, whole);
-    from.assembled_length = 0;
-    from.assembled.clear();
-    return fine;
+    const Coming whole = std::exchange(coming, {});
+    if (whole.to != nullptr) {
+        on_transfer(*whole.to, Errc::ok);
+    } else if (whole.kept != nullptr) {
+        whole.kept->arrival.is_coming = false;
+    }
+    return true;
+}
+
+void Endpoint::add_part(Conn& from, const std::byte* data, std::uint32_t length) {
+    Coming& coming = from.coming;
+    if (coming.to != nullptr) {
+        // (What there is no room for is left out.)
+        const std::uint64_t room = coming.to->length - std::min(coming.come, coming.to->length);
+        if (const std::size_t size = std::min<std::uint64_t>(length, room); size != 0) {
+            std::memcpy(coming.to->memory + coming.come, data, size);
+        }
+    } else if (coming.kept != nullptr && length != 0) {
+        std::memcpy(coming.kept->buffer.bytes.get() + coming.come, data, length);
+    }
+    coming.come += length;
+}
+
+void Endpoint::direct_coming(Transfer& transfer) {
+    Coming& coming = transfer.conn->coming;
+    if (const std::size_t size = std::min(coming.come, transfer.length); size != 0) {
+        std::memcpy(transfer.memory, coming.kept->buffer.bytes.get(), size);
+    }
+    coming.to = &transfer;
+    coming.kept = nullptr;
+}
+
+void Endpoint::forget_coming(const Arrival& arrival) {
+    if (arrival.is_coming && arrival.conn != nullptr) {
+        arrival.conn->coming.to = nullptr;
+        arrival.conn->coming.kept = nullptr;
+    }
 }
 
 Receive* Endpoint::receive_for(const Arrival& arrival) {
@@ -270,7 +315,7 @@ void Endpoint::deliver(Receive& receive, const Arrival& arrival) {
         where = receive.count != 0 ? static_cast<std::byte*>(receive.iov[0].iov_base) : nullptr;
     }
     const std::size_t length = std::min<std::size_t>(arrival.length, room);
-    if (!arrival.is_long) [[likely]] {
+    if (arrival.is_here()) [[likely]] {
         if (receive.count == 1) [[likely]] {
             if (length != 0) {
                 std::memcpy(where, arrival.payload, length);
@@ -293,11 +338,17 @@ void Endpoint::deliver(Receive& receive, const Arrival& arrival) {
     if (receive.count > 1) {
         transfer.staging.reset(new (std::nothrow) std::byte[length]);
         if (transfer.staging == nullptr) {
+            forget_coming(arrival);
             on_transfer(transfer, Errc::no_memory);
             return;
         }
         transfer.memory = transfer.staging.get();
-    } else if ((receive.flags & FI_MULTI_RECV) == 0) {
+    }
+    if (arrival.is_coming) {
+        direct_coming(transfer);
+        return;
+    }
+    if (receive.count <= 1 && (receive.flags & FI_MULTI_RECV) == 0) {
         // (Of a buffer for several messages each takes another part.)
         transfer.kept = keep(transfer.memory, length, 0);
     }
@@ -305,6 +356,7 @@ void Endpoint::deliver(Receive& receive, const Arrival& arrival) {
 }
 
 void Endpoint::discard(const Arrival& arrival) {
+    forget_coming(arrival);
     if (arrival.operation != 0 && arrival.conn != nullptr) {
         arrival.conn->send_done(arrival.operation, Errc::ok);
     }
@@ -456,6 +508,9 @@ bool Endpoint::start(Transfer& transfer) {
 void Endpoint::on_transfer(Transfer& transfer, Errc status) {
     const Arrival arrival = transfer.arrival;
     Conn& with = *transfer.conn;
+    if (with.coming.to == &transfer) {
+        with.coming.to = nullptr; // it ends before it is whole
+    }
     if (transfer.mr != nullptr) {
         --transfer.mr->users;
     }
@@ -494,7 +549,9 @@ void Endpoint::on_transfer(Transfer& transfer, Errc status) {
         break;
     }
     }
-    with.send_done(arrival.operation, status);
+    if (arrival.operation != 0) {
+        with.send_done(arrival.operation, status);
+    }
 }
 
 } // namespace comch::ofi::inline COMCH_OFI_LINK

@@ -113,11 +113,11 @@ ssize_t Endpoint::send_in_parts(Conn& to, const SendCall& call, std::size_t leng
     const auto head_size = static_cast<std::size_t>(end - head);
     const wire::Length whole{head_size - sizeof(wire::Length) + length};
     std::memcpy(head, &whole, sizeof(whole));
-    operation.sent = max_packed - head_size;
-    if (to.link->send_packed(id, max_packed, [&](std::byte* at) {
+    operation.sent = part_size - head_size;
+    if (to.link->send_packed(id, part_size, [&](std::byte* at) {
             std::memcpy(at, head, head_size);
             gather_part(at + head_size, operation.iov, operation.count, 0, operation.sent);
-            return static_cast<std::uint32_t>(max_packed);
+            return part_size;
         }) < 0) {
         forget(operation);
         return try_again(to);
@@ -136,7 +136,7 @@ unsigned Endpoint::send_more_parts(Conn& to) {
     unsigned count = 0;
     while (operation.sent != operation.length) {
         const auto size = static_cast<std::uint32_t>(
-            std::min<std::uint64_t>(max_packed, operation.length - operation.sent));
+            std::min<std::uint64_t>(part_size, operation.length - operation.sent));
         const auto fill = [&](std::byte* at) {
             gather_part(at, operation.iov, operation.count, operation.sent, size);
             return size;

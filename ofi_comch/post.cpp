@@ -80,7 +80,7 @@ Receive& make_receive(const Receiver& to, const iovec* iov, std::size_t count, f
 void serve(const Receiver& at, Unexpected& message, Receive& receive) {
     const bool tagged = message.arrival.tagged();
     at.queue->posted[tagged].append(receive); // where deliver() takes it from
-    if (message.arrival.is_long && message.arrival.conn == nullptr) {
+    if (!message.arrival.is_here() && message.arrival.conn == nullptr) {
         at.queue->posted[tagged].remove(receive);
         message.endpoint->end_receive(receive, Errc::connection_reset);
     } else {
@@ -221,7 +221,7 @@ ssize_t look_for(const Receiver& at, const iovec* iov, std::size_t count, fi_add
         return 0;
     }
     void* buffer = nullptr;
-    if (!message->arrival.is_long && count != 0 && iov[0].iov_base != nullptr &&
+    if (message->arrival.is_here() && count != 0 && iov[0].iov_base != nullptr &&
         (flags & FI_DISCARD) == 0) {
         scatter(iov, count, message->arrival.payload, message->arrival.length);
         buffer = iov[0].iov_base;

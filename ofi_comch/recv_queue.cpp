@@ -28,17 +28,20 @@ void Buffers::give_back(Buffer buffer) {
     }
 }
 
-void RecvQueue::keep(Endpoint& endpoint, const Arrival& arrival) {
+Unexpected& RecvQueue::keep(Endpoint& endpoint, const Arrival& arrival) {
     Unexpected& message = messages.take();
     message.endpoint = &endpoint;
     message.arrival = arrival;
     message.claimed = nullptr;
     if (!arrival.is_long && arrival.length != 0) {
         message.buffer = buffers.take(arrival.length);
-        std::memcpy(message.buffer.bytes.get(), arrival.payload, arrival.length);
+        if (!arrival.is_coming) {
+            std::memcpy(message.buffer.bytes.get(), arrival.payload, arrival.length);
+        }
         message.arrival.payload = message.buffer.bytes.get();
     }
     unexpected[arrival.tagged()].append(message);
+    return message;
 }
 
 void RecvQueue::free(Unexpected& message) {

@@ -90,10 +90,12 @@ struct Arrival {
     std::uint64_t flags = 0; ///< for its completion
     std::uint64_t length = 0;
     const std::byte* payload = nullptr;
-    bool is_long = false; ///< the payload is still with the sender, in `source`
+    bool is_long = false;   ///< the payload is still with the sender, in `source`
+    bool is_coming = false; ///< the payload is not all here: Conn::coming
     std::uint64_t operation = 0;
     wire::Source source{};
 
+    [[nodiscard]] bool is_here() const noexcept { return !is_long && !is_coming; }
     [[nodiscard]] bool tagged() const noexcept { return (flags & FI_TAGGED) != 0; }
 };
 
@@ -137,8 +139,8 @@ public:
     [[nodiscard]] static bool matches(const Receive& receive, std::uint64_t tag) noexcept {
         return ((receive.tag ^ tag) & ~receive.ignore) == 0;
     }
-    /// Keeps a message until somebody asks for it.
-    void keep(Endpoint& endpoint, const Arrival& arrival);
+    /// Keeps a message until somebody asks for it; of one that is coming, room for its payload.
+    Unexpected& keep(Endpoint& endpoint, const Arrival& arrival);
     void free(Unexpected& message);
 };
 

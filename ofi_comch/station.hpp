@@ -27,6 +27,7 @@ class Waiter;
 struct Operation;
 struct Peer;
 struct Transfer;
+struct Unexpected;
 struct ConnectionRequest;
 
 /// What a one-sided operation of the core is told of its end by: an Operation or a Transfer.
@@ -46,6 +47,14 @@ struct Outgoing {
     std::vector<std::byte> bytes;
 };
 
+/// A message that comes in parts, as far as it has come. (Neither `to` nor `kept`: nobody wants it.)
+struct Coming {
+    std::uint64_t length = 0; ///< 0: there is none
+    std::uint64_t come = 0;   ///< of it
+    Transfer* to = nullptr;   ///< into a receive
+    Unexpected* kept = nullptr;
+};
+
 /// One connection. Freed when it has ended and everything that used it has been failed.
 struct Conn {
     Station* station = nullptr;
@@ -63,10 +72,7 @@ struct Conn {
     /// A message of ours in parts, some of which the link had no room for. Until they are on it the
     /// link is held: nothing of the program's goes between them.
     Operation* in_parts = nullptr;
-    /// One of the peer's, as far as it has come; of no length: there is none.
-    std::vector<std::byte> assembled;
-    std::uint64_t assembled_length = 0;               ///< when it is whole
-    std::uint8_t assembled_id = 0;                    ///< as one message
+    Coming coming;                                    ///< one of the peer's
     std::unordered_map<std::uint64_t, Reach> reaches; ///< by key
     Reach* last_reach = nullptr;                      ///< the one used last, of last_key
     std::uint64_t last_key = 0;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "address.hpp"
@@ -19,6 +20,18 @@ namespace comch::ofi::test {
 
 inline std::uint8_t id_of(wire::Kind kind, unsigned flags = 0) {
     return static_cast<std::uint8_t>(static_cast<unsigned>(kind) | flags);
+}
+
+/// A message's first part: how long it says that the whole is, and `size` bytes.
+inline std::pair<std::uint8_t, std::vector<std::byte>> begin(std::uint64_t whole, std::size_t size,
+                                                             unsigned flags = 0) {
+    std::vector<std::byte> bytes(sizeof(whole) + size, std::byte{'m'});
+    std::memcpy(bytes.data(), &whole, sizeof(whole));
+    return {id_of(wire::Kind::parts, flags), bytes};
+}
+
+inline std::pair<std::uint8_t, std::vector<std::byte>> go_on(std::size_t size) {
+    return {id_of(wire::Kind::part), std::vector<std::byte>(size, std::byte{'m'})};
 }
 
 /// What a program has in its address vector there.
@@ -67,6 +80,10 @@ public:
         }
         connected_ = ended_ = false;
         connect(victim, wire::version, link::soft::make_port_address(process, number));
+    }
+    void leave() {
+        port_->close(link_);
+        ended_ = true;
     }
     [[nodiscard]] bool connected() const { return connected_; }
     [[nodiscard]] bool ended() const { return ended_; }
