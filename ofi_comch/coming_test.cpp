@@ -152,6 +152,23 @@ TEST_F(Coming, ThatIsDiscardedGoesNowhereAndTheNextIsWhole) {
     EXPECT_FALSE(attacker.ended());
 }
 
+TEST_F(Coming, ThatIsDiscardedIsAnsweredWhenItIsWhole) {
+    // With the name of an operation behind its tag.
+    ASSERT_NO_FATAL_FAILURE(say(begin(20, 17, wire::has_tag | wire::wants_done)));
+    ASSERT_NO_FATAL_FAILURE(await_beginning());
+    EXPECT_EQ(look(FI_PEEK | FI_DISCARD), 0);
+    EXPECT_EQ(await(victim.rx).error, 0);
+    ASSERT_NO_FATAL_FAILURE(say(go_on(2)));
+    for (int i = 0; i < 1000; ++i) {
+        (void)fi_cq_read(victim.tx, nullptr, 0);
+        attacker.progress();
+    }
+    EXPECT_EQ(attacker.answers(), 0u) << "a sender that has more to send takes it for a lie";
+    ASSERT_NO_FATAL_FAILURE(say(go_on(1)));
+    EXPECT_TRUE(until([&] { return attacker.answers() == 1; }));
+    EXPECT_FALSE(attacker.ended());
+}
+
 TEST_F(Coming, CanBeClaimed) {
     int claim = 0;
     ASSERT_NO_FATAL_FAILURE(begin_message());

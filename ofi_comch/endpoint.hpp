@@ -383,6 +383,8 @@ private:
     static void direct_coming(Transfer& transfer);
     /// What is still to come of it goes nowhere.
     static void forget_coming(const Arrival& arrival);
+    /// The same, and its sender will be told.
+    static void give_up_coming(const Arrival& arrival, Errc status);
     [[nodiscard]] static bool take_words(std::uint8_t id, Parser& parser, Arrival& arrival);
     [[nodiscard]] bool take_done(Conn& conn, Parser& parser);
     [[nodiscard]] bool take_write(Conn& conn, std::uint8_t id, Parser& parser, bool is_long);

@@ -202,6 +202,8 @@ bool Endpoint::take_part(Conn& from, Parser& parser) {
         on_transfer(*whole.to, Errc::ok);
     } else if (whole.kept != nullptr) {
         whole.kept->arrival.is_coming = false;
+    } else if (whole.operation != 0) {
+        from.send_done(whole.operation, whole.status);
     }
     return true;
 }
@@ -233,6 +235,14 @@ void Endpoint::forget_coming(const Arrival& arrival) {
     if (arrival.is_coming && arrival.conn != nullptr) {
         arrival.conn->coming.to = nullptr;
         arrival.conn->coming.kept = nullptr;
+    }
+}
+
+void Endpoint::give_up_coming(const Arrival& arrival, Errc status) {
+    forget_coming(arrival);
+    if (arrival.conn != nullptr) {
+        arrival.conn->coming.operation = arrival.operation;
+        arrival.conn->coming.status = status;
     }
 }
 
@@ -338,7 +348,10 @@ void Endpoint::deliver(Receive& receive, const Arrival& arrival) {
     if (receive.count > 1) {
         transfer.staging.reset(new (std::nothrow) std::byte[length]);
         if (transfer.staging == nullptr) {
-            forget_coming(arrival);
+            if (arrival.is_coming) {
+                give_up_coming(arrival, Errc::no_memory);
+                transfer.arrival.operation = 0;
+            }
             on_transfer(transfer, Errc::no_memory);
             return;
         }
@@ -356,8 +369,9 @@ void Endpoint::deliver(Receive& receive, const Arrival& arrival) {
 }
 
 void Endpoint::discard(const Arrival& arrival) {
-    forget_coming(arrival);
-    if (arrival.operation != 0 && arrival.conn != nullptr) {
+    if (arrival.is_coming) {
+        give_up_coming(arrival, Errc::ok);
+    } else if (arrival.operation != 0 && arrival.conn != nullptr) {
         arrival.conn->send_done(arrival.operation, Errc::ok);
     }
 }

@@ -53,6 +53,10 @@ struct Coming {
     std::uint64_t come = 0;   ///< of it
     Transfer* to = nullptr;   ///< into a receive
     Unexpected* kept = nullptr;
+    /// Given up: what its sender is told, and of which operation (0: none), when the rest is here. Not
+    /// before: who is still sending it takes an answer for a lie.
+    std::uint64_t operation = 0;
+    Errc status = Errc::ok;
 };
 
 /// One connection. Freed when it has ended and everything that used it has been failed.

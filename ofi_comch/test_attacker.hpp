@@ -86,6 +86,8 @@ public:
         ended_ = true;
     }
     [[nodiscard]] bool connected() const { return connected_; }
+    /// Of operations that the victim has said how they ended.
+    [[nodiscard]] unsigned answers() const { return answers_; }
     [[nodiscard]] bool ended() const { return ended_; }
     [[nodiscard]] link::Reason reason() const { return reason_; }
     [[nodiscard]] Errc send(std::uint8_t id, const std::vector<std::byte>& bytes) {
@@ -114,7 +116,9 @@ private:
             return {Errc::not_found, nullptr, {}};
         }
         void on_connected(Connection&, std::span<const std::byte>) { self.connected_ = true; }
-        void on_message(Connection&, std::uint8_t, const std::byte*, std::uint32_t) {}
+        void on_message(Connection&, std::uint8_t id, const std::byte*, std::uint32_t) {
+            self.answers_ += id == id_of(wire::Kind::done) ? 1 : 0;
+        }
         void on_complete(Connection&, void*, Errc) {}
         void on_disconnected(Connection& connection, link::Reason reason,
                              std::span<const std::byte>) {
@@ -161,6 +165,7 @@ private:
 
     std::unique_ptr<Port> port_;
     Connection* link_ = nullptr;
+    unsigned answers_ = 0;
     bool connected_ = false;
     bool ended_ = false;
     link::Reason reason_{};

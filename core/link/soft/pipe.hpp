@@ -464,7 +464,10 @@ public:
     }
     /// The bulk ring of the peer is as it will be: its pages are there, its span has been found.
     [[nodiscard]] bool peers_ring_is_warm() const noexcept {
-        return rx_.bulk_taken() > tuning::ring_is_warm;
+        // (A small one is used as it is from the first lap on.)
+        return rx_.bulk_taken() > (bulk_rx_.size() > tuning::bulk_size_of_many
+                                       ? tuning::ring_is_warm
+                                       : bulk_rx_.size());
     }
     /// Gets in our ring before `position` need no answer any more: only a hint, so relaxed.
     void withdraw_gets(std::uint64_t position) noexcept {
