@@ -11,27 +11,9 @@ constexpr std::uint64_t any = ~std::uint64_t{0};
 /// That all parts are made of, tags too.
 constexpr char filler = 'm';
 
-struct Coming : testing::Test {
-    Node victim;
-    Attacker attacker{victim};
+struct Coming : Attacked {
     std::array<char, 100> buffer{};
 
-    template <class Condition> [[nodiscard]] bool until(Condition condition) {
-        const auto end = Clock::now() + std::chrono::seconds(60);
-        while (Clock::now() < end) {
-            if (condition()) {
-                return true;
-            }
-            attacker.progress();
-            (void)fi_cq_read(victim.tx, nullptr, 0);
-        }
-        return false;
-    }
-    void say(const std::pair<std::uint8_t, std::vector<std::byte>>& record) {
-        ASSERT_TRUE(until([&] { return attacker.connected(); }));
-        ASSERT_TRUE(
-            until([&] { return attacker.send(record.first, record.second) != Errc::again; }));
-    }
     /// Tagged, with a payload of 12 bytes of which 3 come.
     void begin_message() { ASSERT_NO_FATAL_FAILURE(say(begin(20, 11, wire::has_tag))); }
     void receive(std::size_t size, void* context = nullptr) {
@@ -180,6 +162,22 @@ TEST_F(Coming, CanBeClaimed) {
     ASSERT_NO_FATAL_FAILURE(say(go_on(5)));
     EXPECT_EQ(await(victim.rx).entry.len, 12u);
     expect_filled(12);
+}
+
+TEST_F(Coming, CanBeClaimedAndDiscarded) {
+    int claim = 0;
+    ASSERT_NO_FATAL_FAILURE(begin_message());
+    ASSERT_NO_FATAL_FAILURE(await_beginning());
+    EXPECT_EQ(look(FI_PEEK | FI_CLAIM, &claim), 0);
+    EXPECT_EQ(await(victim.rx).error, 0);
+    EXPECT_EQ(look(FI_CLAIM | FI_DISCARD, &claim), 0);
+    EXPECT_EQ(await(victim.rx).error, 0);
+    ASSERT_NO_FATAL_FAILURE(say(go_on(9)));
+    receive(buffer.size());
+    ASSERT_NO_FATAL_FAILURE(say(begin(10, 9, wire::has_tag)));
+    ASSERT_NO_FATAL_FAILURE(say(go_on(1)));
+    EXPECT_EQ(await(victim.rx).entry.len, 2u);
+    expect_filled(2);
 }
 
 TEST_F(Coming, ThatIsNeverWholeIsAnErrorOfItsReceive) {

@@ -77,7 +77,7 @@ struct Operation : Awaited {
     Kept* kept = nullptr; ///< or else by this
 };
 
-/// Data of a peer's operation that we move with the core's one-sided operations.
+/// Data of a peer's operation that we move with the core's one-sided operations, or that is coming.
 struct Transfer : Awaited {
     enum class Kind : std::uint8_t { receive, write, read };
     Kind kind = Kind::receive;

@@ -16,7 +16,7 @@ namespace {
 /// Records that are sent one after the other.
 struct Speech {
     const char* name;
-    std::vector<std::pair<std::uint8_t, std::vector<std::byte>>> records;
+    std::vector<Record> records;
     bool is_begun = false; ///< there is a message in it of which a part is missing
 
     friend std::ostream& operator<<(std::ostream& out, const Speech& speech) {
@@ -24,27 +24,12 @@ struct Speech {
     }
 };
 
-struct HostilePeer : testing::TestWithParam<Speech> {
-    Node victim;
-    Attacker attacker{victim};
+struct HostilePeer : Attacked, testing::WithParamInterface<Speech> {
     char buffer[100] = {};
 
-    template <class Condition> [[nodiscard]] bool until(Condition condition) {
-        const auto end = Clock::now() + std::chrono::seconds(60);
-        while (Clock::now() < end) {
-            if (condition()) {
-                return true;
-            }
-            attacker.progress();
-            (void)fi_cq_read(victim.tx, nullptr, 0);
-        }
-        return false;
-    }
     void say(const Speech& speech) {
-        ASSERT_TRUE(until([&] { return attacker.connected(); }));
         for (const auto& record : speech.records) {
-            ASSERT_TRUE(
-                until([&] { return attacker.send(record.first, record.second) != Errc::again; }));
+            ASSERT_NO_FATAL_FAILURE(Attacked::say(record));
         }
     }
 };

@@ -111,7 +111,7 @@ struct alignas(64) Receive {
     std::size_t length = 0;
     std::size_t used = 0;  ///< multi-receive: up to here
     std::size_t least = 0; ///< multi-receive: with less left than this it takes no more
-    unsigned users = 0;    ///< multi-receive: long messages that are on their way into it
+    unsigned users = 0;    ///< multi-receive: messages that are on their way into it
     bool retired = false;  ///< multi-receive: takes no more
     Errc end = Errc::ok;   ///< and why, if not because it is full
     std::size_t count = 0;

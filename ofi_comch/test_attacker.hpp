@@ -22,15 +22,16 @@ inline std::uint8_t id_of(wire::Kind kind, unsigned flags = 0) {
     return static_cast<std::uint8_t>(static_cast<unsigned>(kind) | flags);
 }
 
+using Record = std::pair<std::uint8_t, std::vector<std::byte>>;
+
 /// A message's first part: how long it says that the whole is, and `size` bytes.
-inline std::pair<std::uint8_t, std::vector<std::byte>> begin(std::uint64_t whole, std::size_t size,
-                                                             unsigned flags = 0) {
+inline Record begin(std::uint64_t whole, std::size_t size, unsigned flags = 0) {
     std::vector<std::byte> bytes(sizeof(whole) + size, std::byte{'m'});
     std::memcpy(bytes.data(), &whole, sizeof(whole));
     return {id_of(wire::Kind::parts, flags), bytes};
 }
 
-inline std::pair<std::uint8_t, std::vector<std::byte>> go_on(std::size_t size) {
+inline Record go_on(std::size_t size) {
     return {id_of(wire::Kind::part), std::vector<std::byte>(size, std::byte{'m'})};
 }
 
@@ -169,6 +170,29 @@ private:
     bool connected_ = false;
     bool ended_ = false;
     link::Reason reason_{};
+};
+
+/// A program that such a peer is connected to.
+struct Attacked : testing::Test {
+    Node victim;
+    Attacker attacker{victim};
+
+    template <class Condition> [[nodiscard]] bool until(Condition condition) {
+        const auto end = Clock::now() + std::chrono::seconds(60);
+        while (Clock::now() < end) {
+            if (condition()) {
+                return true;
+            }
+            attacker.progress();
+            (void)fi_cq_read(victim.tx, nullptr, 0);
+        }
+        return false;
+    }
+    void say(const Record& record) {
+        ASSERT_TRUE(until([&] { return attacker.connected(); }));
+        ASSERT_TRUE(
+            until([&] { return attacker.send(record.first, record.second) != Errc::again; }));
+    }
 };
 
 } // namespace comch::ofi::test

@@ -6,7 +6,8 @@
 // message of up to 56 bytes, or a tagged one of up to 48, is one line of the ring.
 //
 // A message that is longer than one of the core's may come in parts: what it would be if it were
-// one message is cut, and the parts follow each other, with nothing of the program's between them.
+// one message is cut, behind those words, and the parts follow each other, with nothing of the
+// program's between them. Who gives it up while it is coming says `done` when all of it has come.
 //
 // Longer messages, writes and reads name a registered range of the requester's memory (region,
 // address); the other end moves the data with the core's one-sided get or put when it is ready for

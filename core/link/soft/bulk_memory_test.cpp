@@ -40,22 +40,22 @@ TEST(BulkMemory, GivesItsPagesBackWhenItIdles) {
     memory.data()[memory.size() - 1] = std::byte{2};
     ASSERT_TRUE(holds_pages(made->fd));
     constexpr std::uint64_t keep = tuning::bulk_keep_ns;
-    (void)memory.look(100, true, 5);
-    (void)memory.look(100, true, 4 + keep);
+    EXPECT_FALSE(memory.look(100, true, 5));
+    EXPECT_FALSE(memory.look(100, true, 4 + keep));
     EXPECT_TRUE(holds_pages(made->fd)) << "not long enough";
-    (void)memory.look(200, true, 5 + keep);
-    (void)memory.look(200, true, 5 + keep + keep - 1);
+    EXPECT_FALSE(memory.look(200, true, 5 + keep));
+    EXPECT_FALSE(memory.look(200, true, 5 + keep + keep - 1));
     EXPECT_TRUE(holds_pages(made->fd)) << "something went through";
-    (void)memory.look(200, false, 5 + 3 * keep);
-    (void)memory.look(200, false, 5 + 5 * keep);
+    EXPECT_FALSE(memory.look(200, false, 5 + 3 * keep));
+    EXPECT_FALSE(memory.look(200, false, 5 + 5 * keep));
     EXPECT_TRUE(holds_pages(made->fd)) << "the peer has not taken everything out";
-    (void)memory.look(200, true, 5 + 6 * keep);
+    EXPECT_TRUE(memory.look(200, true, 5 + 6 * keep));
     EXPECT_FALSE(holds_pages(made->fd));
     EXPECT_EQ(memory.data()[0], std::byte{0}) << "it can be used again";
     memory.data()[0] = std::byte{3};
-    (void)memory.look(300, true, 5 + 7 * keep);
+    EXPECT_FALSE(memory.look(300, true, 5 + 7 * keep));
     EXPECT_TRUE(holds_pages(made->fd));
-    (void)memory.look(300, true, 5 + 8 * keep);
+    EXPECT_TRUE(memory.look(300, true, 5 + 8 * keep));
     EXPECT_FALSE(holds_pages(made->fd));
 }
 

@@ -37,6 +37,8 @@ public:
         next_ = size_ > small ? written_ + tuning::span_warm_up : never;
         trying_ = false;
         looked_at_ = 0;
+        found_ = 0;
+        same_ = 0;
     }
     /// Nothing may be written beyond bytes(), even if there is no room before: that is timed.
     [[nodiscard]] bool is_strict() const noexcept { return trying_; }

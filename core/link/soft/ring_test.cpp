@@ -645,6 +645,51 @@ TEST(BulkRing, GoesBackToItsBeginningAsSoonAsThatIsFree) {
     EXPECT_FALSE(bulk.writer.corrupt());
 }
 
+TEST(BulkRing, OfWhichTheBeginningIsTimedHasNoRoomInTheRest) {
+    constexpr std::uint32_t length = 4096;
+    BulkSpan span(4 * BulkSpan::small);
+    for (std::uint64_t now = 1; !span.is_strict() || span.bytes() != BulkSpan::small; ++now) {
+        if (span.wrote(length)) {
+            span.took(now * 1000);
+        }
+    }
+    BulkRing bulk(4 * BulkSpan::small, span);
+    for (unsigned i = 0; i < BulkSpan::small / length; ++i) {
+        ASSERT_NE(bulk.writer.reserve(length), nullptr) << i;
+        const BulkRef ref = bulk.writer.commit(length);
+        ASSERT_NE(bulk.ring.reader.bulk(ref, bulk.base(), bulk.size), nullptr) << i;
+    }
+    EXPECT_EQ(bulk.writer.reserve(length), nullptr);
+    bulk.returned();
+    EXPECT_EQ(bulk.writer.reserve(length), bulk.base());
+    EXPECT_FALSE(bulk.writer.corrupt());
+}
+
+TEST(BulkRing, ThatLostItsPagesBeginsAnew) {
+    BulkSpan span(4 * BulkSpan::small);
+    for (std::uint64_t now = 1; span.is_strict() || span.bytes() == BulkSpan::small; ++now) {
+        if (span.wrote(4096)) {
+            span.took(now * (span.bytes() == BulkSpan::small ? 1000 : 500));
+        }
+    }
+    BulkRing bulk(4 * BulkSpan::small, span);
+    const auto is_used_beyond_the_beginning = [&] {
+        for (unsigned i = 0; i < 2 * BulkSpan::small / 4096; ++i) {
+            const std::byte* const at = bulk.writer.reserve(4096);
+            if (at == nullptr || at >= bulk.base() + BulkSpan::small) {
+                return true;
+            }
+            const BulkRef ref = bulk.writer.commit(4096);
+            EXPECT_EQ(bulk.ring.reader.bulk(ref, bulk.base(), bulk.size), at);
+            bulk.returned();
+        }
+        return false;
+    };
+    ASSERT_TRUE(is_used_beyond_the_beginning());
+    bulk.writer.lost_pages();
+    EXPECT_FALSE(is_used_beyond_the_beginning());
+}
+
 TEST(BulkRing, NothingIsOverwrittenBeforeItIsReturned) {
     BulkRing bulk(1024);
     std::vector<BulkRef> refs;
