@@ -62,11 +62,12 @@ inline constexpr std::uint32_t doubt_enough = 2 * doubt_each;
 inline constexpr std::uint32_t most_doubt = 4 * doubt_each;
 /// Or it stops after as many messages as before, so many times in a row.
 inline constexpr std::uint32_t proof = 2;
-/// What is enough: while it is not known that the producer has more under way, and then. Before
-/// the link returns credit in a packet of its own, for it takes that along; and not so many at
-/// first that a producer with sixteen under way stops.
+/// What is enough: while it is not known that the producer has more under way, and then: half of
+/// the verbs link's window, before it returns credit in a packet of its own, for this takes it
+/// along; the producer has the other half to go on with. Not so many at first that a producer with
+/// sixteen under way stops.
 inline constexpr std::uint64_t small_batch = 8;
-inline constexpr std::uint64_t large_batch = 24;
+inline constexpr std::uint64_t large_batch = 32;
 /// Arrivals for which the small one is enough, after the large one was in vain: first, and at
 /// most.
 inline constexpr std::uint32_t least_small = 64;

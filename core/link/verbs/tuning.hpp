@@ -31,11 +31,12 @@ inline constexpr std::uint32_t repost_batch = 8;
 /// need not wait for the device to have it: as many as are not yet given back there are besides.
 inline constexpr std::uint32_t receive_buffers = window + uncredited + repost_batch;
 /// The receiver returns credit at once when it has taken out this part of the window: its peer
-/// still has the other part to go on with.
-inline constexpr std::uint32_t credit_at_once = window / 2;
+/// still has the other part to go on with. More than half of it, for what a consumer reports of half
+/// of it takes the credit along.
+inline constexpr std::uint32_t credit_at_once = window * 5 / 8;
 /// This much it returns when it next looks for something to do and finds nothing: where messages
 /// are answered that is when the answer has gone out, and is not in its way.
-inline constexpr std::uint32_t credit_batch = window * 3 / 8;
+inline constexpr std::uint32_t credit_batch = window / 2;
 /// A port looks at the credit that it owes once in so many calls. What the peer sleeps for goes out
 /// if it was owed at the last look already, so that one bell tells of what comes together.
 inline constexpr unsigned credit_look_calls = 64;
