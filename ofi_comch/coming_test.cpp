@@ -1,5 +1,7 @@
 // A message in parts of which some are still to come, and what a program may do meanwhile.
 #include <array>
+#include <span>
+#include <utility>
 
 #include "test_attacker.hpp"
 #include "test_node.hpp"
@@ -12,6 +14,8 @@ constexpr std::uint64_t any = ~std::uint64_t{0};
 constexpr char filler = 'm';
 
 struct Coming : Attacked {
+    using Attacked::Attacked;
+
     std::array<char, 100> buffer{};
 
     /// Tagged, with a payload of 12 bytes of which 3 come.
@@ -20,15 +24,23 @@ struct Coming : Attacked {
         COMCH_FI(
             fi_trecv(victim.ep, buffer.data(), size, nullptr, FI_ADDR_UNSPEC, 0, any, context));
     }
-    ssize_t look(std::uint64_t flags, void* context = nullptr) {
+    /// Into two bytes at the beginning, and twenty in the middle.
+    void receive_in_parts() {
+        const iovec parts[] = {{buffer.data(), 2}, {buffer.data() + 50, 20}};
+        COMCH_FI(receive_into(parts, 0));
+    }
+    /// All of the buffer, for untagged messages.
+    void receive_several() {
         const iovec part{buffer.data(), buffer.size()};
-        fi_msg_tagged message{};
+        fi_msg message{};
         message.msg_iov = &part;
         message.iov_count = 1;
         message.addr = FI_ADDR_UNSPEC;
-        message.ignore = any;
-        message.context = context;
-        return fi_trecvmsg(victim.ep, &message, flags);
+        COMCH_FI(fi_recvmsg(victim.ep, &message, FI_MULTI_RECV));
+    }
+    ssize_t look(std::uint64_t flags, void* context = nullptr) {
+        const iovec part{buffer.data(), buffer.size()};
+        return receive_into({&part, 1}, flags, context);
     }
     /// The beginning of the message has come.
     void await_beginning() {
@@ -47,6 +59,25 @@ struct Coming : Attacked {
             ASSERT_EQ(buffer[i], i < size ? filler : '\0') << i;
         }
     }
+    /// The attacker that has left, as another one.
+    void come_again() {
+        attacker.connect_again(victim, 1);
+        ASSERT_TRUE(until([&] { return attacker.connected(); }));
+    }
+    ssize_t receive_into(std::span<const iovec> parts, std::uint64_t flags,
+                         void* context = nullptr) {
+        fi_msg_tagged message{};
+        message.msg_iov = parts.data();
+        message.iov_count = parts.size();
+        message.addr = FI_ADDR_UNSPEC;
+        message.ignore = any;
+        message.context = context;
+        return fi_trecvmsg(victim.ep, &message, flags);
+    }
+};
+
+struct ComingToSeveral : Coming {
+    ComingToSeveral() : Coming({.shared_receives = true}) {}
 };
 
 TEST_F(Coming, GoesIntoTheReceiveThatWaitsForIt) {
@@ -88,13 +119,7 @@ TEST_F(Coming, IsCutOffWhereItIsTooLong) {
 }
 
 TEST_F(Coming, GoesIntoSeveralParts) {
-    const iovec parts[] = {{buffer.data(), 2}, {buffer.data() + 50, 20}};
-    fi_msg_tagged message{};
-    message.msg_iov = parts;
-    message.iov_count = 2;
-    message.addr = FI_ADDR_UNSPEC;
-    message.ignore = any;
-    COMCH_FI(fi_trecvmsg(victim.ep, &message, 0));
+    receive_in_parts();
     ASSERT_NO_FATAL_FAILURE(begin_message());
     ASSERT_NO_FATAL_FAILURE(say(go_on(9)));
     EXPECT_EQ(await(victim.rx).entry.len, 12u);
@@ -103,13 +128,18 @@ TEST_F(Coming, GoesIntoSeveralParts) {
     }
 }
 
+TEST_F(Coming, HasNoRoomInAReceiveOfNoParts) {
+    COMCH_FI(receive_into({}, 0));
+    ASSERT_NO_FATAL_FAILURE(begin_message());
+    ASSERT_NO_FATAL_FAILURE(say(go_on(9)));
+    const Event event = await(victim.rx);
+    EXPECT_EQ(event.error, FI_ETRUNC);
+    EXPECT_EQ(event.failure.olen, 12u);
+    expect_filled(0);
+}
+
 TEST_F(Coming, IsOneOfSeveralInOneBuffer) {
-    const iovec part{buffer.data(), buffer.size()};
-    fi_msg message{};
-    message.msg_iov = &part;
-    message.iov_count = 1;
-    message.addr = FI_ADDR_UNSPEC;
-    COMCH_FI(fi_recvmsg(victim.ep, &message, FI_MULTI_RECV));
+    receive_several();
     for (std::size_t i = 0; i < 2; ++i) {
         ASSERT_NO_FATAL_FAILURE(say(begin(15, 7)));
         ASSERT_NO_FATAL_FAILURE(say(go_on(8)));
@@ -188,6 +218,32 @@ TEST_F(Coming, ThatIsNeverWholeIsAnErrorOfItsReceive) {
     EXPECT_EQ(await(victim.rx).error, FI_ECONNRESET);
 }
 
+TEST_F(Coming, ThatIsNeverWholeIsAnErrorOfAReceiveOfSeveralParts) {
+    receive_in_parts();
+    ASSERT_NO_FATAL_FAILURE(begin_message());
+    attacker.leave();
+    EXPECT_EQ(await(victim.rx).error, FI_ECONNRESET);
+    expect_filled(0); // what has come is put together before it is handed out
+}
+
+TEST_F(Coming, ThatIsNeverWholeLeavesABufferForSeveralToTheNext) {
+    receive_several();
+    ASSERT_NO_FATAL_FAILURE(say(begin(15, 7)));
+    attacker.leave();
+    const Event event = await(victim.rx);
+    EXPECT_EQ(event.error, FI_ECONNRESET);
+    EXPECT_EQ(event.failure.buf, buffer.data());
+    EXPECT_EQ(event.failure.flags & FI_MULTI_RECV, 0u) << "the buffer is not given back yet";
+
+    ASSERT_NO_FATAL_FAILURE(come_again());
+    ASSERT_NO_FATAL_FAILURE(say(begin(5, 4)));
+    ASSERT_NO_FATAL_FAILURE(say(go_on(1)));
+    const Event next = await(victim.rx);
+    EXPECT_EQ(next.error, 0);
+    EXPECT_EQ(next.entry.len, 5u);
+    EXPECT_EQ(next.entry.buf, buffer.data() + 15);
+}
+
 TEST_F(Coming, ThatIsNeverWholeIsAnErrorOfWhoClaimedIt) {
     int claim = 0;
     ASSERT_NO_FATAL_FAILURE(begin_message());
@@ -196,13 +252,22 @@ TEST_F(Coming, ThatIsNeverWholeIsAnErrorOfWhoClaimedIt) {
     EXPECT_EQ(await(victim.rx).error, 0);
     attacker.leave();
     // (Not before the victim has heard of the end, which no completion tells.)
-    Attacker other(victim);
-    ASSERT_TRUE(until([&] {
-        other.progress();
-        return other.connected();
-    }));
+    ASSERT_NO_FATAL_FAILURE(come_again());
     EXPECT_EQ(look(FI_CLAIM, &claim), 0);
     EXPECT_EQ(await(victim.rx).error, FI_ECONNRESET);
+}
+
+TEST_F(ComingToSeveral, GivesItsReceiveBackWhenTheEndpointIsClosed) {
+    COMCH_FI(fi_trecv(victim.srx, buffer.data(), buffer.size(), nullptr, FI_ADDR_UNSPEC, 0, any,
+                      &buffer));
+    ASSERT_NO_FATAL_FAILURE(begin_message());
+    ASSERT_TRUE(until([&] { return buffer[2] == filler; }));
+    EXPECT_EQ(fi_close(&std::exchange(victim.ep, nullptr)->fid), 0);
+    const Event event = await(victim.rx);
+    EXPECT_EQ(event.error, FI_ECANCELED);
+    EXPECT_EQ(event.failure.op_context, &buffer);
+    // Nobody writes to it any more.
+    ASSERT_TRUE(until([&] { return attacker.ended(); }));
 }
 
 TEST_F(Coming, ThatIsNeverWholeIsNotThereForWhoAsksLater) {

@@ -174,6 +174,8 @@ private:
 
 /// A program that such a peer is connected to.
 struct Attacked : testing::Test {
+    explicit Attacked(const NodeOptions& options = {}) : victim(options) {}
+
     Node victim;
     Attacker attacker{victim};
 
