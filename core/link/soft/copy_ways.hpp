@@ -65,7 +65,11 @@ public:
         }
         const bool trial = these.trying != none;
         if (trial && way != all[these.trying]) {
-            // Begun before, or without asking which; or it stands in for what could not be tried.
+            // Begun before, or without asking which; or it stands in for what could not be tried. It is told
+            // of all the same: the first of a way, which alone have been its trial, may have met new pages.
+            if (way == these.latest) {
+                (void)add(these, way, length, time, part);
+            }
             if (all[these.trying] == Way::joint && ++these.stand_ins >= tuning::most_stand_ins) {
                 next_way(these, length);
             }

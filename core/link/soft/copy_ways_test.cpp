@@ -100,6 +100,25 @@ TEST(CopyWays, OneThatWasInterruptedDoesNotDecideWhenItIsNew) {
     EXPECT_GT(joint, 9 * static_cast<int>(tuning::pace_of_short.period) / 10);
 }
 
+TEST(CopyWays, WhatWasBegunBeforeATrialTellsOfItsWay) {
+    // As a program has it that begins many at once: the first two meet new pages, and by then thirty others
+    // have been begun the same way.
+    constexpr std::uint64_t length = 64 << 20;
+    constexpr std::uint64_t cold = 40'000'000;
+    constexpr std::uint64_t warm = 8'000'000;
+    constexpr std::uint64_t alone = 25'000'000;
+    CopyWays ways;
+    int first = 0;
+    while (ways.choose(length) == Way::ring) {
+        ways.took(Way::ring, length, cold);
+        ASSERT_LT(++first, 100);
+    }
+    for (int i = 0; i < 30; ++i) {
+        ways.took(Way::ring, length, warm);
+    }
+    EXPECT_LT(taken(Way::alone, ways, 100, length, {warm, alone, alone}), 10);
+}
+
 TEST(CopyWays, WhatTheKernelRefusesIsNotDoneTogetherEither) {
     CopyWays ways;
     EXPECT_EQ(taken(Way::joint, ways, 10'000, 1 << 20, {300'000, CopyWays::in_vain, 1}), 0);
