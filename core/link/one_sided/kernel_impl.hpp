@@ -74,8 +74,7 @@ template <class Pipe> bool OneSidedEngine<Pipe>::peer_missing() noexcept {
                        const auto* get = waits_for_puts() ? nullptr : oldest_get();
                        const std::uint64_t length = get == nullptr ? 0 : get->length;
                        // (A short one does not go by the bulk ring.)
-                       const bool warm =
-                           length <= Pipe::inline_data || pipe_.peers_ring_is_written();
+                       const bool warm = length <= Pipe::inline_data || pipe_.peers_ring_is_warm();
                        return Pipe::patience(length, warm);
                    });
     }

@@ -458,11 +458,8 @@ public:
                                                              bool warm) noexcept {
         return tuning::patience(bytes, warm);
     }
-    /// The bulk ring of the peer has its pages: those of its beginning, which is used first.
-    [[nodiscard]] bool peers_ring_is_written() const noexcept {
-        return rx_.bulk_taken() > tuning::bulk_size;
-    }
-    /// The bulk ring of the peer is as it will be, if it is used fast enough to find its span.
+    /// The bulk ring of the peer has its pages, and is as it will be, if it is used fast enough to find its
+    /// span: a large one is written to beyond its beginning for the first time when that is tried.
     [[nodiscard]] bool peers_ring_is_warm() const noexcept {
         // (A small one is used as it is from the first lap on.)
         return rx_.bulk_taken() > (bulk_rx_.size() > tuning::bulk_size_of_many
