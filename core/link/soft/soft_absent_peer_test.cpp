@@ -155,6 +155,33 @@ TEST_F(AbsentPeer, AGetIsFetched) {
     finish();
 }
 
+TEST_F(AbsentPeer, IsWaitedForLongerUntilAllOfItsRingHasBeenWritten) {
+    constexpr std::size_t length = 256 * 1024; // half of what it writes to at first
+    ASSERT_EQ(get(length), Errc::in_progress);
+    ASSERT_TRUE(completes()) << "by the kernel, which needs pages of its own for the first time";
+    std::size_t asked = 1;
+    std::uint64_t began = 0;
+    // Many times more than the whole ring's positions, but all in its beginning. (Until it is trusted, when
+    // it stops: it may have been stopped before, and missed.)
+    ASSERT_TRUE(until(
+        [&] {
+            to_child.put(Order::progress);
+            for (const std::size_t enough = asked + 16; asked < enough;) {
+                const Errc result = get(length);
+                asked += result == Errc::in_progress ? 1 : 0;
+                EXPECT_TRUE(completes(asked));
+            }
+            (void)in_memory_of_the_owner(); // it does nothing from here on
+            began = monotonic_ns();
+            return get(length) == Errc::in_progress;
+        },
+        *end));
+    ASSERT_TRUE(completes(asked + 1));
+    EXPECT_GE(monotonic_ns() - began, tuning::attention_to_cold_ring_ns);
+    EXPECT_TRUE(holds(length));
+    finish();
+}
+
 TEST_F(AbsentPeer, WhoSleepsForAnAnswerGetsItToo) {
     ASSERT_EQ(get(300'000), Errc::in_progress);
     ASSERT_TRUE(sleep_until(*end, [&] { return !end->seen.completions.empty(); }));
