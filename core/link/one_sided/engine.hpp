@@ -442,8 +442,7 @@ private:
     std::uint32_t canceled_ = 0; ///< whose answer is still to come
     std::uint32_t puts_waiting_ = 0;
     std::uint32_t replies_waiting_ = 0;
-    std::uint64_t answers_ = 0;        ///< that have come, ever
-    std::uint64_t last_get_ended_ = 0; ///< by the CPU's counter
+    std::uint64_t answers_ = 0; ///< that have come, ever
     void* fetched_ = nullptr;
     std::uint64_t joint_ = 0; ///< our get that both ends copy, as Operation says; 0: none
     void* joint_token_ = nullptr;

@@ -29,7 +29,7 @@ Errc OneSidedEngine<Pipe>::get_mapped(std::byte* to, const std::byte* from, std:
             }
             const std::uint64_t began = ticks();
             copy_mapped(to, from, length);
-            pipe_.mapped_ways().took(Way::alone, length, ticks() - began);
+            pipe_.mapped_ways().took(Way::alone, length, pipe_.get_cost().of(began, ticks()));
             return Errc::ok;
         }
     }
@@ -141,11 +141,10 @@ template <class Pipe> bool OneSidedEngine<Pipe>::joint_arrived() noexcept {
                 (joint_from_ != nullptr ? sent.mapped_bytes : sent.process_vm_bytes)
                     .add(joint_length_ - by_peer);
             }
-            last_get_ended_ = ticks();
+            const std::uint64_t cost = pipe_.get_cost().of(operation.began, ticks());
             (joint_from_ != nullptr ? pipe_.mapped_ways() : pipe_.ways())
                 .took(Pipe::Ways::Way::joint, operation.length,
-                      joint_refused_ ? Pipe::Ways::in_vain : last_get_ended_ - operation.began,
-                      joint_length_);
+                      joint_refused_ ? Pipe::Ways::in_vain : cost, joint_length_);
             if (!joint_refused_) {
                 operation.local += joint_length_;
                 operation.address += joint_length_;

@@ -160,9 +160,8 @@ OneSidedEngine<Pipe>::get_by_kernel(std::byte*& to, std::size_t& length, std::ui
         const std::uint64_t began = ticks();
         const bool done = read_past_peer(to, address, part);
         if (timed) {
-            last_get_ended_ = ticks();
-            pipe_.ways().took(Way::alone, length,
-                              done ? last_get_ended_ - began : Pipe::Ways::in_vain, part);
+            const std::uint64_t cost = pipe_.get_cost().of(began, ticks());
+            pipe_.ways().took(Way::alone, length, done ? cost : Pipe::Ways::in_vain, part);
         }
         if (!done) {
             return {};
@@ -218,15 +217,9 @@ template <class Pipe> bool OneSidedEngine<Pipe>::fetch_missing() noexcept {
 
 template <class Pipe> void OneSidedEngine<Pipe>::note_time_of(const Operation& operation) noexcept {
     if constexpr (Pipe::kernel_copies) {
-        if (operation.began == 0) {
-            return;
-        }
-        // Of several under way, what each adds.
-        const std::uint64_t now = ticks();
-        const std::uint64_t began = std::max(operation.began, last_get_ended_);
-        last_get_ended_ = now;
-        if (pipe_.peers_ring_is_warm()) {
-            pipe_.ways().took(Pipe::Ways::Way::ring, operation.length, now - began);
+        const std::uint64_t cost = pipe_.get_cost().of(operation.began, ticks());
+        if (operation.began != 0 && pipe_.peers_ring_is_warm()) {
+            pipe_.ways().took(Pipe::Ways::Way::ring, operation.length, cost);
         }
     }
 }

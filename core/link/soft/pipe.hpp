@@ -18,6 +18,7 @@
 #include "core/link/soft/bulk_memory.hpp"
 #include "core/link/soft/bulk_writer.hpp"
 #include "core/link/soft/copy_ways.hpp"
+#include "core/link/soft/get_cost.hpp"
 #include "core/link/soft/joint_copy.hpp"
 #include "core/link/soft/layout.hpp"
 #include "core/link/soft/peer_memory.hpp"
@@ -452,6 +453,7 @@ public:
     [[nodiscard]] CopyWays& ways() noexcept { return ways_; }
     /// The same for memory that is mapped here.
     [[nodiscard]] CopyWays& mapped_ways() noexcept { return mapped_ways_; }
+    [[nodiscard]] GetCost& get_cost() noexcept { return get_cost_; }
     [[nodiscard]] JointCopy& joint_copy() noexcept { return joint_copy_; }
     [[nodiscard]] JointHelp& joint_help() noexcept { return joint_help_; }
     [[nodiscard]] static constexpr tuning::Patience patience(std::uint64_t bytes,
@@ -606,6 +608,7 @@ private:
     Attention attention_;
     CopyWays ways_;
     CopyWays mapped_ways_{false};
+    GetCost get_cost_;
     JointCopy joint_copy_; ///< for our gets
     JointHelp joint_help_; ///< with the peer's
 };

@@ -1,0 +1,28 @@
+// What a get costs, for those who compare ways of copying.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "core/link/soft/tuning.hpp"
+
+namespace comch::link::soft {
+
+/// The time since the one before it ended. What a get leaves behind slows down what follows: other page
+/// tables after the kernel's, a buffer that is in the other CPU's cache now. And of several under way each
+/// counts with what it adds. Where gets are rare, so many times what it took itself: what else the caller
+/// does tells nothing of the way. (No step between the two, or the slower way might seem the faster.)
+class GetCost {
+public:
+    /// Of one that began and ends then, by any clock; to be called for each that ends.
+    [[nodiscard]] std::uint64_t of(std::uint64_t began, std::uint64_t ended) noexcept {
+        const std::uint64_t since_last = ended - std::exchange(last_ended_, ended);
+        return std::min(since_last, tuning::most_between_gets * (ended - began));
+    }
+
+private:
+    std::uint64_t last_ended_ = 0;
+};
+
+} // namespace comch::link::soft
