@@ -44,6 +44,11 @@ public:
         const Way way = all[these.trying];
         return way == Way::joint && !joint ? Way::alone : way;
     }
+    /// So little has gone alone, with the next one of `length`, that a ring that has no pages yet would cost
+    /// more than it could have saved.
+    [[nodiscard]] bool too_little_for_ring(std::uint64_t length) const noexcept {
+        return ring_ && copied_alone_ + length <= tuning::before_ring;
+    }
     /// The next get is to find out how fast its way is.
     [[nodiscard]] bool trying(std::uint64_t length) const noexcept {
         return lengths_[index_of(length)].trying != none;
@@ -63,6 +68,7 @@ public:
         if (time > in_vain) {
             return;
         }
+        copied_alone_ += way == Way::alone ? part : 0;
         const bool trial = these.trying != none;
         if (trial && way != all[these.trying]) {
             // Begun before, or without asking which; or it stands in for what could not be tried. It is told
@@ -191,6 +197,7 @@ private:
     }
 
     std::array<Lengths, 14> lengths_{}; ///< from 8 KiB up to 64 MiB
+    std::uint64_t copied_alone_ = 0;
     bool ring_;
 };
 

@@ -47,6 +47,19 @@ TEST(CopyWays, ThereMayBeNoRing) {
     EXPECT_EQ(others.choose(1 << 20, false), Way::alone);
 }
 
+TEST(CopyWays, ARingDoesNotPayForLittle) {
+    CopyWays ways;
+    EXPECT_TRUE(ways.too_little_for_ring(64 << 10));
+    EXPECT_TRUE(ways.too_little_for_ring(tuning::before_ring));
+    EXPECT_FALSE(ways.too_little_for_ring(tuning::before_ring + 1)) << "by itself";
+    // In sum, whatever the lengths.
+    ways.took(Way::alone, 1 << 20, 100);
+    ways.took(Way::alone, tuning::before_ring, 100, tuning::before_ring - (3 << 20));
+    EXPECT_TRUE(ways.too_little_for_ring(2 << 20));
+    EXPECT_FALSE(ways.too_little_for_ring((2 << 20) + 1));
+    EXPECT_FALSE(CopyWays(false).too_little_for_ring(1)) << "there is none";
+}
+
 TEST(CopyWays, TheFirstAfterAChangeDoNotCount) {
     CopyWays ways;
     Way last = Way::ring;

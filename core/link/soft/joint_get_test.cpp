@@ -350,8 +350,12 @@ protected:
 
     void SetUp() override {
         JointGet::SetUp();
-        requester.pipe.ways() = CopyWays();
+        begin_anew();
         took(Way::ring, 1'000'000);
+    }
+    void begin_anew() {
+        requester.pipe.ways() = CopyWays();
+        requester.pipe.ways().took(Way::alone, tuning::before_ring, 1); // the ring's turn
     }
     void took(Way way, std::uint64_t time) {
         for (unsigned i = 0; i < 2 * tuning::pace_of_short.turn(); ++i) {
@@ -409,7 +413,7 @@ TEST_F(JointTriedPart, IsCopiedByBoth) {
         owner.slot.rx.one_sided_served.get() + 3 * tuning::pace_of_long.period;
     while (owner.slot.tx.process_vm_bytes.get() == 0 &&
            owner.slot.rx.one_sided_served.get() < until && !HasFailure()) {
-        requester.pipe.ways() = CopyWays();
+        begin_anew();
         took(Way::ring, 1'000'000);
         took(Way::alone, 2'000'000);
         const Errc result = get();

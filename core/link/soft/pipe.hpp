@@ -468,6 +468,7 @@ public:
                                        ? tuning::ring_is_warm
                                        : bulk_rx_.size());
     }
+    [[nodiscard]] bool peers_ring_is_used() const noexcept { return rx_.bulk_taken() != 0; }
     /// Gets in our ring before `position` need no answer any more: only a hint, so relaxed.
     void withdraw_gets(std::uint64_t position) noexcept {
         tx_.control()->producer.withdrawn.store(position, std::memory_order_relaxed);

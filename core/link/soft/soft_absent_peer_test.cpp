@@ -54,6 +54,10 @@ protected:
         key_of_shared = to_parent.get<RegionKey>();
         ASSERT_TRUE(until([&] { return !end->seen.connected.empty(); }, *end));
         (void)to_parent.get<bool>(); // it does nothing from here on
+        // So much that the next ones go by the ring.
+        for (std::uint64_t copied = 0; copied < tuning::before_ring; copied += size) {
+            ASSERT_EQ(get(size), Errc::ok);
+        }
     }
 
     void be_the_owner() {
@@ -139,6 +143,14 @@ protected:
         EXPECT_EQ(child->wait(), 0);
     }
 };
+
+TEST_F(AbsentPeer, IsNotAskedBeforeARingPays) {
+    EXPECT_TRUE(holds(size)) << "of SetUp()";
+    EXPECT_TRUE(end->seen.completions.empty());
+    EXPECT_EQ(get(1 << 20), Errc::in_progress);
+    ASSERT_TRUE(completes());
+    finish();
+}
 
 TEST_F(AbsentPeer, AGetIsFetched) {
     ASSERT_EQ(get(300'000), Errc::in_progress);
@@ -253,7 +265,8 @@ TEST_F(AbsentPeer, AFetchedGetIsNotAnsweredOnceMore) {
     ASSERT_TRUE(processes.has_value());
     for (const auto& process : *processes) {
         if (process.pid == static_cast<std::uint64_t>(::getpid())) {
-            EXPECT_EQ(process.connections.at(0).figures.tx_process_vm_bytes, size);
+            EXPECT_EQ(process.connections.at(0).figures.tx_process_vm_bytes,
+                      tuning::before_ring + size);
             EXPECT_EQ(process.connections.at(0).figures.rx_bytes, 1000u);
         }
     }
