@@ -76,10 +76,13 @@ ssize_t Endpoint::send(const SendCall& call) {
     const bool sent =
         total <= max_short
             ? to->link->send_inline(id, static_cast<std::uint32_t>(total), fill) == Errc::ok
-            : to->link->send_packed(id, static_cast<std::uint32_t>(total), [&](std::byte* at) {
-                  fill(at);
-                  return static_cast<std::uint32_t>(total);
-              }) >= 0;
+            : to->link->send_packed(
+                  id, static_cast<std::uint32_t>(total),
+                  [&](std::byte* at) {
+                      fill(at);
+                      return static_cast<std::uint32_t>(total);
+                  },
+                  static_cast<std::uint32_t>(total - length)) >= 0;
     if (!sent) [[unlikely]] {
         if (operation != nullptr) {
             forget(*operation);
@@ -114,11 +117,14 @@ ssize_t Endpoint::send_in_parts(Conn& to, const SendCall& call, std::size_t leng
     const wire::Length whole{head_size - sizeof(wire::Length) + length};
     std::memcpy(head, &whole, sizeof(whole));
     operation.sent = part_size - head_size;
-    if (to.link->send_packed(id, part_size, [&](std::byte* at) {
-            std::memcpy(at, head, head_size);
-            gather_part(at + head_size, operation.iov, operation.count, 0, operation.sent);
-            return part_size;
-        }) < 0) {
+    if (to.link->send_packed(
+            id, part_size,
+            [&](std::byte* at) {
+                std::memcpy(at, head, head_size);
+                gather_part(at + head_size, operation.iov, operation.count, 0, operation.sent);
+                return part_size;
+            },
+            static_cast<std::uint32_t>(head_size)) < 0) {
         forget(operation);
         return try_again(to);
     }

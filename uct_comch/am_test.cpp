@@ -114,6 +114,51 @@ TEST_F(ActiveMessages, BcopyUpToTheLimitArriveWhole) {
     }
 }
 
+TEST(Alignment, BehindUcpsHeaderIsThatOfALine) {
+    Lab lab;
+    Interface host{"host", {}, true, 64}; // room in front of what is received: as UCP
+    Interface dpu{"dpu"};
+    Interface plain{"host"};
+    Endpoint from_ucp{host, dpu};
+    Endpoint from_other{plain, dpu};
+    const auto bytes = pattern(4000, 1);
+    std::uintptr_t address = 0;
+    unsigned received = 0;
+    dpu.on_message = [&](std::uint8_t, const std::byte* data, std::size_t length) {
+        ASSERT_EQ(length, bytes.size());
+        EXPECT_EQ(std::memcmp(data, bytes.data(), length), 0);
+        address = reinterpret_cast<std::uintptr_t>(data);
+        ++received;
+    };
+    for (unsigned i = 1; i <= 200; ++i) { // more than a lap
+        const bool ucp = i % 2 != 0;
+        Packing packing{bytes.data(), bytes.size()};
+        ASSERT_EQ(persist(
+                      [&] {
+                          return uct_ep_am_bcopy(ucp ? from_ucp : from_other, 1, Packing::pack,
+                                                 &packing, 0);
+                      },
+                      host, plain, dpu),
+                  static_cast<ssize_t>(bytes.size()));
+        ASSERT_TRUE(until([&] { return received == i; }, host, plain, dpu));
+        ASSERT_EQ((address + (ucp ? 8 : 0)) % 64, 0u) << i;
+        // Zero-copy says itself how long the header is.
+        const uct_iov_t iov = iov_of(bytes.data() + 24, bytes.size() - 24);
+        if (ucp && i % 3 == 0) {
+            --received;
+            ASSERT_EQ(persist(
+                          [&] {
+                              return uct_ep_am_zcopy(from_other, 1, bytes.data(), 24, &iov, 1, 0,
+                                                     nullptr);
+                          },
+                          host, plain, dpu),
+                      UCS_OK);
+            ASSERT_TRUE(until([&] { return received == i; }, host, plain, dpu));
+            ASSERT_EQ((address + 24) % 64, 0u) << i;
+        }
+    }
+}
+
 TEST_F(ActiveMessages, ZcopyGathersHeaderAndVector) {
     const std::size_t limit = host.attr.cap.am.max_zcopy;
     const auto data = pattern(limit, 5);

@@ -155,10 +155,10 @@ ssize_t am_bcopy(uct_ep_h tl_ep, std::uint8_t id, uct_pack_callback_t pack, void
     if (ep.connection == nullptr) [[unlikely]] {
         return ended(ep);
     }
-    const std::int64_t result =
-        ep.connection->send_packed(id, LinkLimits<Link>::max_message, [&](std::byte* to) {
-            return static_cast<std::uint32_t>(pack(to, arg));
-        });
+    const std::int64_t result = ep.connection->send_packed(
+        id, LinkLimits<Link>::max_message,
+        [&](std::byte* to) { return static_cast<std::uint32_t>(pack(to, arg)); },
+        ep.iface()->am_data_at);
     return answer(ep, result >= 0 ? static_cast<ssize_t>(result)
                                   : static_cast<ssize_t>(to_ucs(static_cast<Errc>(-result))));
 }
@@ -175,14 +175,16 @@ ucs_status_t am_zcopy(uct_ep_h tl_ep, std::uint8_t id, const void* header, unsig
     if (total > LinkLimits<Link>::max_message) [[unlikely]] {
         return too_long(ep, "am_zcopy", total, LinkLimits<Link>::max_message);
     }
-    const std::int64_t result =
-        ep.connection->send_packed(id, static_cast<std::uint32_t>(total), [&](std::byte* to) {
+    const std::int64_t result = ep.connection->send_packed(
+        id, static_cast<std::uint32_t>(total),
+        [&](std::byte* to) {
             if (header_length != 0) {
                 std::memcpy(to, header, header_length);
             }
             gather(to + header_length, iov, count);
             return static_cast<std::uint32_t>(total);
-        });
+        },
+        header_length);
     return answer(ep, result >= 0 ? UCS_OK : to_ucs(static_cast<Errc>(-result)));
 }
 

@@ -394,6 +394,9 @@ ucs_status_t open_over(uct_md_h md, uct_worker_h worker, const uct_iface_params_
     iface->port = std::move(*port);
     iface->scratch = std::make_unique<std::byte[]>(LinkLimits<Link>::max_message);
     iface->max_short = config.max_short;
+    const bool for_ucp =
+        (params->field_mask & UCT_IFACE_PARAM_FIELD_RX_HEADROOM) != 0 && params->rx_headroom != 0;
+    iface->am_data_at = for_ucp ? ucp_header : 0;
     iface->speed = iface->port->speed();
     if (config.bandwidth > 0) { // else 0 or auto
         iface->speed.bandwidth = config.bandwidth;

@@ -35,6 +35,10 @@ template <> struct LinkLimits<VerbsLink> {
     static constexpr bool takes_regions = true;
 };
 
+/// Of what is behind UCT, UCP alone asks for room in front of what is received, and its messages of one fragment
+/// have a header of so many bytes.
+inline constexpr std::uint32_t ucp_header = 8;
+
 /// The least that the setting may be: what is shorter need not ask for it.
 inline constexpr unsigned least_max_short = 64;
 
@@ -84,6 +88,8 @@ template <class Link> struct Iface {
     std::vector<std::unique_ptr<GetBcopy>> get_pool;
     std::unique_ptr<std::byte[]> scratch; ///< put_bcopy packs here
     std::size_t max_short = 0;
+    std::uint32_t am_data_at =
+        0; ///< where the data begins, in messages that are packed by callbacks
     link::Speed speed{};
     bool host_dpu_only = false;
     std::vector<std::uint64_t> told_of; ///< process ids of dead peers that were logged

@@ -203,7 +203,8 @@ public:
     };
 
     explicit Interface(const std::string& side, const Settings& settings = {},
-                       bool with_error_handler = true) {
+                       bool with_error_handler = true, std::size_t rx_headroom = 0)
+        : rx_headroom_(rx_headroom) {
         const auto [opened, status] = try_open_md({{"SIDE", side}});
         check_ok(status, "uct_md_open");
         md = opened;
@@ -275,6 +276,10 @@ private:
         params.field_mask = UCT_IFACE_PARAM_FIELD_OPEN_MODE | UCT_IFACE_PARAM_FIELD_DEVICE |
                             UCT_IFACE_PARAM_FIELD_ERR_HANDLER_FLAGS;
         params.open_mode = UCT_IFACE_OPEN_MODE_DEVICE;
+        if (rx_headroom_ != 0) {
+            params.field_mask |= UCT_IFACE_PARAM_FIELD_RX_HEADROOM;
+            params.rx_headroom = rx_headroom_;
+        }
         params.mode.device.tl_name = transport.c_str();
         params.mode.device.dev_name = device.c_str();
         if (with_error_handler) {
@@ -312,6 +317,7 @@ private:
         return UCS_OK;
     }
 
+    std::size_t rx_headroom_ = 0;
     ucs_async_context_t* async_ = nullptr;
     std::vector<std::unique_ptr<Handler>> handlers_;
 };

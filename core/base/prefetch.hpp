@@ -1,11 +1,22 @@
 // Asking for a cache line that will be read or written soon.
 #pragma once
 
+#include <cstddef>
+
 namespace comch {
 
 /// Fetches the line at `address`. Never faults, and may do nothing.
 inline void prefetch_for_read(const void* address) noexcept {
     __builtin_prefetch(address);
+}
+
+/// The same for all lines of `length` bytes.
+inline void prefetch_for_read(const void* address, std::size_t length) noexcept {
+    constexpr std::size_t line = 64;
+    const auto* at = static_cast<const char*>(address);
+    for (const char* const end = at + length; at < end; at += line) {
+        prefetch_for_read(at);
+    }
 }
 
 /// Takes the line at `address` from whoever has it. Never faults, and may do nothing.

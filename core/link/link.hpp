@@ -230,9 +230,11 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //           or half of one, has a shorter way: as send_inline                    <= max_cell, max_line
 //           False: not by this way, and nothing has happened; send_inline() says why.
 //     bool answering() const;          then send_line() is better than send_cell(), also for short ones
-//     template <class Pack> Result-like send_packed(std::uint8_t id, std::uint32_t max, Pack);
+//     template <class Pack>
+//     Result-like send_packed(std::uint8_t id, std::uint32_t max, Pack, std::uint32_t data_at = 0);
 //           Pack: std::uint32_t(std::byte* to); writes up to `max` (<= max_message) bytes in
 //           place and returns how many; is not called at all when the answer is `again`.
+//           What is much begins `data_at` bytes behind `to`: a hint, which a link may take to align it.
 //           Answers the length, or a negative Errc: std::int64_t.
 //     Errc send_ordered(std::uint8_t id, std::span<const std::byte>);         <= max_message
 //           as send, and stamped for ports with arrival_order

@@ -219,7 +219,8 @@ public:
         return Errc::ok;
     }
     template <class Pack>
-    std::int64_t send_packed(std::uint8_t id, std::uint32_t max, Pack&& pack) {
+    std::int64_t send_packed(std::uint8_t id, std::uint32_t max, Pack&& pack,
+                             std::uint32_t /*data_at*/ = 0) {
         if (max > limits().max_message) {
             return -static_cast<std::int64_t>(Errc::too_big);
         }

@@ -25,9 +25,11 @@ public:
     [[nodiscard]] std::uint32_t size() const noexcept { return size_; }
     [[nodiscard]] bool corrupt() const noexcept { return corrupt_; }
 
-    /// Contiguous room for up to `length` bytes, or null. Then commit() with what was written, or
-    /// nothing.
-    [[nodiscard]] std::byte* reserve(std::uint32_t length) noexcept {
+    /// Contiguous room for up to `wanted` bytes, or null, of which that at `data_at` is to be the first of a
+    /// line. Then commit() with what was written, or nothing.
+    [[nodiscard]] std::byte* reserve(std::uint32_t wanted, std::uint32_t data_at = 0) noexcept {
+        lead_ = lead_for(data_at);
+        const std::uint32_t length = lead_ + wanted;
         const std::uint32_t index = static_cast<std::uint32_t>(head_) & (size_ - 1);
         std::uint64_t skip = 0;
         if (index + length > span_.bytes()) [[unlikely]] {
@@ -42,7 +44,7 @@ public:
             return nullptr;
         }
         start_ = head_ + skip;
-        return base_ + (static_cast<std::uint32_t>(start_) & (size_ - 1));
+        return base_ + (static_cast<std::uint32_t>(start_) & (size_ - 1)) + lead_;
     }
 
     /// Bytes the peer has certainly taken out; reads its credit line.
@@ -60,8 +62,8 @@ public:
     [[nodiscard]] std::uint64_t head() const noexcept { return head_; }
 
     [[nodiscard]] BulkRef commit(std::uint32_t length) noexcept {
-        const BulkRef ref{static_cast<std::uint32_t>(start_) & (size_ - 1), length};
-        head_ = start_ + ((std::uint64_t{length} + line_size - 1) & ~std::uint64_t{line_size - 1});
+        const BulkRef ref{(static_cast<std::uint32_t>(start_) & (size_ - 1)) + lead_, length};
+        head_ = start_ + bulk_room(ref);
         if (span_.wrote(length)) [[unlikely]] {
             span_.took(monotonic_ns());
         }
@@ -96,6 +98,7 @@ private:
     std::uint64_t head_ = 0;
     std::uint64_t start_ = 0;
     std::uint64_t consumed_ = 0;
+    std::uint32_t lead_ = 0; ///< of the first line, what is left out
     bool corrupt_ = false;
     BulkSpan span_; // last: little of it is used for a message
 };

@@ -95,8 +95,9 @@ public:
         return pipe_.send_inline(id, length, std::forward<Fill>(fill));
     }
     template <class Pack>
-    std::int64_t send_packed(std::uint8_t id, std::uint32_t max, Pack&& pack) noexcept {
-        return pipe_.send_packed(id, max, std::forward<Pack>(pack));
+    std::int64_t send_packed(std::uint8_t id, std::uint32_t max, Pack&& pack,
+                             std::uint32_t data_at = 0) noexcept {
+        return pipe_.send_packed(id, max, std::forward<Pack>(pack), data_at);
     }
     Errc send_ordered(std::uint8_t id, std::span<const std::byte> message) noexcept {
         return pipe_.send_ordered(id, message);

@@ -41,7 +41,7 @@ static_assert(std::endian::native == std::endian::little,
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
-inline constexpr std::uint32_t protocol_version = 5; ///< of everything in this file and wire.hpp
+inline constexpr std::uint32_t protocol_version = 6; ///< of everything in this file and wire.hpp
 inline constexpr std::uint32_t line_size = 64;       ///< of the CPUs' caches
 inline constexpr std::uint32_t cell_size = 32;
 inline constexpr std::uint32_t ring_offset = 4096;
@@ -161,13 +161,24 @@ inline constexpr std::uint32_t line_cells = line_size / cell_size;
     return end + ((length & fills_line) != 0 ? end & 1 : 0);
 }
 
-/// A payload in the bulk ring. The reader checks that it is where the next one must be: behind the
-/// last one, or at the beginning.
+/// A payload in the bulk ring. The reader checks that it is where the next one must be: in the next line
+/// behind the last one, or in the first of all. (It need not begin with the line: copying is faster if what
+/// follows a header does.)
 struct BulkRef {
     std::uint32_t offset;
     std::uint32_t length;
 };
 
 static_assert(sizeof(BulkRef) == 8);
+
+/// Bytes of its lines.
+[[nodiscard]] constexpr std::uint64_t bulk_room(const BulkRef& ref) noexcept {
+    const std::uint64_t bytes = std::uint64_t{ref.offset % line_size} + ref.length;
+    return (bytes + line_size - 1) & ~std::uint64_t{line_size - 1};
+}
+/// Where in its first line a payload is to begin.
+[[nodiscard]] constexpr std::uint32_t lead_for(std::uint32_t data_at) noexcept {
+    return (line_size - data_at % line_size) % line_size;
+}
 
 } // namespace comch::link::soft

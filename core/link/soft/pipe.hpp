@@ -32,6 +32,12 @@ namespace comch::link::soft {
 
 static_assert(tuning::max_inline < fills_line);
 
+/// When those who send and receive in turn do so.
+struct Turns {
+    std::uint64_t arrivals = 0; ///< changes when something has come
+    std::uint64_t answered = 0; ///< of them, when something was last sent
+};
+
 class Pipe {
 public:
     // What the one-sided engine must know.
@@ -68,14 +74,15 @@ public:
     [[nodiscard]] static Result<Pipe> accept(int memfd);
 
     /// What the pipe works with; set before first use, where the pipe stays, and valid for its life.
-    /// `fenced`: publish with a full fence, because one end has no membarrier. `arrivals`: changes when
-    /// something has come to who sends here, by this pipe or another; null: that is not known.
-    void attach(int socket, counters::Slot* slot, bool fenced,
-                const std::uint64_t* arrivals = nullptr) noexcept {
+    /// `fenced`: publish with a full fence, because one end has no membarrier. `turns`: of who
+    /// sends here, by this pipe or another; null: that is not known.
+    void attach(int socket, counters::Slot* slot, bool fenced, Turns* turns = nullptr) noexcept {
         socket_ = socket;
         slot_ = slot;
         fenced_ = fenced;
-        arrivals_ = arrivals != nullptr ? arrivals : &sent_; // which changes with every message
+        arrivals_ =
+            turns != nullptr ? &turns->arrivals : &sent_; // which changes with every message
+        last_answer_ = turns != nullptr ? &turns->answered : &answered_;
     }
     void set_socket_ready(bool ready) noexcept { socket_ready_ = ready; }
     void set_fenced(bool fenced) noexcept { fenced_ = fenced; }
@@ -168,12 +175,13 @@ public:
     /// Packs in place in the bulk ring; what turns out short goes inline after all. Answers the
     /// length, or a negative Errc.
     template <class Pack>
-    std::int64_t send_packed(std::uint8_t id, std::uint32_t max, Pack&& pack) noexcept {
+    std::int64_t send_packed(std::uint8_t id, std::uint32_t max, Pack&& pack,
+                             std::uint32_t data_at = 0) noexcept {
         if (max > tuning::max_message) [[unlikely]] {
             return -static_cast<std::int64_t>(Errc::too_big);
         }
         std::byte* bulk = nullptr;
-        const Errc room = reserve_bulk(max, tuning::inline_after_pack, bulk);
+        const Errc room = reserve_bulk(max, tuning::inline_after_pack, bulk, data_at);
         if (room != Errc::ok) [[unlikely]] {
             return -static_cast<std::int64_t>(room);
         }
@@ -182,6 +190,7 @@ public:
             (void)send_in_ring(id, length, [&](std::byte* to) { std::memcpy(to, bulk, length); });
         } else {
             put_bulk_record(Kind::data_bulk, id, std::span<const std::byte>{}, length);
+            note_answer();
             count_sent(length);
         }
         return length;
@@ -191,7 +200,8 @@ public:
     Errc send_ordered(std::uint8_t id, std::span<const std::byte> message) noexcept;
 
     /// Room for a bulk payload of up to `max` and for a record of up to `record` ring-payload bytes.
-    Errc reserve_bulk(std::uint32_t max, std::uint32_t record, std::byte*& bulk) noexcept {
+    Errc reserve_bulk(std::uint32_t max, std::uint32_t record, std::byte*& bulk,
+                      std::uint32_t data_at = 0) noexcept {
         if (!bulk_tx_.attached()) [[unlikely]] {
             const Errc attached = attach_bulk();
             if (attached != Errc::ok) {
@@ -201,7 +211,7 @@ public:
         if (tx_.reserve(record) == nullptr) [[unlikely]] {
             return no_room(Short::ring);
         }
-        bulk = bulk_tx_.reserve(max);
+        bulk = bulk_tx_.reserve(max, data_at);
         return bulk == nullptr ? no_room(Short::bulk) : Errc::ok;
     }
 
@@ -510,6 +520,7 @@ private:
     void note_answer() noexcept {
         if (*arrivals_ != answered_) { // no store where nothing changes
             answered_ = *arrivals_;
+            *last_answer_ = answered_;
         }
     }
     /// With its own copy of `fill`: what a call could see through a reference has to be in memory.
@@ -527,6 +538,7 @@ private:
         }
         fill(bulk);
         put_bulk_record(Kind::data_bulk, id, std::span<const std::byte>{}, length);
+        note_answer();
         count_sent(length);
         return Errc::ok;
     }
@@ -591,6 +603,7 @@ private:
     unsigned holds_ = 0;
     std::uint64_t sent_ = 0;
     const std::uint64_t* arrivals_ = nullptr;
+    std::uint64_t* last_answer_ = nullptr;
     std::uint64_t answered_ = 0; ///< of the arrivals, when something was last sent
     BulkWriter bulk_tx_;
     bool refused_ = false;

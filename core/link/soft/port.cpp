@@ -738,7 +738,7 @@ bool Port::prepare(Connection& c, Stranger& stranger, Introduction& intro) {
     }
     c.pipe_.attach(c.socket_.get(),
                    counters_->take_slot(c.slot_info(counters::SlotState::connecting)),
-                   !(membarrier_ && hello.has_membarrier != 0), &busy_calls_);
+                   !(membarrier_ && hello.has_membarrier != 0), &turns_);
     return true;
 }
 
@@ -847,7 +847,7 @@ Result<Connection*> Port::start_connect(const std::string& entry, const ServiceN
     // Fenced until the answer says that the peer has membarrier too.
     c.pipe_.attach(c.socket_.get(),
                    counters_->take_slot(c.slot_info(counters::SlotState::connecting)), true,
-                   &busy_calls_);
+                   &turns_);
     const Reason reason = c.socket_ ? try_connect(c) : Reason::device_error;
     if (reason != Reason::closed) {
         const std::string text = c.error_text_;

@@ -68,7 +68,7 @@ public:
             count += slow_poll(sink);
         }
         if (count != 0) {
-            ++busy_calls_;
+            ++turns_.arrivals;
         }
         return count;
     }
@@ -177,6 +177,10 @@ private:
             payload = c.pipe_.bulk_payload(payload, length);
             if (payload == nullptr) {
                 return false;
+            }
+            if (turns_.answered == turns_.arrivals) {
+                // Whoever waits for an answer: it comes while we find out what to do with it.
+                prefetch_for_read(payload, std::min(length, tuning::bulk_asked_for));
             }
             break;
         case Kind::pad:
@@ -667,7 +671,7 @@ private:
     std::vector<Connection*> hot_;
     std::vector<Connection*> working_;
     SlowPoll slow_poll_{tuning::slow_poll};
-    std::uint64_t busy_calls_ = 0; ///< of progress, in which something was handled
+    Turns turns_;
 
     struct Stamped {
         std::uint64_t stamp;

@@ -115,16 +115,17 @@ public:
     [[nodiscard]] const std::byte* bulk(const BulkRef& ref, const std::byte* base,
                                         std::uint32_t size) noexcept {
         const std::uint32_t expected = static_cast<std::uint32_t>(bulk_taken_) & (size - 1);
+        const std::uint32_t line = ref.offset - ref.offset % line_size;
         if (ref.length > size || ref.offset > size - ref.length ||
-            (ref.offset != expected && ref.offset != 0)) {
+            (line != expected && line != 0)) {
             return nullptr;
         }
         bulk_before_ = bulk_taken_;
         bulk_record_ = position_;
-        if (ref.offset != expected) {
+        if (line != expected) {
             bulk_taken_ += size - expected;
         }
-        bulk_taken_ += (std::uint64_t{ref.length} + line_size - 1) & ~std::uint64_t{line_size - 1};
+        bulk_taken_ += bulk_room(ref);
         if (bulk_taken_ - bulk_returned_ >= bulk_batch_) {
             return_at_ = 0; // with this record's pop
         }

@@ -533,7 +533,12 @@ TEST(BulkRing, PayloadsOfAnyLengthAreFoundWhereTheyWerePut) {
     std::deque<Sent> under_way;
     for (std::uint32_t received = 0; received < 20'000;) {
         const std::uint32_t most = random() % 4097;
-        if (std::byte* const to = bulk.writer.reserve(most); to != nullptr && random() % 2 == 0) {
+        const std::uint32_t data_at = random() % 2 * (random() % 200);
+        std::byte* const to = bulk.writer.reserve(most, data_at);
+        if (to != nullptr) {
+            EXPECT_EQ((to + data_at - bulk.base()) % line_size, 0);
+        }
+        if (to != nullptr && random() % 2 == 0) {
             const std::uint32_t length = most == 0 ? 0 : random() % (most + 1); // or less
             auto bytes = numbered(length, random());
             if (length != 0) {
@@ -736,15 +741,19 @@ TEST(BulkRing, WhatWasOnlyLookedAtIsNotReturned) {
 }
 
 TEST(BulkRing, AReferenceToAnywhereElseIsRefused) {
-    for (const BulkRef lie :
-         {BulkRef{64, 10}, BulkRef{1, 10}, BulkRef{0, 1025}, BulkRef{1024, 0}, BulkRef{960, 65},
-          BulkRef{0xffffffff, 2}, BulkRef{2, 0xffffffff}, BulkRef{512, 0xffffffff}}) {
+    for (const BulkRef lie : {BulkRef{64, 10}, BulkRef{127, 10}, BulkRef{0, 1025}, BulkRef{1, 1024},
+                              BulkRef{1024, 0}, BulkRef{960, 65}, BulkRef{0xffffffff, 2},
+                              BulkRef{2, 0xffffffff}, BulkRef{512, 0xffffffff}}) {
         BulkRing bulk(1024);
         EXPECT_EQ(bulk.ring.reader.bulk(lie, bulk.base(), bulk.size), nullptr)
             << lie.offset << "+" << lie.length;
     }
     BulkRing bulk(1024);
     EXPECT_EQ(bulk.ring.reader.bulk({0, 1024}, bulk.base(), bulk.size), bulk.base());
+    // It need not begin with its line.
+    BulkRing other(1024);
+    EXPECT_EQ(other.ring.reader.bulk({63, 961}, other.base(), other.size), other.base() + 63);
+    EXPECT_EQ(other.ring.reader.bulk_taken(), 1024u);
 }
 
 TEST(BulkRing, LiesAboutCreditAreFoundOut) {
@@ -767,7 +776,7 @@ TEST(BulkRing, AnOddCreditDoesNotLeadOutOfTheRing) {
     std::uint64_t written = 0;
     for (unsigned i = 0; i < 5000; ++i) {
         const std::uint32_t length = random() % 600;
-        if (std::byte* const to = bulk.writer.reserve(length)) {
+        if (std::byte* const to = bulk.writer.reserve(length, random() % 64)) {
             ASSERT_GE(to, bulk.base());
             ASSERT_LE(to + length, end);
             (void)bulk.writer.commit(length);

@@ -56,7 +56,8 @@ public:
         return pipe_->send_inline(id, length, std::forward<Fill>(fill));
     }
     template <class Pack>
-    std::int64_t send_packed(std::uint8_t id, std::uint32_t max, Pack&& pack) noexcept {
+    std::int64_t send_packed(std::uint8_t id, std::uint32_t max, Pack&& pack,
+                             std::uint32_t /*data_at*/ = 0) noexcept {
         return pipe_->send_packed(id, max, std::forward<Pack>(pack));
     }
     /// All connections of a port share a completion queue, whose order is that of arrival: there is
