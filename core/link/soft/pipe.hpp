@@ -35,7 +35,8 @@ static_assert(tuning::max_inline < fills_line);
 /// When those who send and receive in turn do so.
 struct Turns {
     std::uint64_t arrivals = 0; ///< changes when something has come
-    std::uint64_t answered = 0; ///< of them, when something was last sent
+    bool awaits_answer =
+        false; ///< something was sent after that, and no payload has come by a bulk ring since
 };
 
 class Pipe {
@@ -82,7 +83,7 @@ public:
         fenced_ = fenced;
         arrivals_ =
             turns != nullptr ? &turns->arrivals : &sent_; // which changes with every message
-        last_answer_ = turns != nullptr ? &turns->answered : &answered_;
+        awaits_answer_ = turns != nullptr ? &turns->awaits_answer : &nobody_asks_;
     }
     void set_socket_ready(bool ready) noexcept { socket_ready_ = ready; }
     void set_fenced(bool fenced) noexcept { fenced_ = fenced; }
@@ -520,7 +521,7 @@ private:
     void note_answer() noexcept {
         if (*arrivals_ != answered_) { // no store where nothing changes
             answered_ = *arrivals_;
-            *last_answer_ = answered_;
+            *awaits_answer_ = true;
         }
     }
     /// With its own copy of `fill`: what a call could see through a reference has to be in memory.
@@ -603,7 +604,8 @@ private:
     unsigned holds_ = 0;
     std::uint64_t sent_ = 0;
     const std::uint64_t* arrivals_ = nullptr;
-    std::uint64_t* last_answer_ = nullptr;
+    bool* awaits_answer_ = nullptr;
+    bool nobody_asks_ = false;
     std::uint64_t answered_ = 0; ///< of the arrivals, when something was last sent
     BulkWriter bulk_tx_;
     bool refused_ = false;

@@ -178,8 +178,9 @@ private:
             if (payload == nullptr) {
                 return false;
             }
-            if (turns_.answered == turns_.arrivals) {
-                // Whoever waits for an answer: it comes while we find out what to do with it.
+            if (std::exchange(turns_.awaits_answer, false)) {
+                // It comes while we find out what to do with it. (Only what is waited for: who takes a stream
+                // may look at little of it, and lines that are here are dearer for the writer.)
                 prefetch_for_read(payload, std::min(length, tuning::bulk_asked_for));
             }
             break;
