@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace comch {
 
@@ -13,8 +14,9 @@ inline void prefetch_for_read(const void* address) noexcept {
 /// The same for all lines of `length` bytes.
 inline void prefetch_for_read(const void* address, std::size_t length) noexcept {
     constexpr std::size_t line = 64;
-    const auto* at = static_cast<const char*>(address);
-    for (const char* const end = at + length; at < end; at += line) {
+    const auto* const begin = static_cast<const char*>(address);
+    const auto* at = begin - reinterpret_cast<std::uintptr_t>(begin) % line;
+    for (const char* const end = begin + length; at < end; at += line) {
         prefetch_for_read(at);
     }
 }

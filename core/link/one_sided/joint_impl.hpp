@@ -141,7 +141,9 @@ template <class Pipe> bool OneSidedEngine<Pipe>::joint_arrived() noexcept {
                 (joint_from_ != nullptr ? sent.mapped_bytes : sent.process_vm_bytes)
                     .add(joint_length_ - by_peer);
             }
-            const std::uint64_t cost = pipe_.get_cost().of(operation.began, ticks());
+            const std::uint64_t cost =
+                pipe_.get_cost().of(operation.began, ticks(),
+                                    joint_from_ == nullptr && operation.length > Pipe::tried_part);
             (joint_from_ != nullptr ? pipe_.mapped_ways() : pipe_.ways())
                 .took(Pipe::Ways::Way::joint, operation.length,
                       joint_refused_ ? Pipe::Ways::in_vain : cost, joint_length_);

@@ -162,7 +162,8 @@ OneSidedEngine<Pipe>::get_by_kernel(std::byte*& to, std::size_t& length, std::ui
         const std::uint64_t began = ticks();
         const bool done = read_past_peer(to, address, part);
         if (timed) {
-            const std::uint64_t cost = pipe_.get_cost().of(began, ticks());
+            const std::uint64_t cost =
+                pipe_.get_cost().of(began, ticks(), length > Pipe::tried_part);
             pipe_.ways().took(Way::alone, length, done ? cost : Pipe::Ways::in_vain, part);
         }
         if (!done) {
@@ -219,8 +220,10 @@ template <class Pipe> bool OneSidedEngine<Pipe>::fetch_missing() noexcept {
 
 template <class Pipe> void OneSidedEngine<Pipe>::note_time_of(const Operation& operation) noexcept {
     if constexpr (Pipe::kernel_copies) {
-        const std::uint64_t cost = pipe_.get_cost().of(operation.began, ticks());
-        if (operation.began != 0 && pipe_.peers_ring_is_warm()) {
+        const std::uint64_t cost =
+            pipe_.get_cost().of(operation.began, ticks(), operation.length > Pipe::tried_part);
+        // (An owner that gets no memory for its ring answers by short records: that is a time, too.)
+        if (operation.began != 0 && (pipe_.peers_ring_is_warm() || !pipe_.peers_ring_is_used())) {
             pipe_.ways().took(Pipe::Ways::Way::ring, operation.length, cost);
         }
     }

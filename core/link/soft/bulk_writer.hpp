@@ -1,6 +1,6 @@
 // The sending end of a bulk ring: a byte FIFO in a memfd of its own, attached at first use.
 //
-// Payloads lie contiguous and aligned to lines; one that does not fit before the end starts at 0,
+// Payloads lie contiguous, each in lines of its own; one that does not fit before the end starts in the first,
 // and one may start there before (bulk_span.hpp): the reader takes either. The record that names a
 // payload travels in the small ring and carries the order.
 #pragma once

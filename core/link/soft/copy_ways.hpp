@@ -58,8 +58,8 @@ public:
     static constexpr std::uint64_t in_vain = std::uint64_t{1} << 40;
 
     /// What one of `length` took, in any unit as long as it is always the same; where only a part of it
-    /// went that way, what that took. (More than any can have taken, as the difference of a counter that
-    /// went back, is left out.)
+    /// went that way, what that took. (More than any can have taken, as of one that ended before it began
+    /// by a counter that went back, is left out.)
     void took(Way way, std::uint64_t length, std::uint64_t time) noexcept {
         took(way, length, time, length);
     }
@@ -68,7 +68,10 @@ public:
         if (time > in_vain) {
             return;
         }
-        copied_alone_ += way == Way::alone ? part : 0;
+        if (way ==
+            Way::alone) { // (What cannot be copied so is not tried again for the pages' sake.)
+            copied_alone_ += time == in_vain ? tuning::before_ring : part;
+        }
         const bool trial = these.trying != none;
         if (trial && way != all[these.trying]) {
             // Begun before, or without asking which; or it stands in for what could not be tried. It is told

@@ -58,6 +58,9 @@ TEST(CopyWays, ARingDoesNotPayForLittle) {
     EXPECT_TRUE(ways.too_little_for_ring(2 << 20));
     EXPECT_FALSE(ways.too_little_for_ring((2 << 20) + 1));
     EXPECT_FALSE(CopyWays(false).too_little_for_ring(1)) << "there is none";
+    CopyWays refused;
+    refused.took(Way::alone, 64 << 10, CopyWays::in_vain);
+    EXPECT_FALSE(refused.too_little_for_ring(64 << 10)) << "the kernel cannot copy it";
 }
 
 TEST(CopyWays, TheFirstAfterAChangeDoNotCount) {

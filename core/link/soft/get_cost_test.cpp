@@ -28,6 +28,12 @@ TEST_F(GetCosts, OfRareOnesAreInProportionToWhatTheyTook) {
     EXPECT_EQ(cost.of(2'000'000, 2'000'200), most * 200);
 }
 
+TEST_F(GetCosts, MayBeTheirOwnTimeAlone) {
+    EXPECT_EQ(cost.of(1400, 1500, true), 100u);
+    EXPECT_EQ(cost.of(1400, 1600, true), 100u) << "and not what another took";
+    EXPECT_EQ(cost.of(1700, 1800), 200u);
+}
+
 TEST_F(GetCosts, OfTheSlowerWayAreNeverLess) {
     // Whatever the caller does between two: the slower are some of them dense, the faster rare.
     for (std::uint64_t between = 0; between < 1000; ++between) {

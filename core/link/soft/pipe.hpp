@@ -35,8 +35,9 @@ static_assert(tuning::max_inline < fills_line);
 /// When those who send and receive in turn do so.
 struct Turns {
     std::uint64_t arrivals = 0; ///< changes when something has come
-    bool awaits_answer =
-        false; ///< something was sent after that, and no payload has come by a bulk ring since
+    /// A message was sent after that, and no payload has come by a bulk ring since. (A hint: a message of half a
+    /// line may go without saying.)
+    bool awaits_answer = false;
 };
 
 class Pipe {

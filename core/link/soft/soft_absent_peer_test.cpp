@@ -55,6 +55,7 @@ protected:
         ASSERT_TRUE(until([&] { return !end->seen.connected.empty(); }, *end));
         (void)to_parent.get<bool>(); // it does nothing from here on
         // So much that the next ones go by the ring.
+        static_assert(tuning::before_ring % size == 0);
         for (std::uint64_t copied = 0; copied < tuning::before_ring; copied += size) {
             ASSERT_EQ(get(size), Errc::ok);
         }

@@ -70,7 +70,7 @@ inline constexpr std::uint32_t cells_asked_for = (inline_when_crowded + 8) / 32;
 /// Of a payload in the bulk ring that an answer may be, so much is asked for as soon as its record is seen, not
 /// when it is copied: 2 KiB take 0.92 of the time, 4 KiB 0.87, 8 KiB 0.88. More gains nothing, and in a stream, which
 /// is no answer, it costs a twelfth.
-inline constexpr std::uint32_t bulk_asked_for = 4096;
+inline constexpr std::uint32_t bulk_asked_for = 4096 + 8; // with a header
 
 /// Messages of the ring up to this length that are no answers (Pipe::answering()) leave the second half
 /// of a line to the next one, if they end in the first. Streams: 8 bytes far 1.2 times as many, 64 to 320
