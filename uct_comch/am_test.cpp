@@ -130,7 +130,7 @@ TEST(Alignment, BehindUcpsHeaderIsThatOfALine) {
         address = reinterpret_cast<std::uintptr_t>(data);
         ++received;
     };
-    for (unsigned i = 1; i <= 200; ++i) { // more than a lap
+    for (unsigned i = 1; i <= 400; ++i) { // of each, more than a lap
         const bool ucp = i % 2 != 0;
         Packing packing{bytes.data(), bytes.size()};
         ASSERT_EQ(persist(

@@ -88,8 +88,7 @@ template <class Link> struct Iface {
     std::vector<std::unique_ptr<GetBcopy>> get_pool;
     std::unique_ptr<std::byte[]> scratch; ///< put_bcopy packs here
     std::size_t max_short = 0;
-    std::uint32_t am_data_at =
-        0; ///< where the data begins, in messages that are packed by callbacks
+    std::uint32_t am_data_at = 0; ///< what is in front of it in messages that callbacks pack
     link::Speed speed{};
     bool host_dpu_only = false;
     std::vector<std::uint64_t> told_of; ///< process ids of dead peers that were logged

@@ -277,7 +277,7 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //                                       opener may send at once. Outlives its connection and port
 //                                       as an object: then check() says so and nothing is sent any
 //                                       more
-//     Errc send(...), send_inline(...), send_packed(...)   as above, to the other end
+//     Errc send(...), send_inline(...), send_packed(...)   as above, to the other end; without data_at
 //     std::uint64_t sent(), confirmed()
 //     counters::Counter& buffer_stalls();   for the layer above to count what it could not send
 //                                           here because the other end had posted no buffer (shown

@@ -68,8 +68,8 @@ public:
         if (time > in_vain) {
             return;
         }
-        if (way ==
-            Way::alone) { // (What cannot be copied so is not tried again for the pages' sake.)
+        if (way == Way::alone) {
+            // (What cannot be copied so is not tried again for the pages' sake.)
             copied_alone_ += time == in_vain ? tuning::before_ring : part;
         }
         const bool trial = these.trying != none;

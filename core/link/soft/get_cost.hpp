@@ -15,13 +15,13 @@ namespace comch::link::soft {
 /// does tells nothing of the way. (No step between the two, or the slower way might seem the faster.)
 class GetCost {
 public:
-    /// Of one that began and ends then, by any clock; to be called for each whose time counts. `alone`: it counts
+    /// Of one that began and ends then, by any clock; to be called for each whose time counts. `own_time`: it counts
     /// with its own time at most. (So do those of which only a part goes the way that is tried: what was before the
     /// part was before all of it.)
     [[nodiscard]] std::uint64_t of(std::uint64_t began, std::uint64_t ended,
-                                   bool alone = false) noexcept {
+                                   bool own_time = false) noexcept {
         const std::uint64_t since_last = ended - std::exchange(last_ended_, ended);
-        return std::min(since_last, (alone ? 1 : tuning::most_between_gets) * (ended - began));
+        return std::min(since_last, (own_time ? 1 : tuning::most_between_gets) * (ended - began));
     }
 
 private:
