@@ -93,9 +93,12 @@ TEST_F(Death, IsReportedOnceAndEveryCallFailsFromThenOn) {
 }
 
 TEST_F(Death, OfATargetNobodyHasHeardFromIsReported) {
-    // The very first thing that is sent is never answered.
-    target.kill();
-    (void)uct_ep_am_short(ep, 0, 0, nullptr, 0);
+    // Paused before it is connected to, so that it can't have answered when it dies.
+    Target unheard(Kind::registered, 4096);
+    unheard.pause();
+    Endpoint first(host, unheard.address());
+    unheard.kill();
+    (void)uct_ep_am_short(first, 0, 0, nullptr, 0);
     ASSERT_TRUE(until([&] { return !host.failures.empty(); }, host));
     EXPECT_EQ(host.failures.size(), 1u);
     EXPECT_EQ(log.count(UCS_LOG_LEVEL_ERROR), 1u) << log.text();
