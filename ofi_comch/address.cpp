@@ -48,10 +48,7 @@ std::optional<Address> parse_socket_address(const Device& device, const void* by
     if (given.sin_port != 0) {
         return named_address(domain, *function, fmt::format("{}", ntohs(given.sin_port)));
     }
-    Address address = blank(domain);
-    address.named = 1;
-    address.function = *function;
-    return address;
+    return unchosen_address(domain, *function);
 }
 
 } // namespace
@@ -87,6 +84,17 @@ Address port_address(const Domain& domain, const link::PortAddress& port) noexce
     Address address = blank(domain);
     std::memcpy(address.port, port.bytes.data(), sizeof(address.port));
     return address;
+}
+
+Address unchosen_address(const Domain& domain, FunctionId function) noexcept {
+    Address address = blank(domain);
+    address.function = function;
+    return address;
+}
+
+bool is_chosen(const Address& address) noexcept {
+    return address.named != 0 || std::any_of(std::begin(address.port), std::end(address.port),
+                                             [](std::uint8_t byte) { return byte != 0; });
 }
 
 std::optional<Address> named_address(const Domain& domain, FunctionId function,
@@ -167,9 +175,13 @@ std::string to_string(const Address& address) {
 
 std::optional<FunctionId> function_of_node(const Device& device, std::string_view node) {
     const Domain& domain = *device.domain();
-    if (node.empty()) {
+    if (node.empty() || node == "localhost" || node == "127.0.0.1" || node == "0.0.0.0") {
         return device.side() == Side::host ? device.function().id
                                            : domain.description().host.front().id;
+    }
+    in_addr number{};
+    if (::inet_pton(AF_INET, std::string(node).c_str(), &number) == 1) {
+        return function_of_number(domain, ntohl(number.s_addr));
     }
     const auto pci = normalize_pci_address(node);
     for (const Function& function : domain.description().host) {
@@ -178,17 +190,6 @@ std::optional<FunctionId> function_of_node(const Device& device, std::string_vie
         }
     }
     return std::nullopt;
-}
-
-std::optional<FunctionId> function_of_host(const Device& device, std::string_view node) {
-    if (node == "localhost" || node == "127.0.0.1" || node == "0.0.0.0") {
-        return function_of_node(device, "");
-    }
-    in_addr number{};
-    if (::inet_pton(AF_INET, std::string(node).c_str(), &number) == 1) {
-        return function_of_number(*device.domain(), ntohl(number.s_addr));
-    }
-    return function_of_node(device, node);
 }
 
 } // namespace comch::ofi

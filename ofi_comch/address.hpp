@@ -45,6 +45,9 @@ inline constexpr std::uint32_t address_format = 0x80000000u | 0x434du;
 /// Empty if the name is too long.
 [[nodiscard]] std::optional<Address> named_address(const Domain& domain, FunctionId function,
                                                    std::string_view name) noexcept;
+/// Of an endpoint whose address comes with its opening, or is to be any that is free under `function`.
+[[nodiscard]] Address unchosen_address(const Domain& domain, FunctionId function) noexcept;
+[[nodiscard]] bool is_chosen(const Address& address) noexcept;
 
 /// The address of a service with a numeric name in the form of an IPv4 socket address, for programs
 /// and utility providers that know no other: the service's number is the port, and the host
@@ -58,8 +61,7 @@ inline constexpr std::uint32_t address_format = 0x80000000u | 0x434du;
 [[nodiscard]] int copy_address(const sockaddr_in& address, void* to, std::size_t* length) noexcept;
 
 /// Copies an address that a program gave, in either form; nothing if it is not one of this domain.
-/// That of a socket without a port has an empty name; 127.0.0.1 and 0.0.0.0 are the device's own
-/// function.
+/// That of a socket without a port is not chosen; 127.0.0.1 and 0.0.0.0 are the device's own function.
 [[nodiscard]] std::optional<Address> parse_address(const Device& device, const void* bytes,
                                                    std::size_t length) noexcept;
 
@@ -69,14 +71,10 @@ inline constexpr std::uint32_t address_format = 0x80000000u | 0x434du;
 /// For people.
 [[nodiscard]] std::string to_string(const Address& address);
 
-/// The host function that a program means by `node`, on this device: its name or PCI address;
-/// empty: the device's own, on the DPU the first. Nothing if there is none.
-/// (For socket addresses see function_of_host.)
+/// The host function that a program means by `node`, on this device: its name, PCI address or address
+/// as of a socket. Empty, "localhost", 127.0.0.1 and 0.0.0.0: the device's own, on the DPU the first.
+/// Nothing if there is none.
 [[nodiscard]] std::optional<FunctionId> function_of_node(const Device& device,
-                                                         std::string_view node);
-/// The same where addresses are those of sockets: also "localhost" and 127.0.0.1, which are this
-/// device's own, and the functions' addresses.
-[[nodiscard]] std::optional<FunctionId> function_of_host(const Device& device,
                                                          std::string_view node);
 
 } // namespace comch::ofi

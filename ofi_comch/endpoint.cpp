@@ -493,10 +493,12 @@ int open_endpoint(fid_domain* domain_fid, fi_info* info, fid_ep** out, void* con
     endpoint->queue = endpoint->own_queue.get();
     endpoint->local_address = port_address(core_domain, endpoint->station->port().address());
     if (info->src_addr != nullptr && type == FI_EP_RDM) {
-        endpoint->local_address =
-            parse_address(domain.fabric->device, info->src_addr, info->src_addrlen);
-        if (!endpoint->local_address || endpoint->local_address->name_length == 0) {
+        const auto own = parse_address(domain.fabric->device, info->src_addr, info->src_addrlen);
+        if (!own || (own->named == 0 && is_chosen(*own))) {
             return -FI_EINVAL; // only names can be chosen
+        }
+        if (own->named != 0) {
+            endpoint->local_address = own;
         }
     }
     endpoint->socket_addresses = is_socket_format(info->addr_format);

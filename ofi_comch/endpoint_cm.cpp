@@ -57,7 +57,7 @@ int connect(fid_ep* fid, const void* to, const void* data, std::size_t length) {
         return -FI_EOPBADSTATE;
     }
     const auto address = parse_address(endpoint.station->device(), to, sizeof(Address));
-    if (!address || (address->named != 0 && address->name_length == 0)) {
+    if (!address || !is_chosen(*address)) {
         return -FI_EINVAL;
     }
     if (const int error = endpoint.enabled ? 0 : endpoint.enable(); error != 0) {

@@ -316,9 +316,7 @@ bool resolve(const Device& device, const char* node, const char* service, std::u
     const comch::Domain& domain = *device.domain();
     const bool is_source = (flags & FI_SOURCE) != 0;
     if (node != nullptr || service != nullptr) {
-        const std::string_view name = node != nullptr ? node : "";
-        const auto function =
-            socket_addresses ? function_of_host(device, name) : function_of_node(device, name);
+        const auto function = function_of_node(device, node != nullptr ? node : "");
         if (!function || (socket_addresses && service != nullptr && !is_port(service))) {
             return false;
         }
@@ -405,11 +403,10 @@ int get_info(std::uint32_t version, const char* node, const char* service, std::
     if (!resolve(*device, node, service, flags, *socket_addresses, hints, source, dest)) {
         return -FI_ENODATA;
     }
-    if (*socket_addresses && !source) { // such programs change the port of what is there
+    if (!source) {
         const bool is_named = (flags & FI_SOURCE) != 0 && node != nullptr; // resolved before
-        const sockaddr_in own = socket_address(
-            is_named ? *function_of_host(*device, node) : *function_of_node(*device, ""), 0);
-        source = parse_address(*device, &own, sizeof(own));
+        source =
+            unchosen_address(*device->domain(), *function_of_node(*device, is_named ? node : ""));
     }
     Info first;
     fi_info** tail = nullptr;
@@ -419,9 +416,7 @@ int get_info(std::uint32_t version, const char* node, const char* service, std::
             continue;
         }
         Info info = make_info(*device, type, *socket_addresses, version, hints);
-        if (!info ||
-            (source &&
-             !set_address(info->src_addr, info->src_addrlen, *source, *socket_addresses)) ||
+        if (!info || !set_address(info->src_addr, info->src_addrlen, *source, *socket_addresses) ||
             (dest && !set_address(info->dest_addr, info->dest_addrlen, *dest, *socket_addresses))) {
             return -FI_ENOMEM;
         }

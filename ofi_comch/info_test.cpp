@@ -1,5 +1,8 @@
 // What fi_getinfo answers to which hints, and the objects that hang on no endpoint.
 #include <cstdio>
+#include <memory>
+
+#include <arpa/inet.h>
 
 #include "test_node.hpp"
 
@@ -93,6 +96,62 @@ TEST(Info, EachAttributeHasItsLimit) {
     EXPECT_EQ(offered([](fi_info& h) { h.domain_attr->cq_cnt = 1 << 20; }), none);
     EXPECT_EQ(offered([](fi_info& h) { h.fabric_attr->name = strdup("another"); }), none);
     EXPECT_EQ(offered([](fi_info& h) { h.fabric_attr->prov_version = FI_VERSION(99, 0); }), none);
+}
+
+struct FreeInfo {
+    void operator()(fi_info* info) const { fi_freeinfo(info); }
+};
+using Found = std::unique_ptr<fi_info, FreeInfo>;
+
+TEST(Info, AHostFunctionHasManyNames) {
+    InfoHints hints;
+    InfoHints of_sockets;
+    of_sockets->addr_format = FI_SOCKADDR_IN;
+    const Found socket(query(of_sockets.value, "7", 0, "host_pf0"));
+    ASSERT_NE(socket, nullptr);
+    sockaddr_in address{};
+    std::memcpy(&address, socket->dest_addr, sizeof(address));
+    char number[INET_ADDRSTRLEN] = "";
+    ASSERT_NE(::inet_ntop(AF_INET, &address.sin_addr, number, sizeof(number)), nullptr);
+
+    const Found wanted(query(hints.value, "7", 0, "host_pf0"));
+    ASSERT_NE(wanted, nullptr);
+    for (const char* const node :
+         std::initializer_list<const char*>{nullptr, "localhost", "127.0.0.1", number}) {
+        const Found info(query(hints.value, "7", 0, node));
+        ASSERT_NE(info, nullptr) << (node != nullptr ? node : "no node");
+        ASSERT_EQ(info->dest_addrlen, wanted->dest_addrlen);
+        EXPECT_EQ(std::memcmp(info->dest_addr, wanted->dest_addr, info->dest_addrlen), 0);
+    }
+    EXPECT_EQ(query(hints.value, "7", 0, "127.9.9.9"), nullptr) << "no function's";
+}
+
+TEST(Info, EveryOfferHasASource) {
+    InfoHints hints;
+    Found offers[] = {Found(query(nullptr)), Found(query(hints.value)),
+                      Found(query(hints.value, "7", 0, "localhost")),
+                      Found(query(hints.value, nullptr, FI_SOURCE, "localhost"))};
+    for (const Found& offer : offers) {
+        ASSERT_NE(offer, nullptr);
+        for (const fi_info* at = offer.get(); at != nullptr; at = at->next) {
+            EXPECT_NE(at->src_addr, nullptr);
+            EXPECT_NE(at->src_addrlen, 0u);
+        }
+    }
+}
+
+TEST(Info, EndpointsOpenedFromOneOfferHaveAddressesOfTheirOwn) {
+    Node first;
+    Node second({}, first.info);
+    EXPECT_NE(first.name(), second.name());
+    // What the offer has is a place for an address, and nobody's.
+    InfoHints hints;
+    hints->ep_attr->type = FI_EP_MSG;
+    const Found offer(query(hints.value));
+    NodeOptions options;
+    options.type = FI_EP_MSG;
+    Node here(options, offer.get());
+    EXPECT_EQ(fi_connect(here.ep, offer->src_addr, nullptr, 0), -FI_EINVAL);
 }
 
 TEST(Info, WhatIsNoAddressIsNobodys) {

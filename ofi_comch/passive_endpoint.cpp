@@ -54,14 +54,28 @@ int get_name(fid* fid, void* to, std::size_t* length) {
                                     : copy_address(*passive.address, to, length);
 }
 
+/// Sets the address that it will listen under. False: it cannot be had.
+bool take_address(PassiveEndpoint& passive, const std::optional<Address>& wanted) {
+    if (!wanted) {
+        return false;
+    }
+    const bool by_port = wanted->named == 0 && !passive.socket_addresses;
+    const Address own =
+        port_address(*passive.fabric->device.domain(), passive.station->port().address());
+    if (by_port && is_chosen(*wanted) && port_of(*wanted) != port_of(own)) {
+        return false; // only names can be chosen
+    }
+    passive.address = by_port ? own : *wanted;
+    return true;
+}
+
 int set_name(fid* fid, void* from, std::size_t length) {
     PassiveEndpoint& passive = passive_of(fid);
-    const auto address = parse_address(passive.fabric->device, from, length);
-    if (!address || passive.listening) {
-        return address ? -FI_EOPBADSTATE : -FI_EINVAL;
+    if (passive.listening) {
+        return -FI_EOPBADSTATE;
     }
-    passive.address = address;
-    return 0;
+    return take_address(passive, parse_address(passive.fabric->device, from, length)) ? 0
+                                                                                      : -FI_EINVAL;
 }
 
 /// Takes the first number that nobody has, from somewhere among those that nobody chooses.
@@ -91,8 +105,8 @@ int listen(fid_pep* fid) {
     if (passive.listening) {
         return -FI_EOPBADSTATE;
     }
-    if (passive.address->named != 0) {
-        const auto result = passive.address->name_length != 0
+    if (passive.address->named != 0 || passive.socket_addresses) {
+        const auto result = passive.address->named != 0
                                 ? passive.station->port().listen(service_of(*passive.address))
                                 : listen_anywhere(passive);
         if (!result) {
@@ -284,16 +298,12 @@ int open_passive_endpoint(fid_fabric* fabric_fid, fi_info* info, fid_pep** out, 
     passive->fid.cm = &cm_ops;
     passive->fabric = &fabric;
     passive->info = fi_dupinfo(info);
-    passive->address = port_address(domain, passive->station->port().address());
     passive->socket_addresses = is_socket_format(info->addr_format);
-    if (info->src_addr != nullptr) {
-        passive->address = parse_address(fabric.device, info->src_addr, info->src_addrlen);
-        if (!passive->address) {
-            return -FI_EINVAL;
-        }
-    } else if (passive->socket_addresses) { // fi_setname may follow
-        const sockaddr_in own = socket_address(*function_of_node(fabric.device, ""), 0);
-        passive->address = parse_address(fabric.device, &own, sizeof(own));
+    const auto wanted = info->src_addr != nullptr
+                            ? parse_address(fabric.device, info->src_addr, info->src_addrlen)
+                            : unchosen_address(domain, *function_of_node(fabric.device, ""));
+    if (!take_address(*passive, wanted)) { // fi_setname may follow
+        return -FI_EINVAL;
     }
     ++fabric.references;
     *out = &passive.release()->fid;
