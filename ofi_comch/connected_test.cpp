@@ -343,6 +343,35 @@ TEST(Connected, ARequestOutlivesItsListener) {
     }
 }
 
+/// A passive endpoint that does not listen yet.
+class Passive {
+public:
+    explicit Passive(fi_info* offer) {
+        COMCH_FI(fi_fabric(offer->fabric_attr, &fabric_, nullptr));
+        COMCH_FI(fi_passive_ep(fabric_, offer, &pep_, nullptr));
+    }
+    Passive(const Passive&) = delete;
+    Passive& operator=(const Passive&) = delete;
+    ~Passive() {
+        fi_close(&pep_->fid);
+        fi_close(&fabric_->fid);
+    }
+    [[nodiscard]] std::vector<std::byte> name() const {
+        std::vector<std::byte> bytes(256);
+        std::size_t length = bytes.size();
+        COMCH_FI(fi_getname(&pep_->fid, bytes.data(), &length));
+        bytes.resize(length);
+        return bytes;
+    }
+    [[nodiscard]] int set_name(std::vector<std::byte> bytes) const {
+        return fi_setname(&pep_->fid, bytes.data(), bytes.size());
+    }
+
+private:
+    fid_fabric* fabric_ = nullptr;
+    fid_pep* pep_ = nullptr;
+};
+
 TEST(Connected, WhoComesTooLateIsRefusedThoughARequestIsLeftOver) {
     Node late(connected());
     InfoHints hints;
@@ -528,6 +557,21 @@ fi_info* socket_offer(const char* service, std::uint64_t flags) {
     hints->caps = FI_MSG;
     hints->addr_format = FI_SOCKADDR_IN;
     return query(hints.value, service, flags);
+}
+
+TEST(Connected, AListenerWithoutANameHasItsPortsAddress) {
+    InfoHints hints;
+    hints->ep_attr->type = FI_EP_MSG;
+    fi_info* const offer = query(hints.value);
+    ASSERT_NE(offer, nullptr);
+    const Passive first(offer);
+    const Passive second(offer);
+    const std::vector<std::byte> own = first.name();
+    EXPECT_NE(own, second.name()) << "the offer has no address yet";
+    EXPECT_EQ(first.set_name(own), 0);
+    EXPECT_EQ(first.set_name(second.name()), -FI_EINVAL) << "another's";
+    EXPECT_EQ(first.name(), own);
+    fi_freeinfo(offer);
 }
 
 TEST(SocketAddresses, AreOfServicesWithNumbers) {

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The libfabric provider against a libfabric that is not the machine's own, a 2.x say: builds that
 # from its sources, with the providers that comch is compared to or that are layered on it, then
-# comch's provider and its tests against it, and passes them. The machine's libfabric stays as it is.
+# comch's provider and its tests against it, and passes them; and libfabric's own test programs over
+# comch, if the sources have them. The machine's libfabric stays as it is.
 set -u
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -73,7 +74,14 @@ build_libfabric() {
     [ -x configure ] || autoreconf -i || return 1
     ./configure --prefix="$prefix" --disable-static --disable-efa --disable-psm2 --disable-psm3 \
         --disable-opx --disable-usnic --disable-ucx --disable-lpp --disable-verbs &&
-        make -j "$jobs" && make install && echo "$sum" >"$prefix/made-from"
+        make -j "$jobs" && make install || return 1
+    if [ -d fabtests ]; then
+        cd fabtests || return 1
+        [ -x configure ] || autoreconf -i || return 1
+        ./configure --prefix="$prefix/fabtests" --with-libfabric="$prefix" &&
+            make -j "$jobs" && make install || return 1
+    fi
+    echo "$sum" >"$prefix/made-from"
 }
 [ "$sum" = "$(cat "$prefix/made-from" 2>/dev/null)" ] ||
     run_logged "building libfabric" "$build/log/libfabric.log" build_libfabric || exit 1
@@ -93,6 +101,20 @@ run_logged "tests" "$build/log/tests.log" \
     ctest --test-dir "$build/comch" -R '^ofi_comch_test' -j "$jobs" --no-tests=error --output-on-failure --timeout 300 ||
     tell_failures "$build/log/tests.log"
 read -r passed failed skipped < <(ctest_counts "$build/log/tests.log")
+passed=${passed:-0} failed=${failed:-1}
 say "libfabric $("$prefix/bin/fi_info" --version | sed -n 's/^libfabric: *//p'): ${skipped:-0} skipped"
-echo "${passed:-0} passed, ${failed:-1} failed"
-[ "${failed:-1}" -eq 0 ]
+if [ -d "$prefix/fabtests/bin" ]; then
+    # In a network namespace: some of the programs listen on all addresses.
+    if [ "$(id -u)" -eq 0 ]; then alone=(unshare --net); else alone=(unshare --map-root-user --net); fi
+    export FI_PROVIDER_PATH=$build/comch/lib/libfabric
+    run_logged "libfabric's test programs" "$build/log/fabtests.log" "${alone[@]}" \
+        sh -c 'ip link set lo up && exec python3 "$@"' sh "$COMCH_ROOT/scripts/fabtests.py" \
+        --programs "$prefix/fabtests/bin"
+    read -r more_passed more_failed < \
+        <(sed -n 's/^\([0-9]*\) passed, \([0-9]*\) failed$/\1 \2/p' "$build/log/fabtests.log")
+    passed=$((passed + ${more_passed:-0})) failed=$((failed + ${more_failed:-1}))
+else
+    say "these sources of libfabric bring no test programs (fabtests)"
+fi
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]
