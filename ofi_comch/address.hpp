@@ -53,7 +53,7 @@ inline constexpr std::uint32_t address_format = 0x80000000u | 0x434du;
 /// and utility providers that know no other: the service's number is the port, and the host
 /// function that it lies under has an address of its own in 127.0.0.0/8. A port of 0: none yet.
 [[nodiscard]] sockaddr_in socket_address(FunctionId function, std::uint16_t port) noexcept;
-/// Of an address with a name.
+/// Of an address with a name, or without a port of an unchosen one.
 [[nodiscard]] sockaddr_in socket_address(const Address& address) noexcept;
 /// Is `format` one of socket addresses?
 [[nodiscard]] bool is_socket_format(std::uint32_t format) noexcept;

@@ -72,8 +72,9 @@ int insert_all(Av& av, std::size_t count, fi_addr_t* out, std::uint64_t flags, v
     return 0;
 }
 
-/// What is no address here. One of another domain is as long as it says.
-std::size_t size_of_refused(const std::byte* bytes) {
+/// How far it is to the next address of an array. What is no address here counts, too: one of another
+/// domain is as long as it says.
+std::size_t size_of_given(const std::byte* bytes) {
     std::uint16_t family = AF_INET;
     if (bytes != nullptr) {
         std::memcpy(&family, bytes, sizeof(family));
@@ -93,8 +94,8 @@ int insert(fid_av* fid, const void* addresses, std::size_t count, fi_addr_t* out
     const auto* bytes = static_cast<const std::byte*>(addresses);
     return insert_all(av, count, out, flags, context, [&](std::size_t) {
         const auto address = parse_address(core_device(av), bytes, sizeof(Address));
-        bytes += address ? size_of(*address) : size_of_refused(bytes);
-        return address;
+        bytes += size_of_given(bytes);
+        return address && is_chosen(*address) ? address : std::nullopt;
     });
 }
 

@@ -571,7 +571,19 @@ TEST(Connected, AListenerWithoutANameHasItsPortsAddress) {
     EXPECT_EQ(first.set_name(own), 0);
     EXPECT_EQ(first.set_name(second.name()), -FI_EINVAL) << "another's";
     EXPECT_EQ(first.name(), own);
-    fi_freeinfo(offer);
+
+    // It listens there.
+    const Listener listener(nullptr, offer);
+    std::vector<std::byte> place(256);
+    std::size_t length = place.size();
+    COMCH_FI(fi_getname(&listener.pep->fid, place.data(), &length));
+    Node client(connected());
+    COMCH_FI(fi_connect(client.ep, place.data(), nullptr, 0));
+    const CmEvent request = next_event(listener.eq, {client.eq});
+    EXPECT_EQ(request.event, static_cast<std::uint32_t>(FI_CONNREQ));
+    EXPECT_EQ(fi_setname(&listener.pep->fid, place.data(), length), -FI_EOPBADSTATE);
+    COMCH_FI(fi_reject(listener.pep, request.info->handle, nullptr, 0));
+    fi_freeinfo(request.info);
 }
 
 TEST(SocketAddresses, AreOfServicesWithNumbers) {

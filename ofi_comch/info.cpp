@@ -332,13 +332,13 @@ bool resolve(const Device& device, const char* node, const char* service, std::u
     }
     if (hints->src_addr != nullptr && !is_source) {
         source = parse_address(device, hints->src_addr, hints->src_addrlen);
-        if (!source) {
+        if (!source || (source->named == 0 && is_chosen(*source))) { // only names can be chosen
             return false;
         }
     }
     if (hints->dest_addr != nullptr && ((node == nullptr && service == nullptr) || is_source)) {
         dest = parse_address(device, hints->dest_addr, hints->dest_addrlen);
-        if (!dest) {
+        if (!dest || !is_chosen(*dest)) {
             return false;
         }
     }

@@ -124,6 +124,17 @@ TEST(Info, AHostFunctionHasManyNames) {
         EXPECT_EQ(std::memcmp(info->dest_addr, wanted->dest_addr, info->dest_addrlen), 0);
     }
     EXPECT_EQ(query(hints.value, "7", 0, "127.9.9.9"), nullptr) << "no function's";
+
+    const Found others_socket(query(of_sockets.value, "7", 0, "host_pf0vf0"));
+    ASSERT_NE(others_socket, nullptr);
+    std::memcpy(&address, others_socket->dest_addr, sizeof(address));
+    ASSERT_NE(::inet_ntop(AF_INET, &address.sin_addr, number, sizeof(number)), nullptr);
+    const Found other(query(hints.value, "7", 0, "host_pf0vf0"));
+    const Found by_number(query(hints.value, "7", 0, number));
+    ASSERT_NE(other, nullptr);
+    ASSERT_NE(by_number, nullptr);
+    EXPECT_EQ(std::memcmp(by_number->dest_addr, other->dest_addr, other->dest_addrlen), 0);
+    EXPECT_NE(std::memcmp(by_number->dest_addr, wanted->dest_addr, wanted->dest_addrlen), 0);
 }
 
 TEST(Info, EveryOfferHasASource) {
@@ -143,7 +154,16 @@ TEST(Info, EveryOfferHasASource) {
 TEST(Info, EndpointsOpenedFromOneOfferHaveAddressesOfTheirOwn) {
     Node first;
     Node second({}, first.info);
-    EXPECT_NE(first.name(), second.name());
+    Node third;
+    for (Node* const to : {&first, &second}) {
+        char received = 0;
+        COMCH_FI(fi_recv(to->ep, &received, 1, nullptr, FI_ADDR_UNSPEC, nullptr));
+        const fi_addr_t peer = third.add(to->name());
+        const char sent = to == &first ? '1' : '2';
+        post([&] { return fi_inject(third.ep, &sent, 1, peer); }, {third.tx, first.rx, second.rx});
+        EXPECT_EQ(await(to->rx, {third.tx}).error, 0);
+        EXPECT_EQ(received, sent);
+    }
     // What the offer has is a place for an address, and nobody's.
     InfoHints hints;
     hints->ep_attr->type = FI_EP_MSG;
@@ -152,6 +172,16 @@ TEST(Info, EndpointsOpenedFromOneOfferHaveAddressesOfTheirOwn) {
     options.type = FI_EP_MSG;
     Node here(options, offer.get());
     EXPECT_EQ(fi_connect(here.ep, offer->src_addr, nullptr, 0), -FI_EINVAL);
+    fi_addr_t peer = 0;
+    EXPECT_EQ(fi_av_insert(third.av, first.info->src_addr, 1, &peer, 0, nullptr), 0);
+    EXPECT_EQ(peer, FI_ADDR_NOTAVAIL);
+    const auto name = first.name();
+    EXPECT_EQ(offered([&](fi_info& h) {
+                  h.src_addrlen = name.size();
+                  h.src_addr = std::memcpy(std::malloc(name.size()), name.data(), name.size());
+              }),
+              none)
+        << "an endpoint's place can't be chosen";
 }
 
 TEST(Info, WhatIsNoAddressIsNobodys) {

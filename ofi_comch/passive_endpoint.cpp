@@ -59,13 +59,13 @@ bool take_address(PassiveEndpoint& passive, const std::optional<Address>& wanted
     if (!wanted) {
         return false;
     }
-    const bool by_port = wanted->named == 0 && !passive.socket_addresses;
     const Address own =
         port_address(*passive.fabric->device.domain(), passive.station->port().address());
-    if (by_port && is_chosen(*wanted) && port_of(*wanted) != port_of(own)) {
+    const bool is_own = !passive.socket_addresses && port_of(*wanted) == port_of(own);
+    if (wanted->named == 0 && is_chosen(*wanted) && !is_own) {
         return false; // only names can be chosen
     }
-    passive.address = by_port ? own : *wanted;
+    passive.address = wanted->named == 0 && !passive.socket_addresses ? own : *wanted;
     return true;
 }
 

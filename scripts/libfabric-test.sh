@@ -66,7 +66,7 @@ if [ -z "$source" ]; then
 fi
 
 prefix=$build/other-libfabric/installed
-sum=$(sha256sum <"$source") || exit 1
+made_from="$(sha256sum <"$source"), with its test programs" || exit 1
 build_libfabric() {
     local tree=$build/other-libfabric/source
     rm -rf "$build/other-libfabric" && mkdir -p "$tree" &&
@@ -81,9 +81,9 @@ build_libfabric() {
         ./configure --prefix="$prefix/fabtests" --with-libfabric="$prefix" &&
             make -j "$jobs" && make install || return 1
     fi
-    echo "$sum" >"$prefix/made-from"
+    echo "$made_from" >"$prefix/made-from"
 }
-[ "$sum" = "$(cat "$prefix/made-from" 2>/dev/null)" ] ||
+[ "$made_from" = "$(cat "$prefix/made-from" 2>/dev/null)" ] ||
     run_logged "building libfabric" "$build/log/libfabric.log" build_libfabric || exit 1
 
 export PKG_CONFIG_PATH=$prefix/lib/pkgconfig${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
