@@ -120,7 +120,7 @@ struct AtomicRequest {
 // ---- options ---------------------------------------------------------------------------------------
 
 struct PortOptions {
-    /// Shown in counters: "uct", "ofi", "channel".
+    /// Shown in counters: "uct", "ofi", "channel", "memory".
     std::string face;
     /// Messages sent by send_ordered() are handed out in order of arrival over all connections.
     bool arrival_order = false;

@@ -43,7 +43,8 @@ connection began; with --interval they are rates, refreshed as top does it, the 
 
 constexpr const char* footer = R"(
 Columns:
-  face           who opened it: uct, ofi, channel; ch/pair is one producer-consumer pair
+  face           who opened it: uct, ofi, channel, memory (exported memory of DOCA programs);
+                 ch/pair is one producer-consumer pair
   peer           the other end: function or server, and process (as far as it can be seen)
   st             wait (connecting), open, end (orderly), fail
   out, B         messages sent and one-sided operations started, and their bytes

@@ -12,8 +12,8 @@ namespace comch {
 /// that implement them mask their positions and because one face states them as logarithms.
 namespace limits {
 
-/// A server's name with its terminating NUL, in bytes. 120 leaves room for the function and the
-/// nonce beside it in the file name that a server is found under, and in 128 bytes on the wire.
+/// A server's name with its terminating NUL, in bytes. (Files are named after a hash of it, and the
+/// links carry names of up to 256 bytes: neither sets this limit.)
 inline constexpr std::uint32_t server_name_size = 120;
 
 /// A control message, in bytes: a page less the 16-byte header that it travels behind.

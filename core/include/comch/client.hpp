@@ -36,8 +36,9 @@ struct ClientOptions {
 class Client {
 public:
     /// Starts to connect; progress does the rest. Errors are about the arguments (not_permitted:
-    /// the device is not a host's; invalid_argument); how the attempt went is outcome()'s to say,
-    /// which may know at once that nobody listens.
+    /// the device is not a host's; invalid_argument) or about what this process and its device can
+    /// have (no_memory, io, unsupported); how the attempt went is outcome()'s to say, which may know
+    /// at once that nobody listens.
     [[nodiscard]] static Result<std::unique_ptr<Client>>
     open(ProgressEngine& engine, const Device& device, std::string_view name,
          const ClientOptions& options, const ClientHandlers& handlers);
@@ -52,7 +53,7 @@ public:
     /// in_progress: not decided yet; ok: connected; not_found: nobody listens under the name;
     /// rejected: see refusal() and Connection::peer_data(); version_mismatch; once it is over:
     /// not_connected (the server ended it, orderly), connection_reset (the server died or broke
-    /// the protocol), canceled (stop() did).
+    /// the protocol, or the device failed), canceled (stop() did).
     [[nodiscard]] Errc outcome() const noexcept;
     [[nodiscard]] Refusal refusal() const noexcept;
     /// outcome() in words, for people.

@@ -40,13 +40,14 @@ public:
     /// What was sent before a disconnect or stop of this side is still delivered.
     /// again: the send queue is full, or the connection is not established yet; retry after
     /// progress. invalid_argument: longer than max_message_size(). not_connected: the connection
-    /// has ended; connection_reset: the peer is gone or broke the protocol.
+    /// has ended; connection_reset: the peer is gone or broke the protocol, or the
+    /// device failed.
     [[nodiscard]] Errc send(std::span<const std::byte> message);
 
     [[nodiscard]] ConnectionStatistics statistics() const;
 
     /// ok: established; in_progress: not yet; otherwise why it ended: not_connected in an orderly
-    /// way, connection_reset by the peer's death or misbehaviour.
+    /// way, connection_reset by the peer's death or misbehaviour, or the device's failure.
     [[nodiscard]] Errc status() const noexcept { return status_; }
 
     [[nodiscard]] const Peer& peer() const noexcept { return peer_; }

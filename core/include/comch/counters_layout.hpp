@@ -34,10 +34,11 @@ struct Counter {
 
 /// Written by the thread that sends on the connection.
 struct alignas(64) TxCounters {
-    Counter messages;        ///< two-sided messages handed to the link
-    Counter bytes;           ///< payload that left here by ring: messages, puts, answers to gets
-    Counter bulk_ring_bytes; ///< bytes that went through the bulk ring (two copies)
-    Counter mapped_bytes; ///< bytes of one-sided operations done on mapped memory or by the device
+    Counter messages;         ///< two-sided messages handed to the link
+    Counter bytes;            ///< that left by ring: messages, puts, atomics, answers to gets
+    Counter bulk_ring_bytes;  ///< bytes that went through the bulk ring (two copies)
+    Counter mapped_bytes;     ///< bytes copied in mapped memory, or moved by the device (also of
+                              ///< messages that a producer wrote into the consumer's buffer)
     Counter process_vm_bytes; ///< bytes that we moved by process_vm_readv/writev
     Counter one_sided;        ///< put, get and atomic operations started
     Counter credit_stalls;    ///< attempts refused because a ring was full
@@ -47,10 +48,10 @@ struct alignas(64) TxCounters {
 /// Written by the thread that polls the connection.
 struct alignas(64) RxCounters {
     Counter messages;         ///< two-sided messages taken out of the link
-    Counter bytes;            ///< payload that came by ring: messages, puts, answers to gets
+    Counter bytes;            ///< that came by ring: messages, puts, atomics, answers to gets
     Counter bulk_ring_bytes;  ///< of these, what came through the bulk ring
     Counter one_sided_served; ///< the peer's one-sided operations executed by this CPU
-    Counter wakeups;          ///< doorbells of the peer, each of which ended a sleep
+    Counter wakeups;          ///< doorbells of the peer: each ended a sleep, or woke a ring at rest
     Counter reserved[3];
 };
 
@@ -75,7 +76,7 @@ struct alignas(64) Slot {
     std::uint32_t kind;       ///< SlotKind
     std::uint64_t peer_pid;   ///< as the kernel reported it; 0 across PID namespaces
     std::uint64_t connection; ///< the same at both ends and nowhere else; 0: unknown
-    char face[8];             ///< "uct", "ofi", "channel"; NUL-padded
+    char face[8];             ///< "uct", "ofi", "channel", "memory"; NUL-padded
     char peer[24];            ///< peer's function or server name; NUL-padded, cut
     TxCounters tx;
     RxCounters rx;

@@ -27,7 +27,7 @@ enum class Errc : std::int8_t {
     not_permitted,      ///< wrong side, wrong owner, missing access right
     bad_state,          ///< the object's state does not allow the call
     not_connected,      ///< there is no connection (any more)
-    connection_reset,   ///< the peer died or broke the protocol
+    connection_reset,   ///< the peer died or broke the protocol, or the local device failed
     connection_aborted, ///< the connection was given up on this side
     rejected,           ///< the peer answered, and refused
     version_mismatch,   ///< the peer speaks another version of the protocol

@@ -59,7 +59,8 @@ public:
 
     /// Opaque bytes, to be sent to a process of the other side by any means. The memory can be
     /// reached from there from now on, within what peer_read and peer_write grant, until the map is
-    /// destroyed. not_permitted: neither is granted, or the map is itself imported.
+    /// destroyed (by DOCA programs; what this API sends, it sends as messages). not_permitted:
+    /// neither is granted, or the map is itself imported.
     [[nodiscard]] Result<std::vector<std::byte>> export_descriptor();
 
     /// This process's memory in its region table, so that devices can be told of it; from the first

@@ -69,7 +69,9 @@ public:
     /// its next, or as much is under way as may be; retry after progress. not_found: there is no
     /// such consumer (any more). invalid_argument: the message is known not to fit the next posted
     /// buffer, or immediate data is too long. too_big: longer than the device's longest buffer.
-    /// bad_state: not running.
+    /// invalid_argument, not_permitted: the data is not inside its memory map, or that does not let us
+    /// read. bad_state: not running. not_connected, connection_reset: the connection has ended.
+    /// no_memory: no channel to the consumer can be had.
     [[nodiscard]] Errc send(std::uint32_t consumer, const SendBuffer& buffer, void* cookie);
 
     /// Gives up what is under way (as canceled), then is idle: within half a second if a device is

@@ -74,7 +74,8 @@ public:
     [[nodiscard]] std::uint32_t pending_connections() const noexcept;
     /// The one that waits longest; null if none does.
     [[nodiscard]] Connection* next_pending() const noexcept;
-    /// Answers a request. bad_state: it does not wait for an answer. `data` goes to the client.
+    /// Answers a request. bad_state: it does not wait for an answer. `data` goes to the client;
+    /// too_big: there is more of it than max_connect_data.
     [[nodiscard]] Result<void> accept(Connection& connection, std::span<const std::byte> data = {});
     [[nodiscard]] Result<void> refuse(Connection& connection, std::span<const std::byte> data = {});
 
