@@ -184,7 +184,7 @@ public:
     }
 
 private:
-    static constexpr double patience = 1; // seconds
+    static constexpr double patience = 5; // seconds
 
     Session& session_;
     std::vector<std::unique_ptr<FastWorker>> workers_;

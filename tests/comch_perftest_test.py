@@ -21,7 +21,7 @@ SIZES = {"fast": [1, 8, 57, 1000, 4089, 32769, 100000, 1000001], "control": [1, 
 
 class Perftest(unittest.TestCase):
     COUNT = 200  # messages where all sizes are tried
-    STANDSTILL = 1  # seconds that a client waits for a server that stands still
+    STANDSTILL = 5  # seconds that a client waits for a server that stands still
     MANY = 5000  # enough to fill what can be filled
 
     def setUp(self):

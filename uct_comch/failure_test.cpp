@@ -106,6 +106,7 @@ TEST_F(Death, OfATargetNobodyHasHeardFromIsReported) {
 }
 
 TEST_F(Death, EndsEveryOperationInFlightBeforeItIsReported) {
+    const RemoteKey revocable(target.revocable_key()); // nothing is done without the owner
     establish();
     target.pause();
     std::vector<std::byte> bytes(8 << 20); // more than the rings hold
@@ -118,19 +119,14 @@ TEST_F(Death, EndsEveryOperationInFlightBeforeItIsReported) {
         started += status == UCS_INPROGRESS ? 1 : 0;
         EXPECT_EQ(status, UCS_INPROGRESS);
     };
-    // The kernel may do the first ones at once.
-    ucs_status_t got = UCS_OK;
-    for (unsigned i = 0; i < 10 && got == UCS_OK; ++i) {
-        got = uct_ep_get_zcopy(ep, &iov, 1, target.memory(), key, &completions[0].super);
-    }
-    note(got);
-    note(uct_ep_get_bcopy(ep, Unpacking::unpack, &unpacking, 100, target.memory(), key,
+    note(uct_ep_get_zcopy(ep, &iov, 1, target.memory(), revocable, &completions[0].super));
+    note(uct_ep_get_bcopy(ep, Unpacking::unpack, &unpacking, 100, target.memory(), revocable,
                           &completions[1].super));
-    note(uct_ep_atomic64_fetch(ep, UCT_ATOMIC_OP_ADD, 1, &result, target.memory(), key,
+    note(uct_ep_atomic64_fetch(ep, UCT_ATOMIC_OP_ADD, 1, &result, target.memory(), revocable,
                                &completions[2].super));
-    note(uct_ep_put_zcopy(ep, &iov, 1, target.memory(), key, &completions[3].super));
+    note(uct_ep_put_zcopy(ep, &iov, 1, target.memory(), revocable, &completions[3].super));
     note(uct_ep_flush(ep, 0, &completions[4].super));
-    EXPECT_EQ(uct_ep_get_short(ep, &result, 8, target.memory(), key), UCS_ERR_NO_RESOURCE);
+    EXPECT_EQ(uct_ep_get_short(ep, &result, 8, target.memory(), revocable), UCS_ERR_NO_RESOURCE);
     std::size_t done_before = 0;
     host.on_failure = [&](uct_ep_h, ucs_status_t) {
         done_before = static_cast<std::size_t>(std::count_if(
@@ -282,9 +278,13 @@ TEST(DeathOfATarget, IsToldThoughItClosedOneOfItsInterfacesBeforeOnAQueue) {
         ASSERT_EQ(flush(ep, host), UCS_OK);
     }
     const Log log;
-    while (uct_ep_am_short(to_first, 0, 0, nullptr, 0) == UCS_OK) {
+    ucs_status_t added = UCS_ERR_BUSY;
+    while (added == UCS_ERR_BUSY) { // there is room again: the target progresses
+        while (uct_ep_am_short(to_first, 0, 0, nullptr, 0) == UCS_OK) {
+        }
+        added = uct_ep_pending_add(to_first, &request, 0);
     }
-    ASSERT_EQ(uct_ep_pending_add(to_first, &request, 0), UCS_OK);
+    ASSERT_EQ(added, UCS_OK);
     target.line().put(true);
     ASSERT_TRUE(until([&] { return host.failures.size() == 1; }, host));
     EXPECT_EQ(host.failures[0].ep, uct_ep_h{to_first});
@@ -369,7 +369,9 @@ TEST(OrderlyEndOfAProcess, IsAnErrorForAFlushBehindAPutThatItDidNotExecute) {
     Target target(Kind::registered, 4096);
     Interface host{"host"};
     Endpoint ep(host, target.address());
-    const RemoteKey key(target.key());
+    // Over a device the owner is not needed; here the kernel could stand in for an owner that seems busy.
+    const bool on_device = comch::test::test_description().has_value();
+    const RemoteKey key(on_device ? target.key() : target.revocable_key());
     const Log log;
     const std::uint64_t number = 0;
     ASSERT_EQ(uct_ep_am_short(ep, 0, number, nullptr, 0), UCS_OK);
@@ -386,7 +388,7 @@ TEST(OrderlyEndOfAProcess, IsAnErrorForAFlushBehindAPutThatItDidNotExecute) {
     EXPECT_EQ(uct_ep_flush(ep, 0, nullptr), expected);
     EXPECT_EQ(uct_iface_flush(host.iface, 0, nullptr), expected);
     EXPECT_EQ(uct_iface_flush(host.iface, 0, nullptr), UCS_OK) << "once is enough for the others";
-    EXPECT_EQ(written, comch::test::test_description().has_value());
+    EXPECT_EQ(written, on_device);
     EXPECT_EQ(uct_ep_flush(ep, UCT_FLUSH_FLAG_CANCEL, nullptr), UCS_OK);
     EXPECT_TRUE(host.failures.empty()) << "nobody has asked for anything since";
     EXPECT_TRUE(Log::lines().empty()) << log.text();
