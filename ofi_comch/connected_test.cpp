@@ -372,6 +372,33 @@ private:
     fid_pep* pep_ = nullptr;
 };
 
+TEST(Connected, AListenerWithoutANameHasItsPortsAddress) {
+    InfoHints hints;
+    hints->ep_attr->type = FI_EP_MSG;
+    fi_info* const offer = query(hints.value);
+    ASSERT_NE(offer, nullptr);
+    const Passive first(offer);
+    const Passive second(offer);
+    const std::vector<std::byte> own = first.name();
+    EXPECT_NE(own, second.name()) << "the offer has no address yet";
+    EXPECT_EQ(first.set_name(own), 0);
+    EXPECT_EQ(first.set_name(second.name()), -FI_EINVAL) << "another's";
+    EXPECT_EQ(first.name(), own);
+
+    // It listens there.
+    const Listener listener(nullptr, offer);
+    std::vector<std::byte> place(256);
+    std::size_t length = place.size();
+    COMCH_FI(fi_getname(&listener.pep->fid, place.data(), &length));
+    Node client(connected());
+    COMCH_FI(fi_connect(client.ep, place.data(), nullptr, 0));
+    const CmEvent request = next_event(listener.eq, {client.eq});
+    EXPECT_EQ(request.event, static_cast<std::uint32_t>(FI_CONNREQ));
+    EXPECT_EQ(fi_setname(&listener.pep->fid, place.data(), length), -FI_EOPBADSTATE);
+    COMCH_FI(fi_reject(listener.pep, request.info->handle, nullptr, 0));
+    fi_freeinfo(request.info);
+}
+
 TEST(Connected, WhoComesTooLateIsRefusedThoughARequestIsLeftOver) {
     Node late(connected());
     InfoHints hints;
@@ -557,33 +584,6 @@ fi_info* socket_offer(const char* service, std::uint64_t flags) {
     hints->caps = FI_MSG;
     hints->addr_format = FI_SOCKADDR_IN;
     return query(hints.value, service, flags);
-}
-
-TEST(Connected, AListenerWithoutANameHasItsPortsAddress) {
-    InfoHints hints;
-    hints->ep_attr->type = FI_EP_MSG;
-    fi_info* const offer = query(hints.value);
-    ASSERT_NE(offer, nullptr);
-    const Passive first(offer);
-    const Passive second(offer);
-    const std::vector<std::byte> own = first.name();
-    EXPECT_NE(own, second.name()) << "the offer has no address yet";
-    EXPECT_EQ(first.set_name(own), 0);
-    EXPECT_EQ(first.set_name(second.name()), -FI_EINVAL) << "another's";
-    EXPECT_EQ(first.name(), own);
-
-    // It listens there.
-    const Listener listener(nullptr, offer);
-    std::vector<std::byte> place(256);
-    std::size_t length = place.size();
-    COMCH_FI(fi_getname(&listener.pep->fid, place.data(), &length));
-    Node client(connected());
-    COMCH_FI(fi_connect(client.ep, place.data(), nullptr, 0));
-    const CmEvent request = next_event(listener.eq, {client.eq});
-    EXPECT_EQ(request.event, static_cast<std::uint32_t>(FI_CONNREQ));
-    EXPECT_EQ(fi_setname(&listener.pep->fid, place.data(), length), -FI_EOPBADSTATE);
-    COMCH_FI(fi_reject(listener.pep, request.info->handle, nullptr, 0));
-    fi_freeinfo(request.info);
 }
 
 TEST(SocketAddresses, AreOfServicesWithNumbers) {
