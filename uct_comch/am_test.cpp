@@ -2,6 +2,8 @@
 #include <numeric>
 #include <random>
 
+#include <fmt/format.h>
+
 #include "test_uct.hpp"
 
 namespace comch::uct::test {
@@ -116,7 +118,8 @@ TEST_F(ActiveMessages, BcopyUpToTheLimitArriveWhole) {
 
 TEST(Alignment, BehindUcpsHeaderIsThatOfALine) {
     Lab lab;
-    Interface host{"host", {}, true, 64}; // room in front of what is received: as UCP
+    Interface host{
+        "host", {}, true, {.rx_headroom = 64}}; // room in front of what is received: as UCP
     Interface dpu{"dpu"};
     Interface plain{"host"};
     Endpoint from_ucp{host, dpu};
@@ -200,8 +203,35 @@ TEST_F(ActiveMessages, WhatIsAboveTheLimitIsRefusedAndNothingIsSent) {
     EXPECT_EQ(uct_ep_am_zcopy(to_dpu, 1, data.data(), 1, &most, 1, 0, nullptr),
               UCS_ERR_INVALID_PARAM);
     EXPECT_THAT(log.text(), testing::HasSubstr("above the limit of"));
+    Log::lines().clear();
+    const uct_iov_t one = iov_of(data.data(), 1);
+    const auto header = static_cast<unsigned>(host.attr.cap.am.max_hdr);
+    EXPECT_EQ(uct_ep_am_zcopy(to_dpu, 1, data.data(), header + 1, &one, 1, 0, nullptr),
+              UCS_ERR_INVALID_PARAM);
+    EXPECT_THAT(log.text(), testing::HasSubstr("length of the header"));
     ASSERT_EQ(uct_ep_am_short(to_dpu, 5, 1, nullptr, 0), UCS_OK);
     expect_message(5, with_header(1, {}));
+}
+
+TEST_F(ActiveMessages, OfAnIdThatThereIsNotAreRefusedAndNothingIsSent) {
+    const Log log;
+    const auto data = pattern(64, 3);
+    const uct_iov_t iov = iov_of(data.data(), data.size());
+    Packing packing{data.data(), data.size()};
+    for (const std::uint8_t id : {std::uint8_t{UCT_AM_ID_MAX}, std::uint8_t{255}}) {
+        Log::lines().clear();
+        EXPECT_EQ(uct_ep_am_short(to_dpu, id, 0, nullptr, 0), UCS_ERR_INVALID_PARAM);
+        EXPECT_EQ(uct_ep_am_short(to_dpu, id, 0, data.data(), 64), UCS_ERR_INVALID_PARAM);
+        EXPECT_EQ(uct_ep_am_short_iov(to_dpu, id, &iov, 1), UCS_ERR_INVALID_PARAM);
+        EXPECT_EQ(uct_ep_am_bcopy(to_dpu, id, Packing::pack, &packing, 0), UCS_ERR_INVALID_PARAM);
+        EXPECT_EQ(uct_ep_am_zcopy(to_dpu, id, nullptr, 0, &iov, 1, 0, nullptr),
+                  UCS_ERR_INVALID_PARAM);
+        EXPECT_EQ(Log::lines().size(), 5u);
+        EXPECT_THAT(log.text(),
+                    testing::HasSubstr(fmt::format("active message id of an am_short is {}", id)));
+    }
+    ASSERT_EQ(uct_ep_am_short(to_dpu, UCT_AM_ID_MAX - 1, 1, nullptr, 0), UCS_OK);
+    expect_message(UCT_AM_ID_MAX - 1, with_header(1, {}));
 }
 
 TEST_F(ActiveMessages, EveryIdReachesItsHandler) {

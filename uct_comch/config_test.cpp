@@ -67,6 +67,18 @@ TEST_F(Configuration, OfTheInterfaceThatAreWrongAreNamed) {
     uct_md_close(md);
 }
 
+TEST_F(Configuration, AnAlignmentThatIsNoneIsRefused) {
+    for (const auto& [wishes, said] : {std::pair{Wishes{.am_alignment = 0}, "aligned to 0"},
+                                       std::pair{Wishes{.am_alignment = 3}, "aligned to 3"},
+                                       std::pair{Wishes{.am_align_offset = 11}, "is 11"}}) {
+        Log::lines().clear();
+        EXPECT_THROW(Interface("host", {}, true, wishes), std::runtime_error) << said;
+        EXPECT_THAT(log.text(), HasSubstr(said));
+    }
+    const Interface as_ucp("host", {}, true, {.am_alignment = 2, .am_align_offset = 8});
+    EXPECT_NE(as_ucp.iface, nullptr);
+}
+
 TEST_F(Configuration, SayWhatTheInterfaceReports) {
     const Interface interface("host", {{"SHORT_MAX", "500"}, {"BW", "2000MBs"}, {"LAT", "3us"}});
     EXPECT_EQ(interface.attr.cap.am.max_short, 500u);

@@ -46,10 +46,30 @@ template <class Link, class Status> Status answer(Ep<Link>& ep, Status status) {
 }
 
 template <class Link>
-ucs_status_t too_long(Ep<Link>& ep, const char* what, std::size_t value, std::size_t limit) {
-    ucs_error("comch: %s of %zu is above the limit of %zu that the interface states", what, value,
-              limit);
+ucs_status_t above_limit(Ep<Link>& ep, const char* what, const char* of, std::size_t value,
+                         std::size_t limit) {
+    ucs_error("comch: the %s of an %s is %zu, above the limit of %zu that the interface states",
+              what, of, value, limit);
     return answer(ep, UCS_ERR_INVALID_PARAM);
+}
+template <class Link>
+ucs_status_t too_long(Ep<Link>& ep, const char* of, std::size_t length, std::size_t limit) {
+    return above_limit(ep, "length", of, length, limit);
+}
+template <class Link>
+[[gnu::noinline]] ucs_status_t unknown_id(Ep<Link>& ep, const char* of, std::uint8_t id) {
+    return above_limit(ep, "active message id", of, id, UCT_AM_ID_MAX - 1);
+}
+
+/// The lengths that a put or get does not come to the link with. Of nothing, it is done; and its key may
+/// be none, as there is nothing that could have been registered.
+constexpr bool unusual(std::size_t length, std::size_t limit) {
+    return length - 1 >= limit; // 0, too
+}
+template <class Link>
+ucs_status_t nothing_or_too_long(Ep<Link>& ep, const char* what, std::size_t length,
+                                 std::size_t limit) {
+    return length == 0 ? answer(ep, UCS_OK) : too_long(ep, what, length, limit);
 }
 
 /// Copies what the entries name, one behind the other. An empty entry's pointer may be null.
@@ -117,6 +137,9 @@ template <class Link>
 ucs_status_t am_short(uct_ep_h tl_ep, std::uint8_t id, std::uint64_t header, const void* payload,
                       unsigned length) {
     auto& ep = *Ep<Link>::of(tl_ep);
+    if (id >= UCT_AM_ID_MAX) [[unlikely]] {
+        return unknown_id(ep, "am_short", id);
+    }
     if constexpr (requires { Link::Connection::max_cell; }) {
         constexpr std::uint32_t longest = Link::Connection::max_cell - sizeof(header);
         if (length > longest || ep.connection == nullptr || ep.connection->answering()) {
@@ -137,6 +160,9 @@ template <class Link>
 ucs_status_t am_short_iov(uct_ep_h tl_ep, std::uint8_t id, const uct_iov_t* iov,
                           std::size_t count) {
     auto& ep = *Ep<Link>::of(tl_ep);
+    if (id >= UCT_AM_ID_MAX) [[unlikely]] {
+        return unknown_id(ep, "am_short_iov", id);
+    }
     if (ep.connection == nullptr) [[unlikely]] {
         return ended(ep);
     }
@@ -152,6 +178,9 @@ ucs_status_t am_short_iov(uct_ep_h tl_ep, std::uint8_t id, const uct_iov_t* iov,
 template <class Link>
 ssize_t am_bcopy(uct_ep_h tl_ep, std::uint8_t id, uct_pack_callback_t pack, void* arg, unsigned) {
     auto& ep = *Ep<Link>::of(tl_ep);
+    if (id >= UCT_AM_ID_MAX) [[unlikely]] {
+        return unknown_id(ep, "am_bcopy", id);
+    }
     if (ep.connection == nullptr) [[unlikely]] {
         return ended(ep);
     }
@@ -168,8 +197,14 @@ template <class Link>
 ucs_status_t am_zcopy(uct_ep_h tl_ep, std::uint8_t id, const void* header, unsigned header_length,
                       const uct_iov_t* iov, std::size_t count, unsigned, uct_completion_t*) {
     auto& ep = *Ep<Link>::of(tl_ep);
+    if (id >= UCT_AM_ID_MAX) [[unlikely]] {
+        return unknown_id(ep, "am_zcopy", id);
+    }
     if (ep.connection == nullptr) [[unlikely]] {
         return ended(ep);
+    }
+    if (header_length > max_am_header) [[unlikely]] {
+        return above_limit(ep, "length of the header", "am_zcopy", header_length, max_am_header);
     }
     const std::size_t total = header_length + uct_iov_total_length(iov, count);
     if (total > LinkLimits<Link>::max_message) [[unlikely]] {
@@ -220,8 +255,8 @@ ucs_status_t put_short(uct_ep_h tl_ep, const void* buffer, unsigned length, std:
     if (ep.connection == nullptr) [[unlikely]] {
         return ended(ep);
     }
-    if (length > LinkLimits<Link>::max_message) [[unlikely]] {
-        return too_long(ep, "put_short", length, LinkLimits<Link>::max_message);
+    if (unusual(length, LinkLimits<Link>::max_message)) [[unlikely]] {
+        return nothing_or_too_long(ep, "put_short", length, LinkLimits<Link>::max_message);
     }
     return written(ep, ep.connection->put_copy(buffer, length, region_of(rkey), address), address,
                    length);
@@ -236,6 +271,9 @@ ssize_t put_bcopy(uct_ep_h tl_ep, uct_pack_callback_t pack, void* arg, std::uint
     }
     std::byte* const scratch = ep.iface()->scratch.get();
     const std::size_t length = pack(scratch, arg);
+    if (length == 0) [[unlikely]] {
+        return answer(ep, ssize_t{0});
+    }
     const ucs_status_t status = written(
         ep, ep.connection->put_copy(scratch, length, region_of(rkey), address), address, length);
     return status == UCS_OK ? static_cast<ssize_t>(length) : static_cast<ssize_t>(status);
@@ -249,9 +287,13 @@ ucs_status_t put_zcopy(uct_ep_h tl_ep, const uct_iov_t* iov, std::size_t count,
         return ended(ep);
     }
     if (count != 1) [[unlikely]] {
-        return count == 0 ? answer(ep, UCS_OK) : too_long(ep, "put_zcopy", count, 1);
+        return count == 0 ? answer(ep, UCS_OK)
+                          : above_limit(ep, "number of entries", "put_zcopy", count, 1);
     }
     const std::size_t length = uct_iov_get_length(iov);
+    if (length == 0) [[unlikely]] {
+        return answer(ep, UCS_OK);
+    }
     const Errc result = move<Link>(iov[0], [&](auto... region) {
         return ep.connection->put(iov[0].buffer, length, region_of(rkey), address, completion,
                                   region...);
@@ -269,8 +311,8 @@ ucs_status_t get_short(uct_ep_h tl_ep, void* buffer, unsigned length, std::uint6
     if (ep.connection == nullptr) [[unlikely]] {
         return ended(ep);
     }
-    if (length > LinkLimits<Link>::max_message) [[unlikely]] {
-        return too_long(ep, "get_short", length, LinkLimits<Link>::max_message);
+    if (unusual(length, LinkLimits<Link>::max_message)) [[unlikely]] {
+        return nothing_or_too_long(ep, "get_short", length, LinkLimits<Link>::max_message);
     }
     auto* const where = reinterpret_cast<void*>(address);
     auto* const region = reinterpret_cast<void*>(rkey);
@@ -321,8 +363,11 @@ ucs_status_t get_bcopy(uct_ep_h tl_ep, uct_unpack_callback_t unpack, void* arg, 
     if (ep.connection == nullptr) [[unlikely]] {
         return ended(ep);
     }
-    if (length > LinkLimits<Link>::max_message) [[unlikely]] {
-        return too_long(ep, "get_bcopy", length, LinkLimits<Link>::max_message);
+    if (unusual(length, LinkLimits<Link>::max_message)) [[unlikely]] {
+        if (length == 0) {
+            unpack(arg, ep.iface()->scratch.get(), 0);
+        }
+        return nothing_or_too_long(ep, "get_bcopy", length, LinkLimits<Link>::max_message);
     }
     auto get = ep.iface()->take_get();
     get->unpack = unpack;
@@ -352,9 +397,13 @@ ucs_status_t get_zcopy(uct_ep_h tl_ep, const uct_iov_t* iov, std::size_t count,
         return ended(ep);
     }
     if (count != 1) [[unlikely]] {
-        return count == 0 ? answer(ep, UCS_OK) : too_long(ep, "get_zcopy", count, 1);
+        return count == 0 ? answer(ep, UCS_OK)
+                          : above_limit(ep, "number of entries", "get_zcopy", count, 1);
     }
     const std::size_t length = uct_iov_get_length(iov);
+    if (length == 0) [[unlikely]] {
+        return answer(ep, UCS_OK);
+    }
     Errc result = Errc::ok;
     if constexpr (LinkLimits<Link>::takes_regions) {
         result = move<Link>(iov[0], [&](auto region) {
@@ -524,12 +573,14 @@ template <class Link> ucs_status_t fence(uct_ep_h tl_ep, unsigned) {
 }
 
 /// The port watches the peer's process by itself and calls the error handler; there is nothing to
-/// send. One that has gone in an orderly way is no error until this asks for it: UCP does so where
-/// something of the peer is waited for. (The handler is called by the next progress, not in here.)
+/// send. One that goes in an orderly way is an error only to who asks by this, before or after: UCP
+/// does so where something of the peer is waited for. (The handler is called by progress, not in
+/// here.)
 template <class Link>
 ucs_status_t check(uct_ep_h tl_ep, unsigned flags, uct_completion_t* completion) {
     UCT_EP_KEEPALIVE_CHECK_PARAM(flags, completion);
     auto& ep = *Ep<Link>::of(tl_ep);
+    ep.watched = true;
     if (std::exchange(ep.untold_end, false)) {
         ep.iface()->to_tell.push_back(&ep);
     }

@@ -18,6 +18,7 @@ template <class Link> struct Ep {
     ucs_queue_head_t queue;                          ///< pending requests
     ucs_status_t failure = UCS_OK; ///< what operations answer once the connection has ended
     bool untold_loss = false;      ///< it ended in an orderly way, without puts of ours
+    bool watched = false;          ///< somebody has asked whether the peer is there
     bool untold_end = false;       ///< it ended in an orderly way, and nobody wanted anything
     bool stuck = false;            ///< its queue, for want of room, when it last had its turn
     bool queued = false;           ///< in the interface's list

@@ -63,7 +63,7 @@ struct Death : testing::Test {
               ssize_t{uct_ep_atomic64_post(ep, UCT_ATOMIC_OP_ADD, 1, at, key)},
               ssize_t{uct_ep_atomic64_fetch(ep, UCT_ATOMIC_OP_ADD, 1, &word, at, key, nullptr)},
               ssize_t{uct_ep_flush(ep, 0, nullptr)}, ssize_t{uct_ep_check(ep, 0, nullptr)}}) {
-            EXPECT_EQ(status, UCS_ERR_CONNECTION_RESET);
+            EXPECT_EQ(status, UCS_ERR_ENDPOINT_TIMEOUT);
         }
         uct_pending_req_t request{};
         EXPECT_EQ(uct_ep_pending_add(ep, &request, 0), UCS_ERR_BUSY);
@@ -83,7 +83,7 @@ TEST_F(Death, IsReportedOnceAndEveryCallFailsFromThenOn) {
     settle(std::chrono::milliseconds(20), host);
     ASSERT_EQ(host.failures.size(), 1u);
     EXPECT_EQ(host.failures[0].ep, static_cast<uct_ep_h>(ep));
-    EXPECT_EQ(host.failures[0].status, UCS_ERR_CONNECTION_RESET);
+    EXPECT_EQ(host.failures[0].status, UCS_ERR_ENDPOINT_TIMEOUT);
     expect_one_error_line();
     EXPECT_THAT(log.text(), testing::HasSubstr("ended without closing"));
     expect_dead();
@@ -137,7 +137,7 @@ TEST_F(Death, EndsEveryOperationInFlightBeforeItIsReported) {
     EXPECT_EQ(done_before, started);
     for (std::size_t i = 0; i < started; ++i) {
         EXPECT_EQ(completions[i].calls, 1);
-        EXPECT_EQ(completions[i].status(), UCS_ERR_CONNECTION_RESET) << i;
+        EXPECT_EQ(completions[i].status(), UCS_ERR_ENDPOINT_TIMEOUT) << i;
     }
     EXPECT_EQ(unpacking.calls, 0);
     expect_one_error_line();
@@ -347,6 +347,22 @@ TEST_F(OrderlyEnd, OfThePeerIsToldOnceToWhoChecksIt) {
     EXPECT_LT(uct_ep_check(ep, 0, nullptr), UCS_OK);
     settle(std::chrono::milliseconds(5), host);
     EXPECT_EQ(host.failures.size(), 1u);
+    EXPECT_EQ(host.failures[0].status, UCS_ERR_ENDPOINT_TIMEOUT);
+}
+
+TEST_F(OrderlyEnd, OfThePeerIsToldToWhoHasCheckedItBefore) {
+    Endpoint ep(host, dpu);
+    ASSERT_EQ(uct_ep_am_short(ep, 0, 0, nullptr, 0), UCS_OK);
+    ASSERT_EQ(flush(ep, host, dpu), UCS_OK);
+    dpu.close();
+    // Nothing has been noticed yet.
+    EXPECT_EQ(uct_ep_check(ep, 0, nullptr), UCS_OK);
+    ASSERT_TRUE(until([&] { return !host.failures.empty(); }, host));
+    EXPECT_EQ(host.failures[0].ep, uct_ep_h{ep});
+    EXPECT_EQ(host.failures[0].status, UCS_ERR_ENDPOINT_TIMEOUT);
+    EXPECT_EQ(uct_ep_flush(ep, 0, nullptr), UCS_OK) << "nothing is lost";
+    settle(std::chrono::milliseconds(5), host);
+    EXPECT_EQ(host.failures.size(), 1u);
 }
 
 TEST_F(OrderlyEnd, IsNoErrorForAFlushOfMessagesThatItDidNotTakeOut) {
@@ -384,7 +400,7 @@ TEST(OrderlyEndOfAProcess, IsAnErrorForAFlushBehindAPutThatItDidNotExecute) {
         until([&] { return uct_ep_am_short(ep, 0, number + 1, nullptr, 0) != UCS_OK; }, host));
     // (A device, or memory that is mapped here, needs no owner.)
     const bool written = target.wrong_bytes(0, 8, 7) == 0;
-    const ucs_status_t expected = written ? UCS_OK : UCS_ERR_CONNECTION_RESET;
+    const ucs_status_t expected = written ? UCS_OK : UCS_ERR_ENDPOINT_TIMEOUT;
     EXPECT_EQ(uct_ep_flush(ep, 0, nullptr), expected);
     EXPECT_EQ(uct_iface_flush(host.iface, 0, nullptr), expected);
     EXPECT_EQ(uct_iface_flush(host.iface, 0, nullptr), UCS_OK) << "once is enough for the others";

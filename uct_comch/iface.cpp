@@ -1,6 +1,7 @@
 #include "iface.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <climits>
 #include <cstring>
 #include <string>
@@ -80,7 +81,7 @@ ucs_status_t status_of(Reason reason) {
     case Reason::closed:
         return UCS_ERR_NOT_CONNECTED;
     case Reason::peer_died:
-        return UCS_ERR_CONNECTION_RESET;
+        return peer_gone;
     case Reason::protocol_error:
         return UCS_ERR_IO_ERROR;
     case Reason::rejected:
@@ -92,6 +93,12 @@ ucs_status_t status_of(Reason reason) {
         return UCS_ERR_IO_ERROR;
     }
     return UCS_ERR_IO_ERROR;
+}
+
+/// Calls the endpoint's error handler. Who is told of an orderly end has waited for something.
+template <class Link> ucs_status_t handle_failure(Iface<Link>& iface, Ep<Link>& ep) {
+    return uct_iface_handle_ep_err(&iface.super.super, &ep.super.super,
+                                   ep.failure == UCS_ERR_NOT_CONNECTED ? peer_gone : ep.failure);
 }
 
 template <class Link>
@@ -130,9 +137,9 @@ void Sink<Link>::on_disconnected(Connection& connection, Reason reason,
     // (What was put and is lost is for a flush to say, if somebody wants to know.)
     const bool lost = reason == Reason::closed && !pending && connection.lost_writes();
     ep->untold_loss = lost;
-    fail_ep(*ep, reason == Reason::closed && (pending || lost) ? UCS_ERR_CONNECTION_RESET : status);
+    fail_ep(*ep, reason == Reason::closed && (pending || lost) ? peer_gone : status);
     iface.port->close(&connection);
-    if (reason == Reason::closed && !pending) {
+    if (reason == Reason::closed && !pending && !ep->watched) {
         ep->untold_end = true;
         return; // an orderly end is no error as long as nobody wants anything
     }
@@ -140,8 +147,7 @@ void Sink<Link>::on_disconnected(Connection& connection, Reason reason,
     if (reason != Reason::closed && peer.process_id != 0 && !told) {
         iface.told_of.push_back(peer.process_id);
     }
-    const ucs_status_t handled =
-        uct_iface_handle_ep_err(&iface.super.super, &ep->super.super, ep->failure);
+    const ucs_status_t handled = handle_failure(iface, *ep);
     const ucs_log_level_t level = uct_base_iface_failure_log_level(&iface.super, handled, status);
     say(told && level > UCS_LOG_LEVEL_FATAL ? UCS_LOG_LEVEL_DEBUG : level);
 }
@@ -152,8 +158,7 @@ template <class Link> unsigned tell_of_ends(Iface<Link>& iface) {
     for (; !iface.to_tell.empty(); ++count) { // a handler may destroy endpoints
         Ep<Link>& ep = *iface.to_tell.back();
         iface.to_tell.pop_back();
-        const ucs_status_t handled =
-            uct_iface_handle_ep_err(&iface.super.super, &ep.super.super, ep.failure);
+        const ucs_status_t handled = handle_failure(iface, ep);
         ucs_log(uct_base_iface_failure_log_level(&iface.super, handled, UCS_ERR_NOT_CONNECTED),
                 "comch: a peer that is waited for has closed the connection");
     }
@@ -185,7 +190,7 @@ template <class Link> ucs_status_t query(uct_iface_h tl_iface, uct_iface_attr_t*
     attr->cap.am.max_zcopy = max_message;
     attr->cap.am.opt_zcopy_align = line;
     attr->cap.am.align_mtu = line;
-    attr->cap.am.max_hdr = 1024;
+    attr->cap.am.max_hdr = max_am_header;
     attr->cap.am.max_iov = 16; // UCP keeps its vectors on the stack: 29 is the most it takes
 
     attr->cap.put.max_short = LinkLimits<Link>::max_message;
@@ -368,6 +373,25 @@ template <class Link> uct_iface_ops_t make_iface_ops() {
     return ops;
 }
 
+/// Where payloads should lie in a buffer that the interface hands over. Ours hands over none, its
+/// data lies in the ring: there is nothing to align, but what makes no sense is refused. (An offset
+/// above the alignment does: UCP's own header is longer than some alignments.)
+bool is_alignment(const uct_iface_params_t& params) {
+    const bool given = (params.field_mask & UCT_IFACE_PARAM_FIELD_AM_ALIGNMENT) != 0;
+    if (given && !std::has_single_bit(params.am_alignment)) {
+        ucs_error(
+            "comch: payloads of active messages cannot be aligned to %zu: that is no power of two",
+            params.am_alignment);
+        return false;
+    }
+    if (!given && (params.field_mask & UCT_IFACE_PARAM_FIELD_AM_ALIGN_OFFSET) != 0) {
+        ucs_error("comch: am_align_offset is %zu, and there is no am_alignment",
+                  params.am_align_offset);
+        return false;
+    }
+    return true;
+}
+
 template <class Link>
 ucs_status_t open_over(uct_md_h md, uct_worker_h worker, const uct_iface_params_t* params,
                        const uct_iface_config_t* tl_config, uct_iface_h* iface_p) {
@@ -382,6 +406,9 @@ ucs_status_t open_over(uct_md_h md, uct_worker_h worker, const uct_iface_params_
     if (config.max_short < least_max_short || config.max_short > longest) {
         ucs_error("comch: UCX_COMCH_SHORT_MAX is %u, it must be from %u to %u", config.max_short,
                   least_max_short, longest);
+        return UCS_ERR_INVALID_PARAM;
+    }
+    if (!is_alignment(*params)) {
         return UCS_ERR_INVALID_PARAM;
     }
     auto iface = std::make_unique<Iface<Link>>();

@@ -41,6 +41,8 @@ inline constexpr std::uint32_t ucp_header = 8;
 
 /// The least that the setting may be: what is shorter need not ask for it.
 inline constexpr unsigned least_max_short = 64;
+/// Longest header of an am_zcopy, in bytes.
+inline constexpr unsigned max_am_header = 1024;
 
 struct IfaceConfig {
     uct_iface_config_t super;

@@ -291,6 +291,12 @@ uct_md_ops_t make_md_ops() {
     ops.mem_query = query_memory;
     ops.mkey_pack = pack_rkey;
     ops.detect_memory_type = detect_memory_type;
+    // UCX calls these without looking whether they are there, or at what the domain says it can.
+    ops.mem_advise = [](uct_md_h, uct_mem_h, void*, size_t, unsigned) {
+        return UCS_ERR_UNSUPPORTED;
+    };
+    ops.is_sockaddr_accessible = [](uct_md_h, const ucs_sock_addr_t*,
+                                    uct_sockaddr_accessibility_t) { return 0; };
     return ops;
 }
 

@@ -2,6 +2,7 @@
 #include <climits>
 #include <random>
 
+#include <netinet/in.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -82,6 +83,17 @@ TEST_F(MemoryDomain, WhatCannotBeHadIsAnErrorThatSaysWhat) {
     const Memory allocation(host.md, Kind::allocated, 4096);
     EXPECT_LT(uct_md_mem_reg(host.md, allocation.data(), 0, UCT_MD_MEM_ACCESS_ALL, &handle),
               UCS_OK);
+}
+
+TEST_F(MemoryDomain, WhatItHasNotIsAnAnswerToo) {
+    sockaddr_in somebody{};
+    somebody.sin_family = AF_INET;
+    const ucs_sock_addr_t address{reinterpret_cast<const sockaddr*>(&somebody), sizeof(somebody)};
+    EXPECT_EQ(uct_md_is_sockaddr_accessible(host.md, &address, UCT_SOCKADDR_ACC_LOCAL), 0);
+    EXPECT_EQ(uct_md_is_sockaddr_accessible(host.md, &address, UCT_SOCKADDR_ACC_REMOTE), 0);
+    const Memory memory(host.md, Kind::allocated, 4096);
+    EXPECT_EQ(uct_md_mem_advise(host.md, memory.handle(), memory.data(), 4096, UCT_MADV_WILLNEED),
+              UCS_ERR_UNSUPPORTED);
 }
 
 TEST_F(MemoryDomain, ThousandsOfRegistrationsComeAndGo) {

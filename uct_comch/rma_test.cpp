@@ -184,6 +184,23 @@ TEST_P(Rma, AnEmptyVectorIsDoneAtOnce) {
     EXPECT_EQ(uct_ep_get_zcopy(ep, nullptr, 0, target.memory(), key, nullptr), UCS_OK);
 }
 
+TEST_P(Rma, OfNothingIsDoneAtOnceAndNeedsNoKey) {
+    Packing nothing{nullptr, 0};
+    Unpacking unpacking;
+    const uct_iov_t iov = iov_of(nullptr, 0);
+    int calls = 0;
+    for (const uct_rkey_t any : {uct_rkey_t{key}, uct_rkey_t{UCT_INVALID_RKEY}, uct_rkey_t{0}}) {
+        EXPECT_EQ(uct_ep_put_short(ep, nullptr, 0, 0, any), UCS_OK);
+        EXPECT_EQ(uct_ep_put_bcopy(ep, Packing::pack, &nothing, 0, any), 0);
+        EXPECT_EQ(uct_ep_put_zcopy(ep, &iov, 1, 0, any, nullptr), UCS_OK);
+        EXPECT_EQ(uct_ep_get_short(ep, nullptr, 0, 0, any), UCS_OK);
+        EXPECT_EQ(uct_ep_get_bcopy(ep, Unpacking::unpack, &unpacking, 0, 0, any, nullptr), UCS_OK);
+        EXPECT_EQ(unpacking.calls, ++calls);
+        EXPECT_EQ(uct_ep_get_zcopy(ep, &iov, 1, 0, any, nullptr), UCS_OK);
+    }
+    EXPECT_EQ(flush(ep, host), UCS_OK);
+}
+
 TEST_P(Rma, ManyAtOnceAllComplete) {
     // More than the link has in flight: those refused are tried again.
     constexpr std::size_t count = 700;

@@ -7,6 +7,11 @@
 
 namespace comch::uct {
 
+/// The peer has died, or gone while something was wanted of it. (UCX has a status that says so in
+/// clearer words, but what UCP is asked of an endpoint that has failed it answers with this one, and
+/// programs compare that with what their error handler was told.)
+inline constexpr ucs_status_t peer_gone = UCS_ERR_ENDPOINT_TIMEOUT;
+
 [[nodiscard]] constexpr ucs_status_t to_ucs(Errc code) noexcept {
     switch (code) {
     case Errc::ok:
@@ -31,9 +36,8 @@ namespace comch::uct {
     case Errc::not_connected:
         return UCS_ERR_NOT_CONNECTED;
     case Errc::connection_reset:
-        return UCS_ERR_CONNECTION_RESET;
     case Errc::connection_aborted:
-        return UCS_ERR_ENDPOINT_TIMEOUT;
+        return peer_gone;
     case Errc::version_mismatch:
         return UCS_ERR_UNREACHABLE;
     case Errc::no_memory:

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -18,6 +19,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/base/test_waiting.hpp"
 #include "core/device/test_support.hpp"
 #include "ucx_compat.hpp"
 
@@ -190,6 +192,13 @@ struct Completion {
 };
 static_assert(std::is_standard_layout_v<Completion>);
 
+/// What an interface is opened with besides its settings.
+struct Wishes {
+    std::optional<std::size_t> rx_headroom{};
+    std::optional<std::size_t> am_alignment{};
+    std::optional<std::size_t> am_align_offset{};
+};
+
 /// A worker with one interface. Active messages and failures are remembered, or handled by a hook.
 class Interface {
 public:
@@ -203,15 +212,14 @@ public:
     };
 
     explicit Interface(const std::string& side, const Settings& settings = {},
-                       bool with_error_handler = true, std::size_t rx_headroom = 0)
-        : rx_headroom_(rx_headroom) {
+                       bool with_error_handler = true, const Wishes& wishes = {}) {
         const auto [opened, status] = try_open_md({{"SIDE", side}});
         check_ok(status, "uct_md_open");
         md = opened;
         check_ok(uct_md_query(md, &md_attr), "uct_md_query");
         check_ok(ucs_async_context_create(UCS_ASYNC_MODE_POLL, &async_), "async");
         check_ok(uct_worker_create(async_, UCS_THREAD_MODE_SINGLE, &worker), "uct_worker_create");
-        const ucs_status_t result = try_open(settings, with_error_handler);
+        const ucs_status_t result = try_open(settings, with_error_handler, wishes);
         if (result != UCS_OK) {
             close();
             check_ok(result, "uct_iface_open");
@@ -259,7 +267,7 @@ private:
         std::uint8_t id;
     };
 
-    ucs_status_t try_open(const Settings& settings, bool with_error_handler) {
+    ucs_status_t try_open(const Settings& settings, bool with_error_handler, const Wishes& wishes) {
         uct_tl_resource_desc_t* resources = nullptr;
         unsigned count = 0;
         check_ok(uct_md_query_tl_resources(md, &resources, &count), "tl resources");
@@ -276,10 +284,16 @@ private:
         params.field_mask = UCT_IFACE_PARAM_FIELD_OPEN_MODE | UCT_IFACE_PARAM_FIELD_DEVICE |
                             UCT_IFACE_PARAM_FIELD_ERR_HANDLER_FLAGS;
         params.open_mode = UCT_IFACE_OPEN_MODE_DEVICE;
-        if (rx_headroom_ != 0) {
-            params.field_mask |= UCT_IFACE_PARAM_FIELD_RX_HEADROOM;
-            params.rx_headroom = rx_headroom_;
-        }
+        const auto wish = [&](std::optional<std::size_t> value, std::uint64_t field,
+                              std::size_t& place) {
+            if (value) {
+                params.field_mask |= field;
+                place = *value;
+            }
+        };
+        wish(wishes.rx_headroom, UCT_IFACE_PARAM_FIELD_RX_HEADROOM, params.rx_headroom);
+        wish(wishes.am_alignment, UCT_IFACE_PARAM_FIELD_AM_ALIGNMENT, params.am_alignment);
+        wish(wishes.am_align_offset, UCT_IFACE_PARAM_FIELD_AM_ALIGN_OFFSET, params.am_align_offset);
         params.mode.device.tl_name = transport.c_str();
         params.mode.device.dev_name = device.c_str();
         if (with_error_handler) {
@@ -317,7 +331,6 @@ private:
         return UCS_OK;
     }
 
-    std::size_t rx_headroom_ = 0;
     ucs_async_context_t* async_ = nullptr;
     std::vector<std::unique_ptr<Handler>> handlers_;
 };
@@ -393,11 +406,7 @@ template <class Done, class... Interfaces> bool until(Done done, Interfaces&... 
 /// Progresses for a while: for what must not happen.
 template <class... Interfaces>
 void settle(std::chrono::milliseconds time, Interfaces&... interfaces) {
-    const auto deadline = std::chrono::steady_clock::now() + time;
-    // Also on a machine that runs somebody else all the while.
-    for (int rounds = 0; rounds < 100 || std::chrono::steady_clock::now() < deadline; ++rounds) {
-        ((void)interfaces.progress(), ...);
-    }
+    comch::test::for_a_while(time, [&] { ((void)interfaces.progress(), ...); });
 }
 
 /// Calls `operation` until it is not refused for want of resources. Answers its last status.

@@ -21,6 +21,7 @@
 
 #include <comch/comch.hpp>
 
+#include "core/base/test_waiting.hpp"
 #include "core/device/test_support.hpp"
 #include "core/link/fake/fake_link.hpp"
 
@@ -345,11 +346,7 @@ template <class Done, class... Programs>
 
 /// Progresses for a while: for what must not happen.
 template <class... Programs> void settle(Programs&... programs) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(30);
-    // Also on a machine that runs somebody else all the while.
-    for (int rounds = 0; rounds < 100 || std::chrono::steady_clock::now() < deadline; ++rounds) {
-        ((void)step(programs), ...);
-    }
+    comch::test::for_a_while(std::chrono::milliseconds(30), [&] { ((void)step(programs), ...); });
 }
 
 inline bool sleep_on(int fd) {

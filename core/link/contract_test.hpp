@@ -34,6 +34,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 
+#include "core/base/test_waiting.hpp"
 #include "core/link/link.hpp"
 #include "core/memory/region_table.hpp"
 #include "core/memory/remote_region.hpp"
@@ -191,12 +192,8 @@ protected:
 
     /// Progresses until nothing has moved for a while: for what must not happen.
     template <class... Ends> void settle(Ends&... ends) {
-        const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
-        // Also on a machine that runs somebody else all the while.
-        for (int rounds = 0; rounds < 100 || std::chrono::steady_clock::now() < deadline;
-             ++rounds) {
-            ((void)ends.progress(), ...);
-        }
+        comch::test::for_a_while(std::chrono::milliseconds(50),
+                                 [&] { ((void)ends.progress(), ...); });
     }
 
     struct Pair {

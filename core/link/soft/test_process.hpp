@@ -24,6 +24,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/base/test_waiting.hpp"
 #include "core/device/test_support.hpp"
 #include "core/link/soft/port.hpp"
 
@@ -179,11 +180,7 @@ template <class Done, class... Ends> bool until(Done done, Ends&... ends) {
 
 /// Progresses for a while: for what must not happen, and for what is freed later.
 template <class... Ends> void settle(std::chrono::milliseconds time, Ends&... ends) {
-    const auto deadline = std::chrono::steady_clock::now() + time;
-    // Also on a machine that runs somebody else all the while.
-    for (int rounds = 0; rounds < 100 || std::chrono::steady_clock::now() < deadline; ++rounds) {
-        ((void)ends.progress(), ...);
-    }
+    comch::test::for_a_while(time, [&] { ((void)ends.progress(), ...); });
 }
 
 /// Waits for a descriptor; false after `limit`.
