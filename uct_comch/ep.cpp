@@ -56,8 +56,7 @@ template <class Link>
 ucs_status_t too_long(Ep<Link>& ep, const char* of, std::size_t length, std::size_t limit) {
     return above_limit(ep, "length", of, length, limit);
 }
-template <class Link>
-[[gnu::noinline]] ucs_status_t unknown_id(Ep<Link>& ep, const char* of, std::uint8_t id) {
+template <class Link> ucs_status_t unknown_id(Ep<Link>& ep, const char* of, std::uint8_t id) {
     return above_limit(ep, "active message id", of, id, UCT_AM_ID_MAX - 1);
 }
 
@@ -100,6 +99,9 @@ template <class Link, class Operation> Errc move(const uct_iov_t& local, Operati
 template <class Link>
 [[gnu::noinline]] ucs_status_t am_short_anyhow(Ep<Link>& ep, std::uint8_t id, std::uint64_t header,
                                                const void* payload, unsigned length) {
+    if (id >= UCT_AM_ID_MAX) [[unlikely]] {
+        return unknown_id(ep, "am_short", id);
+    }
     if (ep.connection == nullptr) [[unlikely]] {
         return ended(ep);
     }
@@ -123,7 +125,7 @@ template <class Link>
                                              const void* payload, unsigned length) {
     constexpr std::uint32_t longest = Link::Connection::max_line - sizeof(header);
     static_assert(Link::Connection::max_line <= least_max_short); // it is no setting's to forbid
-    if (ep.connection != nullptr && length <= longest &&
+    if (ep.connection != nullptr && length <= longest && id < UCT_AM_ID_MAX &&
         ep.connection->send_line(id, std::uint32_t{sizeof(header)} + length, [=](std::byte* to) {
             std::memcpy(to, &header, sizeof(header));
             copy_short(to + sizeof(header), payload, length);
@@ -137,12 +139,10 @@ template <class Link>
 ucs_status_t am_short(uct_ep_h tl_ep, std::uint8_t id, std::uint64_t header, const void* payload,
                       unsigned length) {
     auto& ep = *Ep<Link>::of(tl_ep);
-    if (id >= UCT_AM_ID_MAX) [[unlikely]] {
-        return unknown_id(ep, "am_short", id);
-    }
     if constexpr (requires { Link::Connection::max_cell; }) {
         constexpr std::uint32_t longest = Link::Connection::max_cell - sizeof(header);
-        if (length > longest || ep.connection == nullptr || ep.connection->answering()) {
+        if (id >= UCT_AM_ID_MAX || length > longest || ep.connection == nullptr ||
+            ep.connection->answering()) {
             return am_short_line(ep, id, header, payload, length);
         }
         if (ep.connection->send_cell(id, std::uint32_t{sizeof(header)} + length,
