@@ -45,6 +45,17 @@ template <class Link, class Status> Status answer(Ep<Link>& ep, Status status) {
     return status;
 }
 
+/// The port watches the peer's process by itself and calls the error handler; there is nothing to
+/// send. One that goes in an orderly way is an error only to who asks by this, before or after: UCP
+/// does so where something of the peer is waited for. (The handler is called by progress, not in
+/// here.)
+template <class Link> [[gnu::cold, gnu::noinline]] void ask_for_peer(Ep<Link>& ep) {
+    ep.watched = true;
+    if (std::exchange(ep.untold_end, false)) {
+        ep.iface()->to_tell.push_back(&ep);
+    }
+}
+
 template <class Link>
 ucs_status_t above_limit(Ep<Link>& ep, const char* what, const char* of, std::size_t value,
                          std::size_t limit) {
@@ -176,8 +187,12 @@ ucs_status_t am_short_iov(uct_ep_h tl_ep, std::uint8_t id, const uct_iov_t* iov,
 }
 
 template <class Link>
-ssize_t am_bcopy(uct_ep_h tl_ep, std::uint8_t id, uct_pack_callback_t pack, void* arg, unsigned) {
+ssize_t am_bcopy(uct_ep_h tl_ep, std::uint8_t id, uct_pack_callback_t pack, void* arg,
+                 unsigned flags) {
     auto& ep = *Ep<Link>::of(tl_ep);
+    if ((flags & UCT_SEND_FLAG_PEER_CHECK) != 0) [[unlikely]] {
+        ask_for_peer(ep);
+    }
     if (id >= UCT_AM_ID_MAX) [[unlikely]] {
         return unknown_id(ep, "am_bcopy", id);
     }
@@ -195,8 +210,11 @@ ssize_t am_bcopy(uct_ep_h tl_ep, std::uint8_t id, uct_pack_callback_t pack, void
 /// The sender's buffers are copied once, into the ring, and are the caller's again at once.
 template <class Link>
 ucs_status_t am_zcopy(uct_ep_h tl_ep, std::uint8_t id, const void* header, unsigned header_length,
-                      const uct_iov_t* iov, std::size_t count, unsigned, uct_completion_t*) {
+                      const uct_iov_t* iov, std::size_t count, unsigned flags, uct_completion_t*) {
     auto& ep = *Ep<Link>::of(tl_ep);
+    if ((flags & UCT_SEND_FLAG_PEER_CHECK) != 0) [[unlikely]] {
+        ask_for_peer(ep);
+    }
     if (id >= UCT_AM_ID_MAX) [[unlikely]] {
         return unknown_id(ep, "am_zcopy", id);
     }
@@ -544,12 +562,10 @@ ucs_status_t flush(uct_ep_h tl_ep, unsigned flags, uct_completion_t* completion)
     auto& ep = *Ep<Link>::of(tl_ep);
     if (ep.connection == nullptr) {
         // Whatever was in flight has been completed with an error.
-        return (flags & UCT_FLUSH_FLAG_CANCEL) != 0 || ep.failure == UCS_ERR_NOT_CONNECTED
-                   ? UCS_OK
-                   : ep.failure;
+        return (flags & UCT_FLUSH_FLAG_CANCEL) != 0 || ep.all_done ? UCS_OK : ep.failure;
     }
     if ((flags & UCT_FLUSH_FLAG_CANCEL) != 0) {
-        pending_purge<Link>(tl_ep, nullptr, nullptr);
+        // (Requests in the queue are the caller's to purge.)
         ep.get_short_outdated = Outdated::by_write; // its caller has given it up
         ep.connection->cancel(
             [&](void* token, Errc status) { complete(ep, token, to_ucs(status)); });
@@ -572,18 +588,11 @@ template <class Link> ucs_status_t fence(uct_ep_h tl_ep, unsigned) {
     return ep.connection == nullptr ? UCS_OK : to_ucs(ep.connection->fence());
 }
 
-/// The port watches the peer's process by itself and calls the error handler; there is nothing to
-/// send. One that goes in an orderly way is an error only to who asks by this, before or after: UCP
-/// does so where something of the peer is waited for. (The handler is called by progress, not in
-/// here.)
 template <class Link>
 ucs_status_t check(uct_ep_h tl_ep, unsigned flags, uct_completion_t* completion) {
     UCT_EP_KEEPALIVE_CHECK_PARAM(flags, completion);
     auto& ep = *Ep<Link>::of(tl_ep);
-    ep.watched = true;
-    if (std::exchange(ep.untold_end, false)) {
-        ep.iface()->to_tell.push_back(&ep);
-    }
+    ask_for_peer(ep);
     return ep.connection == nullptr ? ep.failure : UCS_OK;
 }
 

@@ -17,9 +17,11 @@ template <class Link> struct Ep {
     typename Link::Connection* connection = nullptr; ///< null once it has ended
     ucs_queue_head_t queue;                          ///< pending requests
     ucs_status_t failure = UCS_OK; ///< what operations answer once the connection has ended
-    bool untold_loss = false;      ///< it ended in an orderly way, without puts of ours
     bool watched = false;          ///< somebody has asked whether the peer is there
+    bool wanted = false;           ///< the peer's end took an operation with it
+    bool untold_loss = false;      ///< it ended in an orderly way, without puts of ours
     bool untold_end = false;       ///< it ended in an orderly way, and nobody wanted anything
+    bool all_done = false;         ///< it ended in an orderly way, and there is nothing to flush
     bool stuck = false;            ///< its queue, for want of room, when it last had its turn
     bool queued = false;           ///< in the interface's list
     Turn turn = Turn::none;        ///< of the request from the queue that is being tried

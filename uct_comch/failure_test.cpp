@@ -350,6 +350,49 @@ TEST_F(OrderlyEnd, OfThePeerIsToldOnceToWhoChecksIt) {
     EXPECT_EQ(host.failures[0].status, UCS_ERR_ENDPOINT_TIMEOUT);
 }
 
+TEST_F(OrderlyEnd, OfThePeerIsToldToWhoChecksItByAMessage) {
+    // (So UCP does once it knows the peer's endpoint.)
+    for (const bool before : {true, false}) {
+        Interface peer("dpu");
+        Endpoint ep(host, peer);
+        Packing word{reinterpret_cast<const std::byte*>("alive?"), 6};
+        const auto ask = [&] {
+            return uct_ep_am_bcopy(ep, 0, Packing::pack, &word, UCT_SEND_FLAG_PEER_CHECK);
+        };
+        ASSERT_EQ(uct_ep_am_short(ep, 0, 0, nullptr, 0), UCS_OK);
+        ASSERT_EQ(flush(ep, host, peer), UCS_OK);
+        if (before) {
+            ASSERT_EQ(persist(ask, host, peer), 6);
+            ASSERT_EQ(flush(ep, host, peer), UCS_OK);
+        }
+        host.failures.clear();
+        peer.close();
+        if (!before) {
+            settle(std::chrono::milliseconds(20), host);
+            ASSERT_TRUE(host.failures.empty());
+            EXPECT_EQ(ask(), UCS_ERR_ENDPOINT_TIMEOUT);
+        }
+        ASSERT_TRUE(until([&] { return !host.failures.empty(); }, host));
+        EXPECT_EQ(host.failures[0].ep, uct_ep_h{ep});
+        EXPECT_EQ(host.failures[0].status, UCS_ERR_ENDPOINT_TIMEOUT);
+        settle(std::chrono::milliseconds(5), host);
+        EXPECT_EQ(host.failures.size(), 1u);
+        EXPECT_TRUE(Log::lines().empty()) << "it was handled; " << log.text();
+    }
+}
+
+TEST_F(OrderlyEnd, WithoutAHandlerIsAnErrorAndNoMore) {
+    Interface deaf("host", {}, false);
+    Endpoint ep(deaf, dpu);
+    ASSERT_EQ(uct_ep_am_short(ep, 0, 0, nullptr, 0), UCS_OK);
+    ASSERT_EQ(flush(ep, deaf, dpu), UCS_OK);
+    ASSERT_EQ(uct_ep_check(ep, 0, nullptr), UCS_OK);
+    dpu.close();
+    ASSERT_TRUE(until([&] { return !Log::lines().empty(); }, deaf));
+    EXPECT_EQ(log.count(UCS_LOG_LEVEL_ERROR), 1u) << log.text();
+    EXPECT_EQ(log.count(UCS_LOG_LEVEL_FATAL), 0u) << log.text();
+}
+
 TEST_F(OrderlyEnd, OfThePeerIsToldToWhoHasCheckedItBefore) {
     Endpoint ep(host, dpu);
     ASSERT_EQ(uct_ep_am_short(ep, 0, 0, nullptr, 0), UCS_OK);
@@ -408,6 +451,32 @@ TEST(OrderlyEndOfAProcess, IsAnErrorForAFlushBehindAPutThatItDidNotExecute) {
     EXPECT_EQ(uct_ep_flush(ep, UCT_FLUSH_FLAG_CANCEL, nullptr), UCS_OK);
     EXPECT_TRUE(host.failures.empty()) << "nobody has asked for anything since";
     EXPECT_TRUE(Log::lines().empty()) << log.text();
+}
+
+TEST(OrderlyEndOfAProcess, IsAnErrorForAnAtomicThatItEnded) {
+    Lab lab;
+    Target target(Kind::registered, 4096);
+    Interface host("host");
+    Endpoint ep(host, target.address());
+    const RemoteKey key(target.key());
+    const Log log;
+    ASSERT_EQ(uct_ep_am_short(ep, 0, 0, nullptr, 0), UCS_OK);
+    ASSERT_EQ(flush(ep, host), UCS_OK);
+    target.pause();
+    std::uint64_t word = 0;
+    Completion fetched;
+    const auto fetch = [&] {
+        return uct_ep_atomic64_fetch(ep, UCT_ATOMIC_OP_ADD, 1, &word, target.memory(), key,
+                                     &fetched.super);
+    };
+    ASSERT_EQ(persist(fetch, host), UCS_INPROGRESS);
+    target.close_interface();
+    ASSERT_TRUE(until([&] { return !host.failures.empty(); }, host));
+    EXPECT_EQ(host.failures[0].status, UCS_ERR_ENDPOINT_TIMEOUT);
+    EXPECT_EQ(fetched.calls, 1);
+    EXPECT_EQ(fetched.status(), UCS_ERR_ENDPOINT_TIMEOUT);
+    EXPECT_EQ(fetch(), UCS_ERR_ENDPOINT_TIMEOUT);
+    EXPECT_EQ(log.count(UCS_LOG_LEVEL_ERROR), 1u) << log.text();
 }
 
 TEST_F(OrderlyEnd, IsAnErrorForWhatWasPending) {

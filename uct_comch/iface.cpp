@@ -70,7 +70,9 @@ template <class Link> struct Sink {
         (void)uct_iface_invoke_am(&iface.super, id, const_cast<std::byte*>(data), length, 0);
     }
     void on_complete(Connection& connection, void* token, Errc status) {
-        complete(*static_cast<Ep<Link>*>(connection.user()), token, to_ucs(status));
+        auto& ep = *static_cast<Ep<Link>*>(connection.user());
+        ep.wanted = ep.wanted || status == Errc::not_connected;
+        complete(ep, token, to_ucs(status));
     }
     void on_disconnected(Connection& connection, Reason reason, std::span<const std::byte>);
     void on_channel(Connection&, std::uint64_t, typename Link::Channel&&) {}
@@ -79,7 +81,6 @@ template <class Link> struct Sink {
 ucs_status_t status_of(Reason reason) {
     switch (reason) {
     case Reason::closed:
-        return UCS_ERR_NOT_CONNECTED;
     case Reason::peer_died:
         return peer_gone;
     case Reason::protocol_error:
@@ -95,10 +96,20 @@ ucs_status_t status_of(Reason reason) {
     return UCS_ERR_IO_ERROR;
 }
 
-/// Calls the endpoint's error handler. Who is told of an orderly end has waited for something.
-template <class Link> ucs_status_t handle_failure(Iface<Link>& iface, Ep<Link>& ep) {
-    return uct_iface_handle_ep_err(&iface.super.super, &ep.super.super,
-                                   ep.failure == UCS_ERR_NOT_CONNECTED ? peer_gone : ep.failure);
+/// Calls the endpoint's error handler, which may destroy it. Answers how loudly it is to be said: who
+/// has only asked for a peer that has gone in an orderly way has lost nothing, and nothing that went
+/// in an orderly way is worth the process, if it has no handler.
+template <class Link> ucs_log_level_t tell(Iface<Link>& iface, Ep<Link>& ep, bool calm) {
+    const ucs_status_t failure = ep.failure;
+    const bool wanted = ep.wanted;
+    ep.untold_loss = false;
+    const ucs_status_t handled =
+        uct_iface_handle_ep_err(&iface.super.super, &ep.super.super, failure);
+    if (calm) {
+        return handled == UCS_OK && !wanted ? UCS_LOG_LEVEL_DEBUG
+                                            : iface.super.config.failure_level;
+    }
+    return uct_base_iface_failure_log_level(&iface.super, handled, failure);
 }
 
 template <class Link>
@@ -133,22 +144,22 @@ void Sink<Link>::on_disconnected(Connection& connection, Reason reason,
         iface.port->close(&connection);
         return;
     }
-    const bool pending = !ucs_queue_is_empty(&ep->queue);
+    const bool orderly = reason == Reason::closed;
+    const bool calm = orderly && ucs_queue_is_empty(&ep->queue);
     // (What was put and is lost is for a flush to say, if somebody wants to know.)
-    const bool lost = reason == Reason::closed && !pending && connection.lost_writes();
-    ep->untold_loss = lost;
-    fail_ep(*ep, reason == Reason::closed && (pending || lost) ? peer_gone : status);
+    ep->untold_loss = calm && connection.lost_writes();
+    ep->all_done = calm && !ep->untold_loss;
+    fail_ep(*ep, status);
     iface.port->close(&connection);
-    if (reason == Reason::closed && !pending && !ep->watched) {
+    if (calm && !ep->wanted && !ep->watched) {
         ep->untold_end = true;
         return; // an orderly end is no error as long as nobody wants anything
     }
     // (Who has only closed this connection may die yet.)
-    if (reason != Reason::closed && peer.process_id != 0 && !told) {
+    if (!orderly && peer.process_id != 0 && !told) {
         iface.told_of.push_back(peer.process_id);
     }
-    const ucs_status_t handled = handle_failure(iface, *ep);
-    const ucs_log_level_t level = uct_base_iface_failure_log_level(&iface.super, handled, status);
+    const ucs_log_level_t level = tell(iface, *ep, calm);
     say(told && level > UCS_LOG_LEVEL_FATAL ? UCS_LOG_LEVEL_DEBUG : level);
 }
 
@@ -158,9 +169,8 @@ template <class Link> unsigned tell_of_ends(Iface<Link>& iface) {
     for (; !iface.to_tell.empty(); ++count) { // a handler may destroy endpoints
         Ep<Link>& ep = *iface.to_tell.back();
         iface.to_tell.pop_back();
-        const ucs_status_t handled = handle_failure(iface, ep);
-        ucs_log(uct_base_iface_failure_log_level(&iface.super, handled, UCS_ERR_NOT_CONNECTED),
-                "comch: a peer that is waited for has closed the connection");
+        const ucs_log_level_t level = tell(iface, ep, true); // (The macro would call it twice.)
+        ucs_log(level, "comch: a peer that is waited for has closed the connection");
     }
     return count;
 }

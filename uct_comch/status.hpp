@@ -7,9 +7,9 @@
 
 namespace comch::uct {
 
-/// The peer has died, or gone while something was wanted of it. (UCX has a status that says so in
-/// clearer words, but what UCP is asked of an endpoint that has failed it answers with this one, and
-/// programs compare that with what their error handler was told.)
+/// The peer has died or gone. (UCX has statuses that say so in clearer words, but what UCP is asked
+/// of an endpoint that has failed it answers with this one, and programs compare that with what
+/// their error handler was told.)
 inline constexpr ucs_status_t peer_gone = UCS_ERR_ENDPOINT_TIMEOUT;
 
 [[nodiscard]] constexpr ucs_status_t to_ucs(Errc code) noexcept {
@@ -34,7 +34,6 @@ inline constexpr ucs_status_t peer_gone = UCS_ERR_ENDPOINT_TIMEOUT;
     case Errc::bad_state:
         return UCS_ERR_INVALID_PARAM;
     case Errc::not_connected:
-        return UCS_ERR_NOT_CONNECTED;
     case Errc::connection_reset:
     case Errc::connection_aborted:
         return peer_gone;
