@@ -58,7 +58,7 @@ if [ -n "$source_tree" ]; then
     fi
 fi
 
-ask_ucx_info "$ucx_info"
+ask_ucx_info "$ucx_info" "point --ucx-info at the ucx_info of the UCX to build for"
 
 # What a cached result was made from: kept in its stamp and compared, so that a changed input or a
 # changed recipe (its number first) makes a new one.
@@ -66,7 +66,7 @@ if [ -n "$source_tree" ]; then
     origin="tree $source_tree"
     name=ucx-tree-$(printf '%s' "$source_tree" | cksum | cut -d ' ' -f 1)
 else
-    ask_ucx_package "$ucx_info"
+    ask_ucx_package "$ucx_info" "pass --source with the source tree of UCX $library_version"
     origin="package $package $version"
     name=ucx-$(printf '%s' "$version" | tr ':~/' '___')
 fi

@@ -9,7 +9,8 @@ set -u
 usage() {
     cat <<END
 usage: scripts/ucx-test.sh [--build-dir DIR] [--no-install] [--only REGEX]
-  --build-dir DIR  UCX and the build go there (default: build-ucx in the repository)
+  --build-dir DIR  UCX and the build go there (default: build-ucx in the repository); what is in its
+                   folder ucx-source is replaced
   --no-install     install no packages
   --only REGEX     those test cases whose name ("comch/test_ucp_rma") has a match
 If it comes to the tests, the last line is "N passed, N failed"; the exit code is 0 if none failed.
@@ -47,12 +48,13 @@ mkdir -p "$build/log" || die "cannot create the build folder '$build': choose an
 [ "$install" = no ] || bash "$COMCH_ROOT/scripts/install-deps.sh" || exit 1
 ask_ucx_info ucx_info
 ask_ucx_package ucx_info
-tree=$build/tree
-made_from="$package $version, recipe 1"
+source=$build/ucx-source
+tree=$source/tree
+# shellcheck disable=SC2154 # ask_ucx_package sets them
+made_from="$package $version, recipe 2"
 
 fetch() {
-    rm -rf "$build/apt" "$build"/*.dsc "$build"/*.tar.* "$tree"
-    retry 3 fetch_ucx_source "$build" && unpack_ucx_source "$build"
+    rm -rf "$source" && mkdir "$source" && retry 3 fetch_ucx_source "$source" && unpack_ucx_source "$source"
 }
 # The lists are in macros: one of UCT's transports, one of memory domains, two of UCP's choices.
 add_comch() {
@@ -62,6 +64,10 @@ add_comch() {
         sed -i -e '/^    UCP_INSTANTIATE_TEST_CASE_TLS(_test_case, self, /i\    UCP_INSTANTIATE_TEST_CASE_TLS(_test_case, comch, "comch") \\' \
             -e '/^    UCP_INSTANTIATE_TEST_CASE_TLS_GPU_AWARE(_test_case, ugni, /i\    UCP_INSTANTIATE_TEST_CASE_TLS_GPU_AWARE(_test_case, comch, "comch") \\' \
             ucp/ucp_test.h || return 1
+    # A test that takes every key to have eight bytes at most, and writes ours over its variables.
+    sed -i -e 's/^    uint64_t key;$/    std::vector<uint64_t> key(32);/' -e 's/std::set<uint64_t> keys_set/std::set<std::vector<uint64_t> > keys_set/' \
+        -e 's/mkey_pack_v2(md(), memh, &pack_params, &key)/mkey_pack_v2(md(), memh, \&pack_params, key.data())/' uct/test_md.cc &&
+        grep -q 'pack_params, key.data()' uct/test_md.cc || return 1
     local added
     added=$(cat uct/uct_test.h uct/test_md.cc ucp/ucp_test.h | grep -c 'comch.*\\$')
     [ "$added" -eq 4 ] || {
@@ -76,9 +82,9 @@ build_ucx() {
         make -C "$tree/$part" -j "$jobs" || return 1
     done
     # (-O2: with less, what UCX insists on having inlined is not.)
-    make -C "$tree/test/gtest" -j "$jobs" CXXFLAGS="-O2 -g0 -w" all && echo "$made_from" >"$build/made-from"
+    make -C "$tree/test/gtest" -j "$jobs" CXXFLAGS="-O2 -g0 -w" all && echo "$made_from" >"$source/made-from"
 }
-if [ "$made_from" != "$(cat "$build/made-from" 2>/dev/null)" ]; then
+if [ "$made_from" != "$(cat "$source/made-from" 2>/dev/null)" ]; then
     run_logged "fetching UCX $version" "$build/log/fetch.log" fetch || exit 1
     run_logged "adding comch to its tests" "$build/log/add.log" add_comch || exit 1
     run_logged "building it and its tests" "$build/log/ucx.log" build_ucx || exit 1

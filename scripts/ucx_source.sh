@@ -2,27 +2,27 @@
 # The machine's apt configuration is only read.
 # shellcheck shell=bash
 
-# ask_ucx_info PROGRAM: sets library_version and configure_flags from what `ucx_info -v` says.
+# ask_ucx_info PROGRAM [ELSE]: sets library_version and configure_flags from what `ucx_info -v` says.
+# ELSE is what else can be done if that cannot be run.
 ask_ucx_info() {
     "$1" -v >/dev/null 2>&1 ||
-        die "cannot run '$1 -v': install ucx-utils (scripts/install-deps.sh does), or point" \
-            "--ucx-info at the ucx_info of the UCX to build for"
+        die "cannot run '$1 -v': install ucx-utils (scripts/install-deps.sh does)${2:+, or $2}"
     # The flags are one line, separated by spaces; ${prefix} in them is for configure to expand.
     read -ra configure_flags < <("$1" -v | sed -n 's/^# Configured with: *//p')
     library_version=$("$1" -v | sed -n 's/^#.*[Vv]ersion:\{0,1\} *\([0-9][0-9.]*\).*/\1/p' | head -n 1)
 }
 
-# ask_ucx_package PROGRAM: sets package and version, the source package of the installed UCX.
+# ask_ucx_package PROGRAM [ELSE]: sets package and version, the source package of the installed UCX.
 ask_ucx_package() {
     read -r package version < <(dpkg-query -W -f '${source:Package} ${source:Version}\n' \
         libucx-dev 2>/dev/null) || true
     [ -n "${version:-}" ] ||
         die "libucx-dev is not installed from a Debian package: install it" \
-            "(scripts/install-deps.sh does), or pass --source with the source tree of UCX $library_version"
+            "(scripts/install-deps.sh does)${2:+, or $2}"
     case $version in
     "$library_version"[-+~]* | *:"$library_version"[-+~]* | "$library_version") ;;
-    *) die "libucx-dev is $version, but '$1' says $library_version: the headers would not" \
-        "fit. Put the matching ucx_info first in PATH, or pass --source" ;;
+    *) die "libucx-dev is $version, but '$1' says $library_version: its sources would not fit." \
+        "Put the matching ucx_info first in PATH${2:+, or $2}" ;;
     esac
 }
 
