@@ -46,9 +46,9 @@ template <class Link, class Status> Status answer(Ep<Link>& ep, Status status) {
 }
 
 /// The port watches the peer's process by itself and calls the error handler; there is nothing to
-/// send. One that goes in an orderly way is an error only to who asks by this, before or after: UCP
-/// does so where something of the peer is waited for. (The handler is called by progress, not in
-/// here.)
+/// send. One that goes in an orderly way, and takes no operation with it, is an error only to who
+/// asks by this, before or after: UCP does so where something of the peer is waited for. (The handler
+/// is called by progress, not in here.)
 template <class Link> [[gnu::cold, gnu::noinline]] void ask_for_peer(Ep<Link>& ep) {
     ep.watched = true;
     if (std::exchange(ep.untold_end, false)) {

@@ -49,6 +49,13 @@ void die_after(std::uint32_t microseconds) {
 
 /// A child that lives on and holds copies of all descriptors; it ends with its process group.
 void fork_holder() {
+    // The parent's timer waits, too: else its death may come while the child still holds the lock
+    // that says that its parent lives.
+    sigset_t timer{};
+    sigset_t before{};
+    ::sigemptyset(&timer);
+    ::sigaddset(&timer, SIGALRM);
+    ASSERT_EQ(::sigprocmask(SIG_BLOCK, &timer, &before), 0);
     std::array<int, 2> ends{};
     ASSERT_EQ(::pipe(ends.data()), 0);
     if (::fork() == 0) {
@@ -61,6 +68,7 @@ void fork_holder() {
     ASSERT_EQ(::read(ends[0], &ready, 1), 1);
     ::close(ends[0]);
     ::close(ends[1]);
+    ASSERT_EQ(::sigprocmask(SIG_SETMASK, &before, nullptr), 0);
 }
 
 /// The same, of a child that has not run yet: it even holds the lock that says that its parent lives.
