@@ -98,7 +98,7 @@ run_logged "build" "$build/log/build.log" \
 if [ "$(id -u)" -eq 0 ]; then alone=(unshare --net); else alone=(unshare --map-root-user --net); fi
 run_logged "UCX's tests" "$build/log/tests.log" "${alone[@]}" \
     sh -c 'ip link set lo up && exec python3 "$@"' sh "$COMCH_ROOT/scripts/ucx_gtest.py" \
-    --program "$tree/test/gtest/gtest" --library "$build/comch/lib/ucx/libuct_comch.so" "${only[@]}"
+    --program "$tree/test/gtest/gtest" --transport "$build/comch/lib/ucx/libuct_comch.so" "${only[@]}"
 grep '^known: ' "$build/log/tests.log"
 sed -n 's/^\([0-9]* skipped\)$/\1/p' "$build/log/tests.log"
 result=$(tail -n 1 "$build/log/tests.log")

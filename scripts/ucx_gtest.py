@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """UCX's own tests over comch: those of UCT and UCP that are made for a list of transports.
 
-usage: ucx_gtest.py --program GTEST --library LIBRARY [--only REGEX]
+usage: ucx_gtest.py --program GTEST --transport FILE [--only REGEX]
   --program GTEST    UCX's test program, made with comch among its transports
-  --library LIBRARY  libuct_comch.so, made against the same UCX
+  --transport FILE  libuct_comch.so, made against the same UCX
   --only REGEX       those test cases whose name ("comch/test_ucp_rma") has a match
 
 Some tests listen on all addresses: run this in a network namespace of its own. The last line is
@@ -46,10 +46,10 @@ def cases(program, environment):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", required=True)
-    parser.add_argument("--library", required=True)
+    parser.add_argument("--transport", required=True)
     parser.add_argument("--only", type=re.compile, default="")
     options = parser.parse_args()
-    for path in (options.program, options.library):
+    for path in (options.program, options.transport):
         if not os.path.isfile(path):
             parser.error(f"'{path}' is no file")
     passed, skipped, failed = 0, 0, []
@@ -57,7 +57,7 @@ def main():
         os.chmod(domain, 0o700)
         environment = {name: value for name, value in os.environ.items()
                        if not name.startswith(("UCX_", "COMCH_", "GTEST_"))}
-        environment |= {"LD_PRELOAD": os.path.realpath(options.library), "UCX_TLS": "comch,tcp,self",
+        environment |= {"LD_PRELOAD": os.path.realpath(options.transport), "UCX_TLS": "comch,tcp,self",
                         "COMCH_DOMAIN": domain}
         # A process for each: one that crashes takes no other with it.
         for case, count in sorted(cases(options.program, environment).items()):
