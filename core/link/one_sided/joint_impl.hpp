@@ -77,8 +77,9 @@ Errc OneSidedEngine<Pipe>::get_jointly(std::byte* to, const std::byte* from, std
         operation->address = address;
         operation->began = ticks();
         const RegionKey mappable = into != nullptr ? *into : RegionKey{};
-        const Joint details{reinterpret_cast<std::uint64_t>(to), joint.begin(part_of_it),
-                            mappable.region, mappable.base, mappable.length};
+        const Joint details{reinterpret_cast<std::uint64_t>(to),
+                            joint.begin(part_of_it, from == nullptr), mappable.region,
+                            mappable.base, mappable.length};
         (void)pipe_.put_record(Kind::joint_get, 0, sizeof(request) + sizeof(details),
                                [&](std::byte* at) {
                                    std::memcpy(at, &request, sizeof(request));
@@ -271,7 +272,8 @@ template <class Pipe> void OneSidedEngine<Pipe>::help() noexcept {
     if constexpr (Pipe::kernel_copies) {
         auto& job = pipe_.joint_help();
         const std::uint64_t not_after = pipe_.now_ns() + Pipe::joint_claim_ns;
-        const auto part = job.take();
+        const bool by_kernel = helped_into_ == nullptr || helped_into_->mapped() == nullptr;
+        const auto part = job.take(by_kernel);
         helps_ = part.length != 0;
         if (!helps_) {
             return;

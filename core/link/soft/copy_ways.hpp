@@ -37,7 +37,7 @@ public:
             next_way(these, length);
         }
         if (these.trying == none) [[likely]] {
-            return best_of(these, joint);
+            return usual(these, joint);
         }
         // (What the owner cannot help with now is not left to it for later, either: that would disturb
         // the next.)
@@ -83,7 +83,7 @@ public:
                 next_way(these, length);
             }
         } else if (add(these, way, length, time, part)) {
-            trial ? next_way(these, length) : note_best(these, length);
+            trial ? next_way(these, length) : doubt(these, length);
         }
     }
 
@@ -109,6 +109,7 @@ private:
         std::uint64_t to_come = 0;   ///< until the next trial
         Way found = Way::ring;       ///< to be the best
         unsigned same = 0;           ///< ends of trials since then
+        unsigned doubts = 0;         ///< times in a row that another seemed to be, between trials
         Way latest = Way::ring;
         std::uint32_t to_skip = 0;
         Cost& at(Way way) noexcept { return costs[static_cast<std::size_t>(way)]; }
@@ -149,8 +150,16 @@ private:
     }
     /// After a change to that way.
     [[nodiscard]] static std::uint32_t skipped(Way way, std::uint64_t length) noexcept {
-        const std::uint32_t few = tuning::way_pace(length).skipped;
-        return way == Way::ring ? std::max(few, tuning::gets_until_warm(length)) : few;
+        const tuning::WayPace& pace = tuning::way_pace(length);
+        switch (way) {
+        case Way::ring:
+            return std::max(pace.skipped, tuning::gets_until_warm(length));
+        case Way::alone:
+            return pace.skipped;
+        case Way::joint:
+            return pace.skipped_jointly;
+        }
+        return 0;
     }
 
     void next_way(Lengths& these, std::uint64_t length) noexcept {
@@ -163,11 +172,26 @@ private:
         these.to_come = tuning::period_after(++these.same, period);
     }
     void note_best(Lengths& these, std::uint64_t length) noexcept {
+        these.doubts = 0;
         if (const Way best = best_of(these, true); best != these.found) {
             these.found = best;
             these.same = 0;
             these.to_come = std::min<std::uint64_t>(these.to_come, tuning::way_pace(length).period);
         }
+    }
+    /// Between trials. Who is interrupted for a millisecond is slow for that long, and what the other ways took
+    /// is not known any better: that alone must not decide for a whole period.
+    void doubt(Lengths& these, std::uint64_t length) noexcept {
+        if (best_of(these, true) == these.found) {
+            these.doubts = 0;
+        } else if (++these.doubts == tuning::doubts_to_leave) {
+            note_best(these, length);
+        }
+    }
+    [[nodiscard]] Way usual(Lengths& these, bool joint) const noexcept {
+        return may_take(these, these.found, joint) && these.at(these.found).value < hopeless
+                   ? these.found
+                   : best_of(these, joint);
     }
 
     /// What the kernel alone could not do it cannot do together with the owner.

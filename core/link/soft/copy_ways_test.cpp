@@ -173,7 +173,7 @@ TEST(CopyWays, WhatStaysTheSameIsLookedAtLessOften) {
     CopyWays ways;
     const Costs costs{200'000, 300'000};
     constexpr int period = tuning::pace_of_short.period;
-    constexpr int turn = tuning::pace_of_short.turn();
+    constexpr int turn = tuning::pace_of_short.samples + tuning::pace_of_short.skipped;
     // The first trial, and one at the end of the first period.
     EXPECT_LE(taken(Way::alone, ways, period + 3 * turn, 1 << 20, costs), 2 * turn);
     (void)taken(Way::alone, ways, 16 * period, 1 << 20, costs);
@@ -186,6 +186,21 @@ TEST(CopyWays, OneSlowCopyChangesNothing) {
     (void)by_kernel(ways, 1'000, 1 << 20, 200'000, 300'000);
     ways.took(Way::ring, 1 << 20, 1'000'000'000);
     EXPECT_LT(by_kernel(ways, 1'000, 1 << 20, 200'000, 500'000), 100);
+}
+
+TEST(CopyWays, OneThatIsSlowForAWhileIsTakenAgain) {
+    CopyWays ways;
+    const Costs usual{110'000, 200'000, 100'000};
+    (void)taken(Way::joint, ways, 1'000, 1 << 20, usual);
+    const Costs disturbed{330'000, 600'000, 300'000};
+    (void)taken(Way::joint, ways, 20, 1 << 20, disturbed);
+    EXPECT_GT(taken(Way::joint, ways, 500, 1 << 20, usual), 400);
+}
+
+TEST(CopyWays, OneThatStaysSlowIsLeftBeforeTheNextTrial) {
+    CopyWays ways;
+    (void)taken(Way::joint, ways, 500, 1 << 20, {110'000, 200'000, 100'000});
+    EXPECT_LT(taken(Way::joint, ways, 1'000, 1 << 20, {110'000, 200'000, 300'000}), 200);
 }
 
 TEST(CopyWays, WhatTheKernelRefusesIsLeftToTheRing) {

@@ -79,13 +79,48 @@ struct Part {
     const std::uint64_t end = std::min(to << unit_bits, length);
     return {begin, end > begin ? end - begin : 0};
 }
+/// How long the parts are that one end copies, in units.
+struct Shares {
+    std::uint32_t least;
+    std::uint32_t most;
+};
+[[nodiscard]] constexpr Shares shares(bool by_kernel) noexcept {
+    return by_kernel ? Shares{tuning::joint_min_units, tuning::joint_max_units}
+                     : Shares{tuning::joint_mapped_min_units, tuning::joint_mapped_max_units};
+}
+
 /// How much to claim of what is left: half, that both ends are ready at the same time; but every part
 /// costs both ends the line with the claims, so not too little of it.
-[[nodiscard]] constexpr std::uint32_t share_of(std::uint32_t left, std::uint32_t total) noexcept {
-    const std::uint32_t least =
-        std::clamp(total / 4, tuning::joint_min_units, tuning::joint_max_units / 2);
-    return std::min(left, std::clamp(left / 2, least, tuning::joint_max_units));
+[[nodiscard]] constexpr std::uint32_t share_of(std::uint32_t left, std::uint32_t total,
+                                               Shares shares) noexcept {
+    const std::uint32_t least = std::clamp(total / 4, shares.least, shares.most / 2);
+    return std::min(left, std::clamp(left / 2, least, shares.most));
 }
+
+/// Which part of a get the requester claims at first, where each end makes one call to the kernel and the
+/// owner takes all the rest: as much as lets both be ready at the same time. Whoever was ready first gets
+/// more of the next.
+class Balance {
+public:
+    [[nodiscard]] std::uint32_t first_of(std::uint32_t total) const noexcept {
+        return std::min(total, std::max(total * parts_ / whole, shares(true).least));
+    }
+    void peer_was(bool later) noexcept {
+        if (later != later_) {
+            later_ = later;
+            step_ = std::max(step_ / 2, 1u);
+        }
+        parts_ = std::clamp(later ? parts_ + step_ : parts_ - step_, least, most);
+    }
+
+private:
+    static constexpr std::uint32_t whole = 64;
+    static constexpr std::uint32_t least = 32; // what the owner may take at once
+    static constexpr std::uint32_t most = 52;
+    std::uint32_t parts_ = 36; // the owner begins later
+    std::uint32_t step_ = 4;
+    bool later_ = true;
+};
 
 } // namespace joint
 
@@ -102,24 +137,39 @@ public:
                joint::Done::unpack(words_->done.load(std::memory_order_relaxed)).generation ==
                    generation_;
     }
-    /// The next generation, for the record that tells the peer about it.
-    [[nodiscard]] std::uint16_t begin(std::uint64_t length) noexcept {
+    /// The next generation, for the record that tells the peer about it. The first part is claimed.
+    /// `by_kernel`: we copy so, not what is mapped here.
+    [[nodiscard]] std::uint16_t begin(std::uint64_t length, bool by_kernel) noexcept {
         active_ = true;
         length_ = length;
         units_ = joint::units_of(length);
-        front_ = 0;
+        shares_ = joint::shares(by_kernel);
+        balanced_ = by_kernel && units_ <= 2 * shares_.most;
+        first_ = balanced_ ? balance_.first_of(units_) : joint::share_of(units_, units_, shares_);
+        first_taken_ = false;
+        looks_ = 0;
+        front_ = first_;
         back_ = 0;
         ++generation_;
         // Relaxed: published by the record.
-        words_->claims.store(joint::Claims{generation_}.pack(), std::memory_order_relaxed);
+        words_->claims.store(joint::Claims{generation_, front_}.pack(), std::memory_order_relaxed);
         return generation_;
     }
     [[nodiscard]] bool active() const noexcept { return active_; }
 
     /// The next part for us to copy; of length 0 when all is claimed.
-    [[nodiscard]] joint::Part take() noexcept { return claim(false); }
+    [[nodiscard]] joint::Part take() noexcept {
+        if (!first_taken_) {
+            first_taken_ = true;
+            return joint::part(0, first_, length_);
+        }
+        return claim(false);
+    }
     /// Leaves no more to the peer, nor to us.
-    void give_up() noexcept { (void)claim(true); }
+    void give_up() noexcept {
+        first_taken_ = true;
+        (void)claim(true);
+    }
 
     /// After all is claimed. Of what the peer claimed ...
     enum class Rest : std::uint8_t {
@@ -127,7 +177,8 @@ public:
         here,   ///< all is there, and the peer does not write any more
         ours,   ///< `part` is left to us, and the peer does not write any more
     };
-    [[nodiscard]] Rest rest(joint::Part& part) const noexcept {
+    [[nodiscard]] Rest rest(joint::Part& part) noexcept {
+        ++looks_;
         if (back_ == 0) {
             return Rest::here;
         }
@@ -150,7 +201,12 @@ public:
         return joint::part(units_ - back_, units_, length_).length;
     }
     /// The copy is over; nobody writes any more.
-    void end() noexcept { active_ = false; }
+    void end() noexcept {
+        active_ = false;
+        if (balanced_ && helped() && front_ == first_) {
+            balance_.peer_was(looks_ > 1);
+        }
+    }
 
 private:
     [[nodiscard]] joint::Part claim(bool all) noexcept {
@@ -173,7 +229,7 @@ private:
             if (left == 0) {
                 return {};
             }
-            const std::uint32_t share = all ? left : joint::share_of(left, units_);
+            const std::uint32_t share = all ? left : joint::share_of(left, units_, shares_);
             if (words_->claims.compare_exchange_weak(
                     word, joint::Claims{generation_, front_ + share, back_}.pack(),
                     std::memory_order_acquire, std::memory_order_acquire)) {
@@ -186,10 +242,16 @@ private:
     Direction::Joint* words_ = nullptr;
     std::uint64_t length_ = 0;
     std::uint32_t units_ = 0;
+    joint::Shares shares_{};
+    joint::Balance balance_;
+    std::uint32_t first_ = 0; ///< our first part
+    std::uint32_t looks_ = 0; ///< whether the peer's last part is here
     std::uint32_t front_ = 0; ///< claimed by us
     std::uint32_t back_ = 0;  ///< claimed by the peer, as last seen
     std::uint16_t generation_ = 0;
     bool active_ = false;
+    bool balanced_ = false;
+    bool first_taken_ = false;
     bool distrusted_ = false;
 };
 
@@ -212,8 +274,9 @@ public:
     [[nodiscard]] bool active() const noexcept { return active_; }
 
     /// The next part for us to copy, to be followed by copied() or failed(); of length 0 when there
-    /// is none.
-    [[nodiscard]] joint::Part take() noexcept {
+    /// is none. `by_kernel`: we copy so, not into what is mapped here.
+    [[nodiscard]] joint::Part take(bool by_kernel) noexcept {
+        const joint::Shares shares = joint::shares(by_kernel);
         std::uint64_t word = words_->claims.load(std::memory_order_relaxed);
         // A correct peer spoils few attempts, for its parts are long.
         for (unsigned attempts = 0; active_ && attempts < joint::most_attempts; ++attempts) {
@@ -222,7 +285,10 @@ public:
                 seen.front >= units_ - claimed_) {
                 break; // all is claimed, it is over, or the peer is not a correct one
             }
-            const std::uint32_t share = joint::share_of(units_ - claimed_ - seen.front, units_);
+            const std::uint32_t left = units_ - claimed_ - seen.front;
+            // By one call, if it may be, since the requester has only begun with its own.
+            const bool all = by_kernel && claimed_ == 0 && left <= shares.most;
+            const std::uint32_t share = all ? left : joint::share_of(left, units_, shares);
             // Release: whoever sees the claim sees that `done` is of this generation.
             if (words_->claims.compare_exchange_weak(
                     word, joint::Claims{generation_, seen.front, claimed_ + share}.pack(),

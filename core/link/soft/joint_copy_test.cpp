@@ -1,5 +1,7 @@
 #include "core/link/soft/joint_copy.hpp"
 
+#include <algorithm>
+#include <array>
 #include <random>
 #include <thread>
 #include <vector>
@@ -20,6 +22,7 @@ protected:
     JointCopy copy;
     JointHelp help;
     std::vector<unsigned> copied; ///< how often each unit was
+    bool by_kernel = true;
 
     JointWords() {
         copy.attach(&words);
@@ -27,7 +30,7 @@ protected:
     }
     void begin(std::uint64_t length) {
         copied.assign(joint::units_of(length), 0);
-        help.begin(copy.begin(length), length);
+        help.begin(copy.begin(length, by_kernel), length);
     }
     void count(Part part, std::uint64_t length) {
         ASSERT_EQ(part.offset % joint::unit, 0u);
@@ -71,7 +74,7 @@ TEST_F(JointWords, WhoIsNotHelpedCopiesEverything) {
         EXPECT_EQ(copy.rest(part), Rest::here);
         EXPECT_FALSE(copy.helped());
         copy.end();
-        EXPECT_EQ(help.take().length, 0u);
+        EXPECT_EQ(help.take(by_kernel).length, 0u);
     }
 }
 
@@ -81,7 +84,7 @@ TEST_F(JointWords, BothCopyUntilTheyMeet) {
     Part part;
     for (bool more = true; more;) {
         const Part ours = copy.take();
-        const Part theirs = help.take();
+        const Part theirs = help.take(by_kernel);
         count(ours, length);
         count(theirs, length);
         if (theirs.length != 0) {
@@ -94,9 +97,68 @@ TEST_F(JointWords, BothCopyUntilTheyMeet) {
     EXPECT_EQ(copy.rest(part), Rest::here);
 }
 
+TEST_F(JointWords, ByTheKernelEachEndCopiesOnePart) {
+    for (const std::uint64_t length : {128u << 10, 256u << 10, (512u << 10) + 1, 1u << 20}) {
+        begin(length);
+        count(copy.take(), length);
+        count(help.take(by_kernel), length);
+        EXPECT_TRUE(each_once()) << length;
+        help.copied();
+        EXPECT_EQ(copy.take().length, 0u);
+        EXPECT_EQ(help.take(by_kernel).length, 0u);
+        copy.end();
+    }
+}
+
+TEST_F(JointWords, WhatIsMappedIsCopiedInShortParts) {
+    by_kernel = false;
+    constexpr std::uint64_t length = 1 << 20;
+    constexpr std::uint64_t most = std::uint64_t{tuning::joint_mapped_max_units}
+                                   << joint::unit_bits;
+    begin(length);
+    for (unsigned i = 0; i < 2; ++i) {
+        EXPECT_LE(copy.take().length, most);
+        EXPECT_LE(help.take(by_kernel).length, most);
+        help.copied();
+    }
+}
+
+TEST_F(JointWords, WhoIsReadyFirstGetsMoreOfTheNext) {
+    constexpr std::uint64_t length = 256 << 10;
+    const auto first_part = [&](bool peer_is_late) {
+        begin(length);
+        const Part ours = copy.take();
+        count(ours, length);
+        count(help.take(by_kernel), length);
+        EXPECT_EQ(copy.take().length, 0u);
+        Part part;
+        if (peer_is_late) {
+            EXPECT_EQ(copy.rest(part), Rest::coming);
+        }
+        help.copied();
+        EXPECT_EQ(copy.rest(part), Rest::here);
+        copy.end();
+        EXPECT_TRUE(each_once());
+        return ours.length;
+    };
+    const std::uint64_t at_first = first_part(true);
+    for (unsigned i = 0; i < 100; ++i) {
+        (void)first_part(true);
+    }
+    const std::uint64_t beside_a_slow_one = first_part(true);
+    EXPECT_GT(beside_a_slow_one, at_first);
+    EXPECT_LT(beside_a_slow_one, length) << "the peer may become faster";
+    for (unsigned i = 0; i < 100; ++i) {
+        (void)first_part(false);
+    }
+    const std::uint64_t beside_a_fast_one = first_part(false);
+    EXPECT_LT(beside_a_fast_one, at_first);
+    EXPECT_GE(beside_a_fast_one, length / 2) << "else it is more than one part for the peer";
+}
+
 TEST_F(JointWords, WhatIsClaimedIsWaitedFor) {
     begin(1 << 20);
-    const Part theirs = help.take();
+    const Part theirs = help.take(by_kernel);
     ASSERT_NE(theirs.length, 0u);
     take_the_rest(1 << 20);
     Part part;
@@ -108,11 +170,11 @@ TEST_F(JointWords, WhatIsClaimedIsWaitedFor) {
 TEST_F(JointWords, WhatTheHelperFailsAtIsLeftToTheOther) {
     constexpr std::uint64_t length = (1 << 20) + 7;
     begin(length);
-    count(help.take(), length);
+    count(help.take(by_kernel), length);
     help.copied();
-    ASSERT_NE(help.take().length, 0u);
+    ASSERT_NE(help.take(by_kernel).length, 0u);
     help.failed();
-    EXPECT_EQ(help.take().length, 0u);
+    EXPECT_EQ(help.take(by_kernel).length, 0u);
     take_the_rest(length);
     Part part;
     ASSERT_EQ(copy.rest(part), Rest::ours);
@@ -121,12 +183,12 @@ TEST_F(JointWords, WhatTheHelperFailsAtIsLeftToTheOther) {
 }
 
 TEST_F(JointWords, WhoHasNotSeenTheLastOneIsNotAskedAgain) {
-    const std::uint16_t first = copy.begin(1 << 20);
+    const std::uint16_t first = copy.begin(1 << 20, by_kernel);
     copy.give_up();
     copy.end();
     EXPECT_FALSE(copy.may_begin(1 << 20));
     help.begin(first, 1 << 20); // late
-    EXPECT_EQ(help.take().length, 0u);
+    EXPECT_EQ(help.take(by_kernel).length, 0u);
     EXPECT_TRUE(copy.may_begin(1 << 20));
     EXPECT_FALSE(copy.may_begin(joint::max_length + 1));
 }
@@ -135,8 +197,8 @@ TEST_F(JointWords, WhoSleptThroughTheEndClaimsNothingOfTheNext) {
     begin(1 << 20);
     take_the_rest(1 << 20);
     copy.end();
-    (void)copy.begin(1 << 20); // whose record the helper has not seen
-    EXPECT_EQ(help.take().length, 0u);
+    (void)copy.begin(1 << 20, by_kernel); // whose record the helper has not seen
+    EXPECT_EQ(help.take(by_kernel).length, 0u);
     take_the_rest(1 << 20);
     EXPECT_FALSE(copy.helped());
 }
@@ -144,7 +206,7 @@ TEST_F(JointWords, WhoSleptThroughTheEndClaimsNothingOfTheNext) {
 TEST_F(JointWords, WhoGivesUpLeavesNothing) {
     begin(1 << 20);
     copy.give_up();
-    EXPECT_EQ(help.take().length, 0u);
+    EXPECT_EQ(help.take(by_kernel).length, 0u);
     EXPECT_EQ(copy.take().length, 0u);
 }
 
@@ -167,7 +229,7 @@ TEST_F(JointWords, ThreadsCopyEachByteOnce) {
                 seen = now;
                 help.begin(static_cast<std::uint16_t>(now), now >> 16);
             }
-            if (const Part part = help.take(); part.length != 0) {
+            if (const Part part = help.take(by_kernel); part.length != 0) {
                 std::copy_n(from.data() + part.offset, part.length, to.data() + part.offset);
                 help.copied();
                 helped.fetch_add(1, std::memory_order_relaxed);
@@ -182,7 +244,7 @@ TEST_F(JointWords, ThreadsCopyEachByteOnce) {
         while (!copy.may_begin(length)) {
             std::this_thread::yield();
         }
-        asked.store(copy.begin(length) | length << 16, std::memory_order_release);
+        asked.store(copy.begin(length, by_kernel) | length << 16, std::memory_order_release);
         for (Part part = copy.take(); part.length != 0; part = copy.take()) {
             std::copy_n(from.data() + part.offset, part.length, to.data() + part.offset);
         }
@@ -201,16 +263,23 @@ TEST_F(JointWords, ThreadsCopyEachByteOnce) {
 
 TEST_F(JointWords, SpoiltClaimsAreNotBelieved) {
     constexpr std::uint64_t length = (1 << 20) - 5000;
-    for (const Claims lie : {Claims{1, 5, 0}, Claims{1, 64, 0xffffff}, Claims{1, 64, 193},
-                             Claims{2, 64, 0}, Claims{1, 0xffffff, 0xffffff}}) {
+    const std::uint32_t units = joint::units_of(length);
+    for (unsigned which = 0; which < 5; ++which) {
         Direction::Joint spoilt{};
         JointCopy victim;
         victim.attach(&spoilt);
-        copied.assign(joint::units_of(length), 0);
-        (void)victim.begin(length);
+        copied.assign(units, 0);
+        (void)victim.begin(length, by_kernel);
         const Part first = victim.take();
-        ASSERT_EQ(first.length, std::uint64_t{64} << joint::unit_bits);
+        const std::uint32_t front = joint::units_of(first.length);
+        ASSERT_GT(front, 5u);
+        ASSERT_LT(front, units);
         count(first, length);
+        const Claims lie = std::array{
+            Claims{1, 5, 0}, Claims{1, front, 0xffffff}, Claims{1, front, units - front + 1},
+            Claims{2, front, 0},
+            Claims{1, 0xffffff,
+                   0xffffff}}.at(which);
         spoilt.claims.store(lie.pack());
         spoilt.done.store(Done{1, false, 0xffffff}.pack());
         for (Part part = victim.take(); part.length != 0; part = victim.take()) {
@@ -226,7 +295,7 @@ TEST_F(JointWords, SpoiltClaimsAreNotBelieved) {
 
 TEST_F(JointWords, ClaimsThatAreSpoiltAtTheEndAddNothing) {
     constexpr std::uint64_t length = 10'000;
-    (void)copy.begin(length);
+    (void)copy.begin(length, by_kernel);
     while (copy.take().length != 0) {
     }
     words.claims.store(4711);
@@ -245,7 +314,7 @@ TEST_F(JointWords, HelpersStayInBoundsWhateverTheWordsSay) {
             Claims claims{1, static_cast<std::uint32_t>(random() % 1100),
                           claimed + (random() % 8 == 0 ? 1 : 0)};
             words.claims.store(random() % 4 == 0 ? random() : claims.pack());
-            const Part part = help.take();
+            const Part part = help.take(by_kernel);
             if (part.length == 0) {
                 break;
             }
@@ -267,8 +336,8 @@ TEST_F(JointWords, LiesAboutWhatIsDoneStayInBounds) {
         JointHelp peer;
         victim.attach(&spoilt);
         peer.attach(&spoilt);
-        peer.begin(victim.begin(length), length);
-        (void)peer.take();
+        peer.begin(victim.begin(length, by_kernel), length);
+        (void)peer.take(by_kernel);
         while (victim.take().length != 0) {
         }
         spoilt.done.store(random() % 2 == 0

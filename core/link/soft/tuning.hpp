@@ -2,6 +2,7 @@
 // is for all links: from which size on data is copied past the caches, core/base/stream_copy.hpp.)
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "core/link/slow_poll.hpp"
@@ -137,15 +138,21 @@ inline constexpr std::uint64_t waits_to_try_again = 50;
 struct WayPace {
     std::uint32_t samples;
     std::uint32_t skipped;
+    std::uint32_t skipped_jointly; ///< more, where the parts have yet to become equally long
     std::uint32_t period;
-    [[nodiscard]] constexpr std::uint32_t turn() const noexcept { return samples + skipped; }
+    [[nodiscard]] constexpr std::uint32_t turn() const noexcept {
+        return samples + std::max(skipped, skipped_jointly);
+    }
 };
-inline constexpr WayPace pace_of_short{16, 4, 2048};
+inline constexpr WayPace pace_of_short{16, 4, 16, 2048};
 /// A long one is a sample of many parts, and more than the other CPU's cache holds.
-inline constexpr WayPace pace_of_long{2, 1, 512};
+inline constexpr WayPace pace_of_long{2, 1, 1, 512};
 inline constexpr std::uint64_t long_get = 4 * 1024 * 1024;
+/// A way that gets slower while it is taken is left when it has seemed slower than another so many times in a
+/// row, half a turn each: the delay of one tick, or of a CPU that was taken away, has been forgotten by then.
+inline constexpr unsigned doubts_to_leave = 4;
 /// Who has found the same so many times in a row looks again after a longer time: one percent at
-/// most goes the worse way then. (A way that gets slower while it is taken is left at once.)
+/// most goes the worse way then.
 inline constexpr unsigned settled_after = 4;
 inline constexpr std::uint64_t longer_period = 4;
 [[nodiscard]] constexpr std::uint64_t period_after(unsigned same_results,
@@ -185,10 +192,15 @@ inline constexpr std::uint64_t most_begun_before_trial = 64;
 /// Where the owner does not help, the trial of that is over after so many that it could not help with.
 inline constexpr std::uint32_t most_stand_ins = 64;
 
-/// Parts of a get that both ends copy, in units of 4 KiB. The shortest is a few times what a system
-/// call takes; the longest is what a progress call may take to copy for the peer.
-inline constexpr std::uint32_t joint_min_units = 4;
-inline constexpr std::uint32_t joint_max_units = 64;
+/// Parts of a get that both ends copy, in units of 4 KiB. A call to the kernel takes 2 to 3 us of its own
+/// between far CPUs (the peer's task, its memory map and their locks are in the other cache), as long as
+/// copying some 16 units: 256 KiB take 0.71 of one CPU's time in one call of each end, 0.97 in two. The longest
+/// is what a progress call may take to copy for the peer.
+inline constexpr std::uint32_t joint_min_units = 16;
+inline constexpr std::uint32_t joint_max_units = 128;
+/// The same of what an end has mapped, which takes no call.
+inline constexpr std::uint32_t joint_mapped_min_units = 4;
+inline constexpr std::uint32_t joint_mapped_max_units = 64;
 /// Gets of memory that is mapped here, from which on the owner may be asked to copy a part: with 128 KiB
 /// the other CPU's cache costs more than its help brings.
 inline constexpr std::uint64_t joint_of_mapped = 256 * 1024;
