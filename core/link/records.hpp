@@ -48,11 +48,14 @@ struct Reply {
 /// Goes with a get that both ends copy.
 struct Joint {
     std::uint64_t to;         ///< the requester's virtual address
-    std::uint64_t generation; ///< of the words that say who copies what
+    std::uint64_t generation; ///< of the words that say who copies what, 16 bits; | joint_by_kernel
     std::uint64_t region;     ///< the requester's that the owner may map to write there; 0: none
     std::uint64_t base;       ///< its address
     std::uint64_t length;     ///< and length
 };
+
+/// The requester reads by the kernel, not what it has mapped.
+inline constexpr std::uint64_t joint_by_kernel = 1 << 16;
 
 static_assert(sizeof(Joint) == 40);
 static_assert(sizeof(OneSided) == 32 && sizeof(Atomic) == 24 && sizeof(Reply) == 16);

@@ -458,7 +458,7 @@ private:
     std::vector<std::unique_ptr<RemoteRegion>> helped_regions_; ///< the latest
     std::size_t next_helped_region_ = 0;
     std::uint64_t peer_process_ = 0;
-    std::uint64_t refused_at_ = 0; ///< sequence_ when a get was first refused for a trial; 0: none
+    std::uint64_t refused_at_ = 0; ///< sequence_ when a get was first refused for what is under way
     /// Behind our last put or atomic in the ring, or 0 when all have been done: direct access waits
     /// for them. (The memory may have been mapped here since, or they are about other memory.)
     std::uint64_t direct_after_ = 0;

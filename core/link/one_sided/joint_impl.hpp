@@ -77,9 +77,10 @@ Errc OneSidedEngine<Pipe>::get_jointly(std::byte* to, const std::byte* from, std
         operation->address = address;
         operation->began = ticks();
         const RegionKey mappable = into != nullptr ? *into : RegionKey{};
+        const bool by_kernel = from == nullptr;
         const Joint details{reinterpret_cast<std::uint64_t>(to),
-                            joint.begin(part_of_it, from == nullptr), mappable.region,
-                            mappable.base, mappable.length};
+                            joint.begin(part_of_it, by_kernel) | (by_kernel ? joint_by_kernel : 0),
+                            mappable.region, mappable.base, mappable.length};
         (void)pipe_.put_record(Kind::joint_get, 0, sizeof(request) + sizeof(details),
                                [&](std::byte* at) {
                                    std::memcpy(at, &request, sizeof(request));
@@ -92,20 +93,21 @@ Errc OneSidedEngine<Pipe>::get_jointly(std::byte* to, const std::byte* from, std
         joint_length_ = part_of_it;
         joint_from_ = from;
         joint_refused_ = false;
-        std::uint64_t part_began = operation->began;
-        std::uint64_t part_ended = part_began;
+        std::uint64_t part_ended = operation->began;
+        std::uint64_t longest_part = 0;
         for (auto part = joint.take(); part.length != 0; part = joint.take()) {
-            part_began = part_ended;
+            const std::uint64_t part_began = part_ended;
             if (!copy_part_of(*operation, part)) {
                 joint_refused_ = true; // what the owner does of it may fail as well
                 joint.give_up();
                 break;
             }
             part_ended = ticks();
+            longest_part = std::max(longest_part, part_ended - part_began);
         }
-        // The peer's last part is about as long as ours was. (But the counter may have jumped, and the
-        // peer may be gone, which only progress finds out.)
-        const std::uint64_t patience = 2 * (part_ended - part_began);
+        // The peer's last part takes no longer than our longest did, or not much. (But the counter may have
+        // jumped, and the peer may be gone, which only progress finds out.)
+        const std::uint64_t patience = 2 * longest_part;
         for (unsigned looks = 0; looks == 0 || ticks() - part_ended < patience; ++looks) {
             if (joint_arrived()) {
                 return Errc::ok;
@@ -193,10 +195,11 @@ template <class Pipe>
 bool OneSidedEngine<Pipe>::serve_joint_get(const OneSided& request, const Joint& joint) {
     if constexpr (Pipe::kernel_copies) {
         auto& job = pipe_.joint_help();
-        if (joint.generation > 0xffff) {
+        if (joint.generation >= 2 * joint_by_kernel) {
             return false;
         }
-        job.begin(static_cast<std::uint16_t>(joint.generation), request.length);
+        job.begin(static_cast<std::uint16_t>(joint.generation), request.length,
+                  (joint.generation & joint_by_kernel) != 0);
         helped_ = request;
         helped_to_ = joint.to;
         note_helped_region(joint);

@@ -132,12 +132,13 @@ OneSidedEngine<Pipe>::get_by_kernel(std::byte*& to, std::size_t& length, std::ui
             if (way == Way::ring) {
                 return {};
             }
-            if (pipe_.ways().trying(length)) {
-                // While an owner writes to the ring it does not help, and what is in the ring waits
-                // while we copy: that would tell nothing.
+            const bool trying = pipe_.ways().trying(length);
+            // While an owner writes to the ring it does not help, and what is in the ring waits while we copy:
+            // that would be slow, and tell nothing.
+            if (way == Way::joint || trying) {
                 if (active_ != canceled_) {
                     refused_at_ = refused_at_ == 0 ? sequence_ : refused_at_;
-                    if (sequence_ - refused_at_ >= Pipe::most_begun_before_trial) {
+                    if (sequence_ - refused_at_ >= Pipe::most_begun_before_kernel) {
                         refused_at_ = 0;
                         return {};
                     }
@@ -145,6 +146,8 @@ OneSidedEngine<Pipe>::get_by_kernel(std::byte*& to, std::size_t& length, std::ui
                     return Errc::again;
                 }
                 refused_at_ = 0;
+            }
+            if (trying) {
                 part = std::min(part, Pipe::tried_part);
                 // Not in vain, because there is no room to ask for the rest.
                 if (part != length && pipe_.tx().reserve(sizeof(OneSided)) == nullptr) {

@@ -83,7 +83,7 @@ public:
                 next_way(these, length);
             }
         } else if (add(these, way, length, time, part)) {
-            trial ? next_way(these, length) : doubt(these, length);
+            trial ? next_way(these, length) : doubt(these, length, time == in_vain);
         }
     }
 
@@ -122,7 +122,7 @@ private:
         // The first after another way find the buffers in the other CPU's cache.
         if (these.latest != way) {
             these.latest = way;
-            these.to_skip = skipped(way, length);
+            these.to_skip = skipped(way, length, these.trying != none);
         }
         if (these.to_skip != 0 && time != in_vain) {
             --these.to_skip;
@@ -148,8 +148,8 @@ private:
                          : (cost.value + std::min(value, 2 * cost.value)) / 2;
         return true;
     }
-    /// After a change to that way.
-    [[nodiscard]] static std::uint32_t skipped(Way way, std::uint64_t length) noexcept {
+    /// After a change to that way. (Between trials the parts of a joint copy are as long as they should be.)
+    [[nodiscard]] static std::uint32_t skipped(Way way, std::uint64_t length, bool trial) noexcept {
         const tuning::WayPace& pace = tuning::way_pace(length);
         switch (way) {
         case Way::ring:
@@ -157,7 +157,7 @@ private:
         case Way::alone:
             return pace.skipped;
         case Way::joint:
-            return pace.skipped_jointly;
+            return trial ? pace.skipped_jointly : pace.skipped;
         }
         return 0;
     }
@@ -181,10 +181,10 @@ private:
     }
     /// Between trials. Who is interrupted for a millisecond is slow for that long, and what the other ways took
     /// is not known any better: that alone must not decide for a whole period.
-    void doubt(Lengths& these, std::uint64_t length) noexcept {
+    void doubt(Lengths& these, std::uint64_t length, bool failed) noexcept {
         if (best_of(these, true) == these.found) {
             these.doubts = 0;
-        } else if (++these.doubts == tuning::doubts_to_leave) {
+        } else if (++these.doubts == tuning::doubts_to_leave || failed) {
             note_best(these, length);
         }
     }
@@ -194,7 +194,8 @@ private:
                    : best_of(these, joint);
     }
 
-    /// What the kernel alone could not do it cannot do together with the owner.
+    /// What the kernel alone could not do it cannot do together with the owner; and what is short is copied
+    /// sooner than the owner has begun.
     [[nodiscard]] bool may_take(Lengths& these, Way way, bool joint) const noexcept {
         switch (way) {
         case Way::ring:
@@ -202,7 +203,8 @@ private:
         case Way::alone:
             return true;
         case Way::joint:
-            return joint && these.at(Way::alone).value < hopeless;
+            return joint && these.at(Way::alone).value < hopeless &&
+                   &these >= &lengths_[index_of(tuning::shortest_joint)];
         }
         return false;
     }

@@ -71,8 +71,8 @@ TEST(CopyWays, TheFirstAfterAChangeDoNotCount) {
         const Way way = ways.choose(1 << 20);
         since = way == last ? since + 1 : 0;
         last = way;
-        // Both CPUs have to fetch what the other has in its cache.
-        const bool cold = since < static_cast<int>(tuning::pace_of_short.skipped);
+        // Both CPUs have to fetch what the other has in its cache, and their parts take unlike times.
+        const bool cold = since < static_cast<int>(tuning::pace_of_short.skipped_jointly);
         ways.took(way, 1 << 20, Costs{300'000, 200'000, cold ? 900'000u : 150'000u}.of(way));
         joint += way == Way::joint ? 1 : 0;
     }
@@ -195,6 +195,30 @@ TEST(CopyWays, OneThatIsSlowForAWhileIsTakenAgain) {
     const Costs disturbed{330'000, 600'000, 300'000};
     (void)taken(Way::joint, ways, 20, 1 << 20, disturbed);
     EXPECT_GT(taken(Way::joint, ways, 500, 1 << 20, usual), 400);
+}
+
+TEST(CopyWays, OneThatFailsIsLeftAtOnce) {
+    CopyWays ways;
+    (void)taken(Way::joint, ways, 500, 1 << 20, {110'000, 200'000, 100'000});
+    EXPECT_LT(taken(Way::joint, ways, 1'000, 1 << 20, {110'000, 200'000, CopyWays::in_vain}), 40);
+}
+
+TEST(CopyWays, WhatTheOwnerMissesDoesNotHideThatItBecameSlow) {
+    CopyWays ways;
+    (void)taken(Way::joint, ways, 500, 1 << 20, {110'000, 200'000, 100'000});
+    int joint = 0;
+    for (int i = 0; i < 1'500; ++i) {
+        const Way way = ways.choose(1 << 20, i % 16 != 0);
+        ways.took(way, 1 << 20, Costs{110'000, 200'000, 500'000}.of(way));
+        joint += way == Way::joint ? 1 : 0;
+    }
+    EXPECT_LT(joint, 300);
+}
+
+TEST(CopyWays, ShortOnesAreNotCopiedByBoth) {
+    CopyWays ways;
+    EXPECT_EQ(taken(Way::joint, ways, 5'000, tuning::shortest_joint - 1, {2'000, 2'000, 1}), 0);
+    EXPECT_GT(taken(Way::joint, ways, 5'000, tuning::shortest_joint, {2'000, 2'000, 1}), 4'500);
 }
 
 TEST(CopyWays, OneThatStaysSlowIsLeftBeforeTheNextTrial) {

@@ -2,7 +2,8 @@
 // owner writes the requester's from the back, until they meet; each by the kernel, or by itself where it has
 // the other's memory mapped.
 //
-// Who copies what is claimed piece by piece in one word of shared memory. Either end may thus come late,
+// Who copies what is claimed in one word of shared memory: the requester's first part before it asks, the rest
+// part by part by whoever is ready. Either end may thus come late,
 // or not at all: the other then copies more, or everything. What was claimed is waited for, since whoever
 // claimed it may be writing.
 //
@@ -79,7 +80,8 @@ struct Part {
     const std::uint64_t end = std::min(to << unit_bits, length);
     return {begin, end > begin ? end - begin : 0};
 }
-/// How long the parts are that one end copies, in units.
+/// How long the parts are that one end copies, in units: where both make a call to the kernel for each,
+/// longer than where one of them does not.
 struct Shares {
     std::uint32_t least;
     std::uint32_t most;
@@ -94,12 +96,13 @@ struct Shares {
 [[nodiscard]] constexpr std::uint32_t share_of(std::uint32_t left, std::uint32_t total,
                                                Shares shares) noexcept {
     const std::uint32_t least = std::clamp(total / 4, shares.least, shares.most / 2);
-    return std::min(left, std::clamp(left / 2, least, shares.most));
+    const std::uint32_t share = std::min(left, std::clamp(left / 2, least, shares.most));
+    const bool last = left - share < shares.least && left <= shares.most;
+    return last ? left : share;
 }
 
-/// Which part of a get the requester claims at first, where each end makes one call to the kernel and the
-/// owner takes all the rest: as much as lets both be ready at the same time. Whoever was ready first gets
-/// more of the next.
+/// Which part of a get the requester claims at first, so that the owner, who takes all the rest at once if
+/// it needs the kernel, is ready at the same time. Whoever was ready first gets more of the next.
 class Balance {
 public:
     [[nodiscard]] std::uint32_t first_of(std::uint32_t total) const noexcept {
@@ -115,7 +118,7 @@ public:
 
 private:
     static constexpr std::uint32_t whole = 64;
-    static constexpr std::uint32_t least = 32; // what the owner may take at once
+    static constexpr std::uint32_t least = 8; // (an owner that needs no kernel)
     static constexpr std::uint32_t most = 52;
     std::uint32_t parts_ = 36; // the owner begins later
     std::uint32_t step_ = 4;
@@ -168,6 +171,7 @@ public:
     /// Leaves no more to the peer, nor to us.
     void give_up() noexcept {
         first_taken_ = true;
+        balanced_ = false;
         (void)claim(true);
     }
 
@@ -188,6 +192,7 @@ public:
             return Rest::coming;
         }
         if (done.failed) {
+            balanced_ = false;
             const std::uint32_t copied = std::min(done.units, back_);
             part = joint::part(units_ - back_, units_ - copied, length_);
             return part.length == 0 ? Rest::here : Rest::ours;
@@ -203,8 +208,8 @@ public:
     /// The copy is over; nobody writes any more.
     void end() noexcept {
         active_ = false;
-        if (balanced_ && helped() && front_ == first_) {
-            balance_.peer_was(looks_ > 1);
+        if (balanced_ && helped()) {
+            balance_.peer_was(front_ != first_ || looks_ > 1);
         }
     }
 
@@ -262,7 +267,9 @@ public:
     void attach(Direction::Joint* words) noexcept { words_ = words; }
 
     /// The peer asks. (A request before it is over: all of that is claimed.)
-    void begin(std::uint16_t generation, std::uint64_t length) noexcept {
+    /// `peer_by_kernel`: it reads so, not what it has mapped.
+    void begin(std::uint16_t generation, std::uint64_t length, bool peer_by_kernel) noexcept {
+        peer_by_kernel_ = peer_by_kernel;
         generation_ = generation;
         length_ = length;
         units_ = joint::units_of(length);
@@ -276,7 +283,8 @@ public:
     /// The next part for us to copy, to be followed by copied() or failed(); of length 0 when there
     /// is none. `by_kernel`: we copy so, not into what is mapped here.
     [[nodiscard]] joint::Part take(bool by_kernel) noexcept {
-        const joint::Shares shares = joint::shares(by_kernel);
+        const bool both_by_kernel = by_kernel && peer_by_kernel_;
+        const joint::Shares shares = joint::shares(both_by_kernel);
         std::uint64_t word = words_->claims.load(std::memory_order_relaxed);
         // A correct peer spoils few attempts, for its parts are long.
         for (unsigned attempts = 0; active_ && attempts < joint::most_attempts; ++attempts) {
@@ -286,8 +294,9 @@ public:
                 break; // all is claimed, it is over, or the peer is not a correct one
             }
             const std::uint32_t left = units_ - claimed_ - seen.front;
-            // By one call, if it may be, since the requester has only begun with its own.
-            const bool all = by_kernel && claimed_ == 0 && left <= shares.most;
+            // By one call, if it may be: the requester's own part is about as long (Balance).
+            const bool all =
+                both_by_kernel && claimed_ == 0 && left <= shares.most && units_ <= 2 * shares.most;
             const std::uint32_t share = all ? left : joint::share_of(left, units_, shares);
             // Release: whoever sees the claim sees that `done` is of this generation.
             if (words_->claims.compare_exchange_weak(
@@ -325,6 +334,7 @@ private:
     std::uint32_t done_ = 0;
     std::uint16_t generation_ = 0;
     bool active_ = false;
+    bool peer_by_kernel_ = false;
 };
 
 } // namespace comch::link::soft

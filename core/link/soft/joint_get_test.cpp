@@ -65,6 +65,7 @@ protected:
     Bare requester;
     Bare owner;
     int token = 0;
+    std::size_t joint_part = size; ///< of a get, what both ends copy
 
     void SetUp() override {
         auto created = Pipe::create().value();
@@ -109,7 +110,7 @@ protected:
                     std::uint64_t word = words().claims.load();
                     const auto claims = Claims::unpack(word);
                     if (claims.generation == before || claims.back != 0 ||
-                        claims.front + 100 > joint::units_of(size)) {
+                        claims.front + 100 > joint::units_of(joint_part)) {
                         std::this_thread::yield();
                     } else if (words().claims.compare_exchange_strong(
                                    word, Claims{claims.generation, claims.front, 100}.pack())) {
@@ -342,6 +343,20 @@ TEST_F(JointGet, ComesBehindPuts) {
     EXPECT_EQ(seen, value);
 }
 
+TEST_F(JointGet, IsNotBegunWhileTheOwnerAnswersOthers) {
+    std::vector<std::byte> small(64);
+    int other = 0;
+    ASSERT_EQ(requester.engine.get(small.data(), small.size(), key.region, key.base, &other, false),
+              Errc::in_progress);
+    EXPECT_EQ(get(), Errc::again) << "it would not be helped with";
+    while (requester.done.empty() && !HasFailure()) {
+        owner.progress();
+        requester.progress();
+    }
+    EXPECT_EQ(get(), Errc::ok);
+    EXPECT_TRUE(holds());
+}
+
 /// Of a long get only the beginning goes a way that is tried.
 class JointTriedPart : public JointGet {
 protected:
@@ -350,6 +365,7 @@ protected:
 
     void SetUp() override {
         JointGet::SetUp();
+        joint_part = tuning::tried_part;
         begin_anew();
         took(Way::ring, 1'000'000);
     }
@@ -468,11 +484,11 @@ TEST_F(JointTriedPart, DoesNotWaitForEverWhileOthersAreBegun) {
     took(Way::alone, 2'000'000);
     ASSERT_EQ(get_small(), Errc::in_progress);
     std::uint64_t begun = 1;
-    while (get() == Errc::again && begun <= tuning::most_begun_before_trial + 1) {
+    while (get() == Errc::again && begun <= tuning::most_begun_before_kernel + 1) {
         ASSERT_EQ(get_small(), Errc::in_progress);
         ++begun;
     }
-    EXPECT_EQ(begun, tuning::most_begun_before_trial + 1);
+    EXPECT_EQ(begun, tuning::most_begun_before_kernel + 1);
     requester.engine.fail_all(Errc::connection_reset, requester.note());
     EXPECT_EQ(requester.done.size(), begun + 1);
 }
@@ -544,7 +560,7 @@ TEST_F(JointHelper, SaysThatItCannotWrite) {
 }
 
 TEST_F(JointHelper, RefusesWhatNoCorrectPeerSends) {
-    EXPECT_FALSE(ask({key.region, key.base, size, 0}, no_region(here(), 0x10000)));
+    EXPECT_FALSE(ask({key.region, key.base, size, 0}, no_region(here(), 2 * joint_by_kernel)));
     (void)requester.pipe.put_record(Kind::joint_get, 0, sizeof(OneSided),
                                     [](std::byte* at) { std::memset(at, 0, sizeof(OneSided)); });
     EXPECT_FALSE(owner.take_records());

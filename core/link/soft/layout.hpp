@@ -41,7 +41,7 @@ static_assert(std::endian::native == std::endian::little,
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
-inline constexpr std::uint32_t protocol_version = 6; ///< of everything in this file and wire.hpp
+inline constexpr std::uint32_t protocol_version = 7; ///< of everything in this file and wire.hpp
 inline constexpr std::uint32_t line_size = 64;       ///< of the CPUs' caches
 inline constexpr std::uint32_t cell_size = 32;
 inline constexpr std::uint32_t ring_offset = 4096;

@@ -59,7 +59,7 @@ public:
     static constexpr std::size_t helped_regions = tuning::helped_regions;
     static constexpr std::uint64_t most_helped_bytes = tuning::most_helped_bytes;
     static constexpr std::uint64_t joint_step = tuning::joint_step;
-    static constexpr std::uint64_t most_begun_before_trial = tuning::most_begun_before_trial;
+    static constexpr std::uint64_t most_begun_before_kernel = tuning::most_begun_before_kernel;
     static constexpr std::uint64_t joint_patience_ns = tuning::joint_patience_ns;
     static constexpr std::uint64_t joint_claim_ns = tuning::joint_claim_ns;
     static constexpr unsigned joint_looks = tuning::joint_looks;

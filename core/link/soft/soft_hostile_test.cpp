@@ -906,7 +906,9 @@ private:
         case Kind::joint_get: // the victim is to write into this very process
             add(one_sided());
             add(Joint{random_.below(4) == 0 ? 64 : reinterpret_cast<std::uint64_t>(written_.get()),
-                      random_.below(8) == 0 ? random_.wide() : random_.below(3),
+                      random_.below(8) == 0
+                          ? random_.wide()
+                          : random_.below(3) | (random_.below(2) == 0 ? joint_by_kernel : 0),
                       random_.below(2) == 0 ? 0 : random_.wide(),
                       random_.below(2) == 0 ? reinterpret_cast<std::uint64_t>(written_.get())
                                             : random_.wide(),
