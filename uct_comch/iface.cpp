@@ -207,16 +207,16 @@ template <class Link> ucs_status_t query(uct_iface_h tl_iface, uct_iface_attr_t*
     attr->cap.put.max_bcopy = LinkLimits<Link>::max_message;
     attr->cap.put.min_zcopy = 0;
     attr->cap.put.max_zcopy = SIZE_MAX;
-    attr->cap.put.opt_zcopy_align = line;
-    attr->cap.put.align_mtu = line;
+    attr->cap.put.opt_zcopy_align = LinkLimits<Link>::zcopy_align;
+    attr->cap.put.align_mtu = LinkLimits<Link>::zcopy_align;
     attr->cap.put.max_iov = 1;
 
     attr->cap.get.max_short = LinkLimits<Link>::max_message;
     attr->cap.get.max_bcopy = LinkLimits<Link>::max_message;
     attr->cap.get.min_zcopy = 0;
     attr->cap.get.max_zcopy = SIZE_MAX;
-    attr->cap.get.opt_zcopy_align = line;
-    attr->cap.get.align_mtu = line;
+    attr->cap.get.opt_zcopy_align = LinkLimits<Link>::zcopy_align;
+    attr->cap.get.align_mtu = LinkLimits<Link>::zcopy_align;
     attr->cap.get.max_iov = 1;
 
     attr->device_addr_len = sizeof(DeviceAddress);

@@ -25,6 +25,9 @@ template <> struct LinkLimits<SoftLink> {
     static constexpr std::size_t max_inline = link::soft::tuning::max_inline;
     static constexpr std::uint16_t version = link::soft::protocol_version;
     static constexpr bool takes_regions = false; ///< put and get want the local memory's region
+    /// UCP puts and gets so much of a long message by itself that the rest begins aligned. Here that would be a
+    /// second operation, and wait for the owner's CPU where the first does not.
+    static constexpr std::size_t zcopy_align = 1;
     /// From here on the owner may be asked to make a part of a get.
     static constexpr std::size_t joint_of_mapped = link::soft::tuning::joint_of_mapped;
 };
@@ -33,6 +36,7 @@ template <> struct LinkLimits<VerbsLink> {
     static constexpr std::size_t max_inline = link::verbs::tuning::max_inline;
     static constexpr std::uint16_t version = link::verbs::wire::version;
     static constexpr bool takes_regions = true;
+    static constexpr std::size_t zcopy_align = 64;
 };
 
 /// Of what is behind UCT, UCP alone asks for room in front of what is received, and its messages of one fragment

@@ -2,6 +2,9 @@
 #include <cstdlib>
 #include <random>
 
+#include <unistd.h>
+
+#include "core/counters/counter_files.hpp"
 #include "test_ucp.hpp"
 
 namespace comch::uct::test {
@@ -153,6 +156,40 @@ INSTANTIATE_TEST_SUITE_P(Job, Tag,
                                          Setup{false, "md:comch"}, Setup{true, "md:comch"},
                                          Setup{false, "huge,thp,heap"}),
                          [](const auto& test) { return name_of(test.param); });
+
+/// Of this process, ever.
+std::uint64_t one_sided_operations() {
+    const auto domain = Domain::open({});
+    const auto processes = counters::read_counter_files(**domain);
+    std::uint64_t sum = 0;
+    for (const auto& process : *processes) {
+        for (const auto& connection : process.connections) {
+            const bool ours = process.pid == static_cast<std::uint64_t>(getpid());
+            sum += ours ? connection.figures.tx_one_sided : 0;
+        }
+    }
+    return sum;
+}
+
+TEST(LongMessages, AreOneGetWhereverTheirBuffersBegin) {
+    run_job({}, [](Party& party) {
+        constexpr std::size_t size = 256 * 1024;
+        std::vector<std::byte> buffer(size + 4096);
+        for (const std::size_t offset : {0, 1, 16, 63, 1000}) {
+            std::byte* const at = buffer.data() + offset;
+            const auto bytes = pattern(size, offset);
+            if (party.first()) {
+                std::copy(bytes.begin(), bytes.end(), at);
+                ASSERT_EQ(party.wait(party.send(party.ep(), at, size, offset)), UCS_OK);
+            } else {
+                const std::uint64_t before = one_sided_operations();
+                ASSERT_EQ(party.wait(party.receive(at, size, offset)), UCS_OK);
+                EXPECT_EQ(one_sided_operations(), before + 1) << offset;
+                ASSERT_TRUE(std::equal(bytes.begin(), bytes.end(), at));
+            }
+        }
+    });
+}
 
 TEST(TagDatatypes, VectorsAreGatheredAndScattered) {
     for (const bool error_handling : {false, true}) {
