@@ -189,9 +189,7 @@ private:
         }
     }
     [[nodiscard]] Way usual(Lengths& these, bool joint) const noexcept {
-        return may_take(these, these.found, joint) && these.at(these.found).value < hopeless
-                   ? these.found
-                   : best_of(these, joint);
+        return may_take(these, these.found, joint) ? these.found : best_of(these, joint);
     }
 
     /// What the kernel alone could not do it cannot do together with the owner; and what is short is copied

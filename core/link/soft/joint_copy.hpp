@@ -3,9 +3,8 @@
 // the other's memory mapped.
 //
 // Who copies what is claimed in one word of shared memory: the requester's first part before it asks, the rest
-// part by part by whoever is ready. Either end may thus come late,
-// or not at all: the other then copies more, or everything. What was claimed is waited for, since whoever
-// claimed it may be writing.
+// part by part by whoever is ready. Either end may thus come late, or not at all: the other then copies more, or
+// everything. What was claimed is waited for, since whoever claimed it may be writing.
 //
 // The requester's end is a JointCopy, the owner's a JointHelp. Their words (Direction::Joint):
 //
@@ -80,8 +79,9 @@ struct Part {
     const std::uint64_t end = std::min(to << unit_bits, length);
     return {begin, end > begin ? end - begin : 0};
 }
-/// How long the parts are that one end copies, in units: where both make a call to the kernel for each,
-/// longer than where one of them does not.
+
+/// How long the parts are that one end copies, in units: longer where each takes a call to the kernel, as far as
+/// that end knows.
 struct Shares {
     std::uint32_t least;
     std::uint32_t most;

@@ -1,7 +1,6 @@
 #include "core/link/soft/joint_copy.hpp"
 
 #include <algorithm>
-#include <array>
 #include <random>
 #include <thread>
 #include <vector>
@@ -272,7 +271,14 @@ TEST_F(JointWords, ThreadsCopyEachByteOnce) {
     for (auto& byte : from) {
         byte = static_cast<unsigned char>(random());
     }
-    std::atomic<std::uint64_t> asked = 0; // generation and length, as the record says them
+    // Adds, so that what is copied twice shows.
+    const auto add = [&](Part part) {
+        for (std::uint64_t at = part.offset; at < part.offset + part.length; ++at) {
+            to[at] = static_cast<unsigned char>(to[at] + from[at]);
+        }
+    };
+    std::atomic<std::uint64_t> asked =
+        0; // generation, who copies how, and length, as the record says them
     std::atomic<bool> over = false;
     std::atomic<std::uint64_t> helped = 0;
     std::thread helper([&] {
@@ -281,10 +287,10 @@ TEST_F(JointWords, ThreadsCopyEachByteOnce) {
             const std::uint64_t now = asked.load(std::memory_order_acquire);
             if (now != seen) {
                 seen = now;
-                help.begin(static_cast<std::uint16_t>(now), now >> 16, by_kernel);
+                help.begin(static_cast<std::uint16_t>(now), now >> 17, (now >> 16 & 1) != 0);
             }
-            if (const Part part = help.take(by_kernel); part.length != 0) {
-                std::copy_n(from.data() + part.offset, part.length, to.data() + part.offset);
+            if (const Part part = help.take((seen >> 17) % 2 == 0); part.length != 0) {
+                add(part);
                 help.copied();
                 helped.fetch_add(1, std::memory_order_relaxed);
             } else {
@@ -298,9 +304,11 @@ TEST_F(JointWords, ThreadsCopyEachByteOnce) {
         while (!copy.may_begin(length)) {
             std::this_thread::yield();
         }
-        asked.store(copy.begin(length, by_kernel) | length << 16, std::memory_order_release);
+        by_kernel = i % 2 == 0;
+        asked.store(copy.begin(length, by_kernel) | std::uint64_t{by_kernel} << 16 | length << 17,
+                    std::memory_order_release);
         for (Part part = copy.take(); part.length != 0; part = copy.take()) {
-            std::copy_n(from.data() + part.offset, part.length, to.data() + part.offset);
+            add(part);
         }
         Part part;
         while (copy.rest(part) == Rest::coming) {
@@ -318,22 +326,18 @@ TEST_F(JointWords, ThreadsCopyEachByteOnce) {
 TEST_F(JointWords, SpoiltClaimsAreNotBelieved) {
     constexpr std::uint64_t length = (1 << 20) - 5000;
     const std::uint32_t units = joint::units_of(length);
-    for (unsigned which = 0; which < 5; ++which) {
+    const std::uint32_t front = joint::Balance().first_of(units);
+    for (const Claims lie :
+         {Claims{1, 5, 0}, Claims{1, front, 0xffffff}, Claims{1, front, units - front + 1},
+          Claims{2, front, 0}, Claims{1, 0xffffff, 0xffffff}}) {
         Direction::Joint spoilt{};
         JointCopy victim;
         victim.attach(&spoilt);
         copied.assign(units, 0);
         (void)victim.begin(length, by_kernel);
         const Part first = victim.take();
-        const std::uint32_t front = joint::units_of(first.length);
-        ASSERT_GT(front, 5u);
-        ASSERT_LT(front, units);
+        ASSERT_EQ(first.length, std::uint64_t{front} << joint::unit_bits);
         count(first, length);
-        const Claims lie = std::array{
-            Claims{1, 5, 0}, Claims{1, front, 0xffffff}, Claims{1, front, units - front + 1},
-            Claims{2, front, 0},
-            Claims{1, 0xffffff,
-                   0xffffff}}.at(which);
         spoilt.claims.store(lie.pack());
         spoilt.done.store(Done{1, false, 0xffffff}.pack());
         for (Part part = victim.take(); part.length != 0; part = victim.take()) {

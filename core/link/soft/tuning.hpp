@@ -198,12 +198,12 @@ inline constexpr std::uint32_t most_stand_ins = 128;
 /// is what a progress call may take to copy for the peer.
 inline constexpr std::uint32_t joint_min_units = 16;
 inline constexpr std::uint32_t joint_max_units = 128;
-/// With two calls to pay for, both ends together are faster from here on: 64 KiB take 0.94 of the time at best, without
-/// the record that asks for it.
-inline constexpr std::uint64_t shortest_joint = 128 * 1024;
 /// The same where an end has mapped what it copies, and needs no call.
 inline constexpr std::uint32_t joint_mapped_min_units = 4;
 inline constexpr std::uint32_t joint_mapped_max_units = 64;
+/// With two calls to pay for, both ends together are faster from here on: 64 KiB take 0.94 of the time at best, without
+/// the record that asks for it.
+inline constexpr std::uint64_t shortest_joint = 128 * 1024;
 /// Gets of memory that is mapped here, from which on the owner may be asked to copy a part: with 128 KiB
 /// the other CPU's cache costs more than its help brings.
 inline constexpr std::uint64_t joint_of_mapped = 256 * 1024;
