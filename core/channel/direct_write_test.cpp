@@ -95,7 +95,7 @@ INSTANTIATE_TEST_SUITE_P(, DirectWrite, ::testing::Values(true, false),
                          [](const auto& parameter) { return parameter.param ? "Fake" : "Soft"; });
 
 TEST_P(DirectWrite, AllMixturesArriveInOrder) {
-    constexpr std::array<std::size_t, 6> sizes = {100'000, 20, 40'000, 33'000, 0, 1'000'003};
+    constexpr std::array<std::size_t, 7> sizes = {100'000, 20, 40'000, 4'000, 33'000, 0, 1'000'003};
     unsigned count = 0;
     for (unsigned round = 0; round < 8; ++round) {
         for (const std::size_t size : sizes) {
@@ -328,15 +328,17 @@ class DirectWriteInSteps : public DirectWrite {};
 INSTANTIATE_TEST_SUITE_P(Fake, DirectWriteInSteps, ::testing::Values(true));
 
 TEST_P(DirectWriteInSteps, WhatADeviceReadsIsNotGivenBack) {
-    // Whoever gives it up, the producer or the consumer.
-    for (const bool consumer_stops : {false, true}) {
+    // Whoever gives it up, the producer or the consumer; of a message in a record, or one by itself.
+    for (const auto& [consumer_stops, size] :
+         {std::pair{false, 4'000u}, {false, 70'000u}, {true, 70'000u}}) {
+        SCOPED_TRACE(size);
         SCOPED_TRACE(consumer_stops);
         ProducerProgram from;
         ASSERT_EQ(from.open(*server.engine, *server.connected.at(0)), Errc::ok);
         post(100'000);
         lab.network->slow_down_devices(true);
         const std::size_t before = consumer.landed.size();
-        ASSERT_EQ(send(from, 70'000), Errc::ok);
+        ASSERT_EQ(send(from, size), Errc::ok);
         ASSERT_TRUE(until([&] { return consumer.landed.size() > before; }, server, client));
         ASSERT_TRUE(consumer_stops ? consumer.consumer->stop() : from.producer->stop());
         for (int i = 0; i < 100; ++i) {
@@ -347,6 +349,31 @@ TEST_P(DirectWriteInSteps, WhatADeviceReadsIsNotGivenBack) {
         lab.network->slow_down_devices(false);
         ASSERT_TRUE(until([&] { return from.sent.size() == 1; }, server, client));
         EXPECT_EQ(from.sent[0].second, Errc::ok) << "it has arrived all the same";
+    }
+}
+
+TEST_P(DirectWriteInSteps, OfAllThatADeviceReadsItTellsInTime) {
+    // It is asked to tell of some only; who wants to know is told of the others as well.
+    for (unsigned count = 2; count <= 20; ++count) {
+        for (unsigned i = 0; i < count; ++i) {
+            post(4'000);
+        }
+        settle(server, client); // that they are posted is known then
+        for (unsigned i = 0; i < count; ++i) {
+            if (try_to_send(producer, 4'000) != Errc::ok) {
+                ASSERT_EQ(send(producer, 4'000), Errc::ok) << "the first of all";
+            }
+        }
+        if (count % 2 == 0) { // by progress
+            ASSERT_TRUE(until([&] { return producer.sent.size() == data.size(); }, server, client));
+            continue;
+        }
+        ASSERT_TRUE(until(
+            [&] { return producer.sent.size() + producer.producer->completed() == data.size(); },
+            client));
+    }
+    for (std::size_t i = 0; i < data.size(); ++i) {
+        ASSERT_NO_FATAL_FAILURE(expect_landed(i));
     }
 }
 

@@ -4,6 +4,9 @@
 // operation from a pool, in a queue per route: it is put on the link at once if it can be, the rest
 // of a long message on progress, and it is complete when the consumer says that it has handled it.
 //
+// What is one record is copied into the link's buffers; where the link's device can fetch it from a
+// memory map, and it is worth that, it is not.
+//
 // Where the link can write into the consumer's memory (link.hpp, Channel::writes_directly) and a
 // long message is from a memory map, it is offered, and written to the place that is granted: no
 // CPU copies it. Offers are sent ahead, so that the answers of many are under way at a time. Whose
@@ -86,10 +89,11 @@ public:
         std::uint32_t count = 0;
         for (const std::unique_ptr<Route>& route : routes_) {
             (void)read_feedback(*route);
-            for (const Operation* op = route->head; op != nullptr && is_complete(*route, *op);
-                 op = op->next) {
+            const Operation* op = route->head;
+            for (; op != nullptr && is_complete(*route, *op); op = op->next) {
                 ++count;
             }
+            (void)waits_for_device(*route, op);
         }
         return count;
     }
@@ -205,9 +209,10 @@ public:
 private:
     static constexpr bool writes_directly = Link::Channel::writes_directly;
 
-    /// How a long message goes.
+    /// How a message goes.
     enum class Way : std::uint8_t {
         parts,   ///< through the link's own buffers
+        direct,  ///< as one record that the device fetches from the message's memory
         offered, ///< the consumer has not answered yet
         granted, ///< straight into the consumer's memory
     };
@@ -234,11 +239,11 @@ private:
         /// It has tried to claim a place, so it will be sent: the consumer may be waiting for it.
         bool has_tried = false;
         bool claimed = false;                    ///< and has got it
-        std::uint32_t local_key = 0;             ///< offered: of the memory that `data` is in
+        std::uint32_t local_key = 0;             ///< by which the link knows its memory
         const MemoryMap* memory = nullptr;       ///< if any
         std::uint64_t place = 0;                 ///< granted: where it goes,
         std::uint64_t place_key = 0;             ///< in the peer's memory
-        typename Link::Channel::Ticket ticket{}; ///< of the last write
+        typename Link::Channel::Ticket ticket{}; ///< of the last write, or of the record
         std::byte kept[limits::immediate_data_size];
 
         void keep_immediate() noexcept {
@@ -260,6 +265,7 @@ private:
         Operation* tail = nullptr;
         Operation* unsent = nullptr;  ///< the first that is not whole on the link
         Operation* offered = nullptr; ///< the last that was offered, while it is not complete
+        std::uint64_t untold = 0;     ///< sent directly since the device was asked to tell of it
         bool starved = false;         ///< a send was told `again`: somebody waits for feedback
         bool heard = false;           ///< of the consumer itself
         bool more = false;            ///< more could be put on the link right now
@@ -380,6 +386,12 @@ private:
         const auto id = static_cast<std::uint8_t>(head == 0 ? wire::FastPath::plain
                                                             : wire::FastPath::with_immediate);
         const auto length = static_cast<std::uint32_t>(head + op.data.size());
+        if constexpr (writes_directly) {
+            if (length >= tuning::shortest_direct && head == 0 && op.memory != nullptr &&
+                route.channel.local_key(op.memory->region(), op.local_key)) {
+                return transmit_directly(route, op);
+            }
+        }
         const auto fill = [head, &op](std::byte* to) {
             if (head != 0) {
                 const wire::Immediate immediate = immediate_of(op);
@@ -397,6 +409,21 @@ private:
             return length;
         });
         return result < 0 ? static_cast<Errc>(-result) : Errc::ok;
+    }
+
+    Errc transmit_directly(Route& route, Operation& op) {
+        const std::uint64_t under_way = route.accepted - route.credit.handled; // before it
+        const link::Posting how{.tell = (route.untold + 1) * tuning::tellings_under_way > under_way,
+                                .more = under_way >= tuning::enough_under_way};
+        const Errc result = route.channel.send_from(
+            static_cast<std::uint8_t>(wire::FastPath::plain), op.data.data(),
+            static_cast<std::uint32_t>(op.data.size()), op.local_key, how, op.ticket);
+        if (result == Errc::ok) {
+            op.way = Way::direct;
+            op.sent = op.data.size();
+            route.untold = how.tell ? 0 : route.untold + 1;
+        }
+        return result;
     }
 
     Errc transmit_start(Route& route, Operation& op) {
@@ -564,14 +591,32 @@ private:
         return count != 0;
     }
 
+    /// The consumer has it.
+    [[nodiscard]] static bool is_handled(const Route& route, const Operation& op) noexcept {
+        return op.whole && op.number <= route.credit.handled;
+    }
+    /// The device reads the program's memory for it.
+    [[nodiscard]] static bool is_fetched(const Operation& op) noexcept {
+        return (op.way == Way::direct || op.way == Way::granted) && op.sent != 0;
+    }
     /// All that remains to be done is to tell the program.
-    [[nodiscard]] bool is_complete(const Route& route, const Operation& op) const noexcept {
-        if (!op.whole || op.number > route.credit.handled) {
+    [[nodiscard]] static bool is_complete(const Route& route, const Operation& op) noexcept {
+        if (!is_handled(route, op)) {
             return false;
         }
         if constexpr (writes_directly) {
             // The device may have to read the memory once more until it knows that it is there.
-            return op.way != Way::granted || op.sent == 0 || route.channel.written(op.ticket);
+            return !is_fetched(op) || route.channel.written(op.ticket);
+        }
+        return true;
+    }
+    /// So it will be noticed when the device is done with an operation that is not complete. False:
+    /// it has to be tried again.
+    [[nodiscard]] static bool waits_for_device(Route& route, const Operation* op) noexcept {
+        if constexpr (writes_directly) {
+            if (op != nullptr && is_handled(route, *op)) [[unlikely]] {
+                return route.channel.tell_of(op->ticket);
+            }
         }
         return true;
     }
@@ -700,6 +745,7 @@ private:
             finish_first(route, route.head->status);
             ++completed;
         }
+        (void)waits_for_device(route, route.head);
         return completed;
     }
 
@@ -878,13 +924,13 @@ private:
     bool lets_go(Route& route, std::chrono::steady_clock::time_point deadline) {
         if constexpr (writes_directly) {
             for (const Operation* op = route.head; op != nullptr; op = op->next) {
-                if (op->way != Way::granted || op->sent == 0 ||
-                    (op->whole && route.channel.settled(op->ticket))) {
+                if (!is_fetched(*op) || (op->whole && route.channel.settled(op->ticket))) {
                     continue;
                 }
                 const Errc state = route.channel.check();
                 if (op->whole && (state == Errc::ok || state == Errc::not_connected) &&
                     std::chrono::steady_clock::now() < deadline) {
+                    (void)route.channel.tell_of(op->ticket);
                     (void)read_feedback(route);
                     return false;
                 }
@@ -936,7 +982,8 @@ private:
         idle_check_.force();
         for (const std::unique_ptr<Route>& route : routes_) {
             const bool completable = route->head != nullptr && is_complete(*route, *route->head);
-            if (completable || route->more || route->channel.arm() != Errc::ok) {
+            if (completable || route->more || !waits_for_device(*route, route->head) ||
+                route->channel.arm() != Errc::ok) {
                 look_at_all_ = true;
                 return Errc::again;
             }

@@ -17,6 +17,16 @@ inline constexpr unsigned feedback_budget = 16;
 /// Pieces of a long message put on the link in one progress call: enough to fill it, not so many
 /// that other routes and contexts starve while the consumer drains at our speed.
 inline constexpr unsigned parts_at_once = 16;
+/// A message that is one record goes straight from its memory, where the device knows that, from
+/// so many bytes on: what it takes instead, a look at the region and at what the device has done,
+/// is nothing beside such a copy.
+inline constexpr std::size_t shortest_direct = 2048;
+/// The device is asked so many times to tell of the messages under way: often enough that none is
+/// kept waiting by it, and seldom enough, as each time costs a completion.
+inline constexpr std::uint64_t tellings_under_way = 4;
+/// With so many under way the device has enough to do: the next may wait for those that follow, and
+/// the doorbell is rung once for several.
+inline constexpr std::uint64_t enough_under_way = 8;
 /// From so many channels on, those that have ended are looked for when another one comes: as often
 /// as their number has doubled, since each of them must be asked.
 inline constexpr std::size_t inbox_to_sift = 16;

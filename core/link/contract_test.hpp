@@ -1370,6 +1370,89 @@ TYPED_TEST_P(LinkContractOfWrites, WhatIsWrittenIsThereBeforeTheMessageThatSaysS
     table.remove(target.region);
 }
 
+TYPED_TEST_P(LinkContractOfWrites, AMessageIsFetchedFromItsMemory) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    const auto pair = this->connect(host, dpu);
+    auto opened = this->open_channel(pair, host, dpu);
+    ASSERT_TRUE(opened.has_value());
+    auto& there = dpu.seen.channels[0].second;
+    constexpr unsigned most = 10;
+    constexpr std::size_t size = 4096;
+    std::vector<std::byte> from(most * size);
+    RegionTable& table = RegionTable::instance();
+    const auto source = *table.add({.base = from.data(), .length = from.size(), .access = 0});
+    std::uint32_t local_key = 0;
+    ASSERT_TRUE(opened->local_key(source.region, local_key));
+    typename TypeParam::Link::Channel::Ticket ticket{};
+    unsigned taken = 0;
+    const auto take = [&](std::uint8_t id, const std::byte* data, std::uint32_t length) {
+        const std::size_t at = id * size;
+        EXPECT_EQ(length, size - id);
+        EXPECT_TRUE(std::equal(data, data + length, from.begin() + static_cast<long>(at)));
+        ++taken;
+        return true;
+    };
+    const auto ignore = [](auto, auto, auto) { return true; };
+    const auto send = [&](unsigned count, unsigned round, bool more) {
+        std::ranges::copy(pattern(count * size, round), from.begin());
+        for (unsigned i = 0; i < count; ++i) {
+            ASSERT_TRUE(this->until(
+                [&] {
+                    return opened->send_from(static_cast<std::uint8_t>(i), from.data() + i * size,
+                                             static_cast<std::uint32_t>(size - i), local_key,
+                                             {.tell = false, .more = more}, ticket) == Errc::ok;
+                },
+                host, dpu));
+        }
+    };
+    const auto arrives = [&](unsigned count) {
+        return this->until(
+            [&] {
+                (void)there.poll(take, 16);
+                return taken == count;
+            },
+            host, dpu); // never the channel's own end
+    };
+    const auto is_told_of = [&] {
+        return this->until([&] { return opened->tell_of(ticket); }, host, dpu) &&
+               this->until(
+                   [&] {
+                       (void)opened->poll(ignore, 1);
+                       return opened->written(ticket);
+                   },
+                   host, dpu);
+    };
+    // (The first are sent before the channel is connected.)
+    for (unsigned round = 0; round < 50; ++round) {
+        const unsigned count = round % most + 1;
+        send(count, round, false);
+        ASSERT_TRUE(arrives(count)) << "of " << count;
+        ASSERT_TRUE(is_told_of());
+        taken = 0;
+        // What waits for more goes out with whatever else this end does.
+        send(count, round + 1, true);
+        switch (round % 4) {
+        case 0:
+            (void)opened->poll(ignore, 1);
+            break;
+        case 1:
+            (void)opened->arm();
+            break;
+        case 2:
+            EXPECT_TRUE(opened->tell_of(ticket));
+            break;
+        default:
+            send(1, round + 1, false);
+            break;
+        }
+        ASSERT_TRUE(arrives(round % 4 == 3 ? count + 1 : count)) << "of " << count;
+        ASSERT_TRUE(is_told_of());
+        taken = 0;
+    }
+    table.remove(source.region);
+}
+
 TYPED_TEST_P(LinkContractOfWrites, APlaceIsNotClaimedAndWithdrawnBoth) {
     auto dpu = this->open(Side::dpu);
     auto host = this->open(Side::host);
@@ -1772,7 +1855,7 @@ TYPED_TEST_P(LinkContract, RoomThatCameBeforeTheSleepPreventsIt) {
 
 REGISTER_TYPED_TEST_SUITE_P(LinkContractOfQueues, CreditDoesNotCallWhoIsHeldBack);
 REGISTER_TYPED_TEST_SUITE_P(LinkContractOfWrites, WhatIsWrittenIsThereBeforeTheMessageThatSaysSo,
-                            APlaceIsNotClaimedAndWithdrawnBoth);
+                            AMessageIsFetchedFromItsMemory, APlaceIsNotClaimedAndWithdrawnBoth);
 REGISTER_TYPED_TEST_SUITE_P(
     LinkContract, WhatIsPutAsACopyIsTheCallersAgainAtOnce,
     AFlushDoesNotSayThatARefusedOperationIsDone, ConnectsByAddress, ConnectsByServiceName,

@@ -75,6 +75,15 @@ enum class Withdrawal : std::uint8_t {
     claimed, ///< something is, or will be, written there; or the claimer has found it withdrawn
 };
 
+/// Of a message that the device fetches from its memory (Channel::send_from).
+struct Posting {
+    /// written() will say when it is done; else perhaps not before it says so of a later one.
+    bool tell = true;
+    /// More follow at once: it may wait for them, until anything else is sent, or the channel's
+    /// poll(), arm() or tell_of() is called.
+    bool more = false;
+};
+
 /// Why a connection ended.
 enum class Reason : std::uint8_t {
     closed,          ///< the peer closed it in an orderly way
@@ -306,6 +315,12 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //     Errc write_and_send(from, length, local_key, to, remote_key, std::uint8_t id, Ticket&);
 //           the same, and an empty message `id`. The memory of this write, and of those before it,
 //           must stay registered until written().
+//     Errc send_from(std::uint8_t id, const std::byte* from, std::uint32_t length,
+//                    std::uint32_t local_key, Posting, Ticket&);
+//           a message as send()'s, of up to max_message bytes, that the device fetches from there:
+//           the memory must stay registered, and the bytes as they are, until written()
+//     bool tell_of(Ticket);                                 from now on as with Posting::tell.
+//                                                           False: no room to ask for it now
 //     bool written(Ticket);                                 the device is done with that memory
 //     bool settled(Ticket);                                 or has given it up
 //     std::uint32_t written_length() const;                 in on_message: how much was written by

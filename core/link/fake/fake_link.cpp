@@ -230,6 +230,8 @@ Channel& Channel::operator=(Channel&& other) noexcept {
         network_ = std::move(other.network_);
         wire_ = std::move(other.wire_);
         end_ = other.end_;
+        sent_from_ = other.sent_from_;
+        told_ = other.told_;
     }
     return *this;
 }
@@ -299,9 +301,23 @@ Errc Channel::write_and_send(const std::byte* from, std::uint32_t length, std::u
     return result;
 }
 
-bool Channel::written(Ticket) const {
+Errc Channel::send_from(std::uint8_t id, const std::byte* from, std::uint32_t length, std::uint32_t,
+                        Posting how, Ticket& ticket) {
+    const std::int64_t result = send_packed(id, length, [&](std::byte* to) {
+        std::memcpy(to, from, length);
+        return length;
+    });
+    if (result < 0) {
+        return static_cast<Errc>(-result);
+    }
+    ticket = ++sent_from_;
+    told_ = how.tell ? ticket : told_;
+    return Errc::ok;
+}
+
+bool Channel::written(Ticket ticket) const {
     const std::lock_guard lock(network_->mutex);
-    return !network_->slow_devices;
+    return !network_->slow_devices && ticket <= told_;
 }
 
 bool Channel::claim(std::uint64_t place) {

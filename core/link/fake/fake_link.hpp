@@ -12,6 +12,7 @@
 // also through the public API, uses the network instead of real memory and sockets.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -294,6 +295,12 @@ public:
     Errc write_and_send(const std::byte* from, std::uint32_t length, std::uint32_t local_key,
                         std::uint64_t to, std::uint64_t remote_key, std::uint8_t id,
                         Ticket& ticket);
+    Errc send_from(std::uint8_t id, const std::byte* from, std::uint32_t length,
+                   std::uint32_t local_key, Posting how, Ticket& ticket);
+    [[nodiscard]] bool tell_of(Ticket ticket) noexcept {
+        told_ = std::max(told_, ticket);
+        return true;
+    }
     [[nodiscard]] bool written(Ticket) const;
     [[nodiscard]] bool settled(Ticket ticket) const { return written(ticket); }
     [[nodiscard]] std::uint32_t written_length() const noexcept { return written_; }
@@ -316,6 +323,8 @@ private:
     void close() noexcept;
 
     std::uint32_t written_ = 0; ///< by the write that the message at hand comes from
+    Ticket sent_from_ = 0;      ///< messages, ever
+    Ticket told_ = 0;           ///< of these, up to which written() says that they are done
 };
 
 class Connection : public Sender {

@@ -62,6 +62,7 @@ public:
         if (!core.pipe->started()) [[unlikely]] {
             core.connect_on();
         }
+        core.pipe->ring();
         unsigned count = 0;
         while (count < budget) {
             if (!core.peek()) {
@@ -93,6 +94,15 @@ public:
     Errc write_and_send(const std::byte* from, std::uint32_t length, std::uint32_t local_key,
                         std::uint64_t to, std::uint64_t remote_key, std::uint8_t id,
                         Ticket& ticket) noexcept;
+    Errc send_from(std::uint8_t id, const std::byte* from, std::uint32_t length,
+                   std::uint32_t local_key, Posting how, Ticket& ticket) noexcept {
+        const auto lock = core_->lock_until_ready();
+        return attend(core_->pipe->send_from(from, length, local_key, id, how, ticket));
+    }
+    [[nodiscard]] bool tell_of(Ticket ticket) noexcept {
+        const auto lock = core_->lock_until_ready();
+        return core_->pipe->tell_of(ticket);
+    }
     [[nodiscard]] bool written(Ticket ticket) const noexcept { return core_->pipe->done(ticket); }
     [[nodiscard]] bool settled(Ticket ticket) const noexcept {
         return core_->pipe->settled(ticket);

@@ -186,6 +186,16 @@ public:
     [[nodiscard]] Errc write_and_send(const std::byte* from, std::uint32_t length,
                                       std::uint32_t lkey, std::uint64_t address, std::uint32_t key,
                                       std::uint8_t id, Ticket& ticket) noexcept;
+    /// A message, of up to max_message bytes, from memory that the device knows. Before start() it
+    /// is copied: then the ticket is done.
+    [[nodiscard]] Errc send_from(const std::byte* from, std::uint32_t length, std::uint32_t lkey,
+                                 std::uint8_t id, Posting how, Ticket& ticket) noexcept;
+    /// The device hears of what waits for more.
+    void ring() noexcept {
+        if (gathered_ != 0) [[unlikely]] {
+            (void)hand_over(nullptr);
+        }
+    }
     [[nodiscard]] Errc read(std::byte* to, std::uint32_t length, std::uint32_t lkey,
                             std::uint64_t address, std::uint32_t key, bool signalled,
                             Ticket& ticket) noexcept;
@@ -202,6 +212,12 @@ public:
     [[nodiscard]] Ticket posted() const noexcept { return posted_; }
     /// Makes sure that a completion tells of everything posted so far. False: no room now.
     [[nodiscard]] bool ask_for_completion() noexcept;
+    /// The same of what was posted up to the ticket.
+    [[nodiscard]] bool tell_of(Ticket ticket) noexcept {
+        ring();
+        const Ticket told = marks_[(marks_tail_ - 1) % marks_.size()].ticket;
+        return done(ticket) || told >= ticket || ask_for_completion();
+    }
 
     // ---- holding back, as soft::Pipe -----------------------------------------------------------
 
@@ -446,7 +462,9 @@ private:
     [[nodiscard]] wire::Header header(std::uint8_t kind, std::uint8_t id) noexcept;
     [[nodiscard]] bool send_control(wire::Control kind, std::uint64_t payload,
                                     bool signalled) noexcept;
-    [[nodiscard]] bool post(ibv_send_wr& request, bool signalled) noexcept;
+    [[nodiscard]] bool post(ibv_send_wr& request, bool signalled, bool more = false) noexcept;
+    /// Of what waits for more, and of this behind it.
+    [[nodiscard]] bool hand_over(ibv_send_wr* last) noexcept;
     void post_waiting() noexcept;
 
     [[nodiscard]] std::byte* send_slot(std::uint64_t index) const noexcept {
@@ -493,6 +511,13 @@ private:
     std::uint64_t surely_taken_ = 0;
     std::uint64_t surely_taken_messages_ = 0;
     std::uint64_t asked_up_to_ = 0; ///< records, the last one that asks included
+    /// A request that waits for more: one doorbell is rung for all.
+    struct Gathered {
+        ibv_send_wr request;
+        ibv_sge place;
+    };
+    std::array<Gathered, tuning::doorbell_batch - 1> gathering_{};
+    std::uint32_t gathered_ = 0;
     std::array<Mark, tuning::send_queue> marks_{};
     std::uint32_t marks_head_ = 0;
     std::uint32_t marks_tail_ = 0;

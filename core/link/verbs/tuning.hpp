@@ -57,6 +57,10 @@ inline constexpr std::uint32_t send_queue = 256;
 inline constexpr std::uint32_t signal_every = 16;
 /// The same for those that hold a send buffer.
 inline constexpr std::uint32_t signal_every_slots = send_slots / 4;
+/// Messages that go out with one doorbell where more follow at once: it is a write across PCIe
+/// (here a system call), and a quarter of that is little beside the message. The device has the
+/// first while the last is being made.
+inline constexpr std::uint32_t doorbell_batch = 4;
 /// Inline data asked of a device; it may grant less. Small messages of the layers above fit.
 inline constexpr std::uint32_t wanted_inline = 256;
 

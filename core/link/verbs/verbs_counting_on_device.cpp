@@ -329,6 +329,60 @@ TEST_F(Counting, AMessageThatIsWrittenIsOneWorkRequest) {
     table.remove(to.region);
 }
 
+TEST_F(Counting, AStreamFromRegisteredMemoryIsNotCopiedAndSharesDoorbells) {
+    auto here = connection->open_channel(1);
+    ASSERT_TRUE(here.has_value()) << here.error().message;
+    ASSERT_TRUE(until([&] { return dpu.seen.channels.size() == 1; }));
+    Channel& there = dpu.seen.channels[0].second;
+    const auto source = pattern(4096, 3);
+    RegionTable& table = RegionTable::instance();
+    const auto from = *table.add(
+        {.base = const_cast<std::byte*>(source.data()), .length = source.size(), .access = 0});
+    std::uint32_t local = 0;
+    ASSERT_TRUE(here->local_key(from.region, local));
+    unsigned taken = 0;
+    const auto take = [&](std::uint8_t, const std::byte* data, std::uint32_t length) {
+        EXPECT_TRUE(std::equal(data, data + length, source.begin(), source.end()));
+        ++taken;
+        return true;
+    };
+    const auto ignore = [](auto, auto, auto) { return true; };
+    // Connected, so that all that follows goes from where it is.
+    ASSERT_EQ(here->send(1, source), Errc::ok);
+    ASSERT_TRUE(until([&] {
+        (void)poll(*here, ignore);
+        (void)poll(there, take);
+        return taken == 1;
+    }));
+    constexpr unsigned messages = 1600;
+    const Tally before = here->tally();
+    Channel::Ticket ticket = 0;
+    for (unsigned sent = 0; sent < messages;) {
+        const Errc result =
+            here->send_from(1, source.data(), static_cast<std::uint32_t>(source.size()), local,
+                            {.tell = false, .more = true}, ticket);
+        if (result == Errc::ok) {
+            ++sent;
+            continue;
+        }
+        ASSERT_EQ(result, Errc::again);
+        (void)poll(there, take);
+    }
+    ASSERT_TRUE(until([&] {
+        (void)poll(*here, ignore);
+        (void)poll(there, take);
+        return taken == messages + 1;
+    }));
+    const Tally cost = difference(here->tally(), before);
+    EXPECT_EQ(cost.copied_bytes, 0u);
+    EXPECT_EQ(cost.rdma_bytes, messages * source.size());
+    EXPECT_EQ(cost.work_requests, messages);
+    // What has come to the end of its credit goes without waiting for more.
+    EXPECT_LE(cost.doorbells, messages / tuning::doorbell_batch * 3 / 2);
+    EXPECT_LE(cost.signalled, messages / tuning::signal_every + 1);
+    table.remove(from.region);
+}
+
 TEST_F(Counting, ALongPutIsNotCopied) {
     std::vector<std::byte> target(4u << 20);
     const auto source = pattern(target.size(), 3);
