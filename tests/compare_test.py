@@ -54,6 +54,14 @@ class Arithmetic(unittest.TestCase):
         self.assertEqual(samples.thrown_away, 1)
         self.assertEqual(len(samples.of(self.RATE, "posix", "near")), 1)
 
+    def test_a_program_that_tells_nothing_is_none_of_a_pair(self):
+        samples = Samples()
+        for values in ({"comch": 0, "posix": 1}, {"comch": 1, "posix": 0.0}):
+            with self.assertRaisesRegex(ucx.PairError, "told 0"):
+                samples.take(self.RATE, "posix", lambda: 50,
+                             lambda name, _, told=values: told[name], False)
+        self.assertEqual(samples.pairs, {})
+
     def test_the_ratio_is_the_median_of_the_pairs(self):
         samples = self.samples(self.LATENCY, "posix", (1, 2, "near"), (2, 3, "near"),
                                (1, 1, "near"), (9, 1, "far"))

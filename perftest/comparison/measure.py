@@ -6,6 +6,7 @@ import dataclasses
 import statistics
 
 from .placement import placement
+from .ucx import PairError
 
 
 @dataclasses.dataclass
@@ -29,6 +30,8 @@ class Samples:
         values = {}
         for name in names:
             values[name] = run(name, row)
+            if values[name] <= 0:
+                raise PairError(f"{name} told {values[name]} {row.unit}")
             probes.append(probe())
         where = placement(probes)
         if where is None:

@@ -6,7 +6,7 @@ import os
 
 from . import libfabric, ucx
 from .programs import figures_of, pair
-from .rows import iterations
+from .rows import MIB, iterations
 from .ucx import PairError, perftest_pair
 
 PEERS = ("libfabric", "rc_verbs")
@@ -39,15 +39,14 @@ def run_raw(name, row):
     program = f"{name}_{'lat' if row.is_latency else 'bw'}"
     # The GID with the device's IPv4 address is its second one; no complaints about CPU clocks.
     options = ["-x", "1", "-F", "-s", str(row.size), "-n", str(max(iterations(row), 10))]
-    if not row.is_latency:
-        options += ["--report_gbits"]
     line = pair(f"{row.name} over {name}", rf"^ *{row.size} +\d.*$", [program, "-d", "rxe1", *options],
                 [program, "-d", "rxe0", *options, os.environ["COMCH_VM_DPU_ADDRESS"]], IB_PORT, ({}, {}))
     columns = line.split()
-    # Latency: minimum, maximum, typical, average; bandwidth: peak and average, in Gbit/s.
+    # Latency: minimum, maximum, typical, average; bandwidth: peak and average, in MiB/s (in Gbit/s there
+    # would be too few digits).
     if row.is_latency:
         return float(columns[5 if row.latency == "mean" else 4])
-    return float(columns[3]) / 8
+    return float(columns[3]) * MIB / 1e9
 
 
 def run_libfabric(name, row, build_dir):
