@@ -265,7 +265,7 @@ private:
         Operation* tail = nullptr;
         Operation* unsent = nullptr;  ///< the first that is not whole on the link
         Operation* offered = nullptr; ///< the last that was offered, while it is not complete
-        std::uint64_t untold = 0;     ///< sent directly since the device was asked to tell of it
+        std::uint64_t gathered = 0;   ///< messages sent directly, since the last of several
         bool starved = false;         ///< a send was told `again`: somebody waits for feedback
         bool heard = false;           ///< of the consumer itself
         bool more = false;            ///< more could be put on the link right now
@@ -413,15 +413,14 @@ private:
 
     Errc transmit_directly(Route& route, Operation& op) {
         const std::uint64_t under_way = route.accepted - route.credit.handled; // before it
-        const link::Posting how{.tell = (route.untold + 1) * tuning::tellings_under_way > under_way,
-                                .more = under_way >= tuning::enough_under_way};
+        const bool last = (route.gathered + 1) * tuning::groups_under_way > under_way;
         const Errc result = route.channel.send_from(
             static_cast<std::uint8_t>(wire::FastPath::plain), op.data.data(),
-            static_cast<std::uint32_t>(op.data.size()), op.local_key, how, op.ticket);
+            static_cast<std::uint32_t>(op.data.size()), op.local_key, last, op.ticket);
         if (result == Errc::ok) {
             op.way = Way::direct;
             op.sent = op.data.size();
-            route.untold = how.tell ? 0 : route.untold + 1;
+            route.gathered = last ? 0 : route.gathered + 1;
         }
         return result;
     }

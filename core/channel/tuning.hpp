@@ -21,12 +21,9 @@ inline constexpr unsigned parts_at_once = 16;
 /// so many bytes on: what it takes instead, a look at the region and at what the device has done,
 /// is nothing beside such a copy.
 inline constexpr std::size_t shortest_direct = 2048;
-/// The device is asked so many times to tell of the messages under way: often enough that none is
-/// kept waiting by it, and seldom enough, as each time costs a completion.
-inline constexpr std::uint64_t tellings_under_way = 4;
-/// With so many under way the device has enough to do: the next may wait for those that follow, and
-/// the doorbell is rung once for several.
-inline constexpr std::uint64_t enough_under_way = 8;
+/// They are handed to the device in groups, each a quarter of what is under way: for each there is
+/// one doorbell and one completion, and the device has enough to do while the next is gathered.
+inline constexpr std::uint64_t groups_under_way = 4;
 /// From so many channels on, those that have ended are looked for when another one comes: as often
 /// as their number has doubled, since each of them must be asked.
 inline constexpr std::size_t inbox_to_sift = 16;

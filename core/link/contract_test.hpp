@@ -1400,8 +1400,8 @@ TYPED_TEST_P(LinkContractOfWrites, AMessageIsFetchedFromItsMemory) {
             ASSERT_TRUE(this->until(
                 [&] {
                     return opened->send_from(static_cast<std::uint8_t>(i), from.data() + i * size,
-                                             static_cast<std::uint32_t>(size - i), local_key,
-                                             {.tell = false, .more = more}, ticket) == Errc::ok;
+                                             static_cast<std::uint32_t>(size - i), local_key, !more,
+                                             ticket) == Errc::ok;
                 },
                 host, dpu));
         }

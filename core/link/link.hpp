@@ -75,15 +75,6 @@ enum class Withdrawal : std::uint8_t {
     claimed, ///< something is, or will be, written there; or the claimer has found it withdrawn
 };
 
-/// Of a message that the device fetches from its memory (Channel::send_from).
-struct Posting {
-    /// written() will say when it is done; else perhaps not before it says so of a later one.
-    bool tell = true;
-    /// More follow at once: it may wait for them, until anything else is sent, or the channel's
-    /// poll(), arm() or tell_of() is called.
-    bool more = false;
-};
-
 /// Why a connection ended.
 enum class Reason : std::uint8_t {
     closed,          ///< the peer closed it in an orderly way
@@ -316,11 +307,14 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //           the same, and an empty message `id`. The memory of this write, and of those before it,
 //           must stay registered until written().
 //     Errc send_from(std::uint8_t id, const std::byte* from, std::uint32_t length,
-//                    std::uint32_t local_key, Posting, Ticket&);
+//                    std::uint32_t local_key, bool last, Ticket&);
 //           a message as send()'s, of up to max_message bytes, that the device fetches from there:
-//           the memory must stay registered, and the bytes as they are, until written()
-//     bool tell_of(Ticket);                                 from now on as with Posting::tell.
-//                                                           False: no room to ask for it now
+//           the memory must stay registered, and the bytes as they are, until written(). If it is
+//           not the last of several, it may wait for the next ones until this end sends anything
+//           else or calls poll(), arm() or tell_of(); and written() may not say so before it does
+//           of a later one.
+//     bool tell_of(Ticket);                                 written() is going to say so, whatever
+//                                                           is sent. False: no room to ask now
 //     bool written(Ticket);                                 the device is done with that memory
 //     bool settled(Ticket);                                 or has given it up
 //     std::uint32_t written_length() const;                 in on_message: how much was written by

@@ -95,9 +95,9 @@ public:
                         std::uint64_t to, std::uint64_t remote_key, std::uint8_t id,
                         Ticket& ticket) noexcept;
     Errc send_from(std::uint8_t id, const std::byte* from, std::uint32_t length,
-                   std::uint32_t local_key, Posting how, Ticket& ticket) noexcept {
+                   std::uint32_t local_key, bool last, Ticket& ticket) noexcept {
         const auto lock = core_->lock_until_ready();
-        return attend(core_->pipe->send_from(from, length, local_key, id, how, ticket));
+        return attend(core_->pipe->send_from(from, length, local_key, id, last, ticket));
     }
     [[nodiscard]] bool tell_of(Ticket ticket) noexcept {
         const auto lock = core_->lock_until_ready();

@@ -268,7 +268,7 @@ void Pipe::commit(std::uint8_t kind, std::uint8_t id, std::byte* payload,
     (void)post(request, false);
 }
 
-bool Pipe::post(ibv_send_wr& request, bool signalled, bool more) noexcept {
+bool Pipe::post(ibv_send_wr& request, bool signalled, bool waits) noexcept {
     if (qp_ == nullptr || failed_) {
         return false;
     }
@@ -284,7 +284,7 @@ bool Pipe::post(ibv_send_wr& request, bool signalled, bool more) noexcept {
     }
     request.wr_id = posted_;
     ++queues_.tally().work_requests;
-    if (more && gathered_ < gathering_.size()) {
+    if (waits && gathered_ < gathering_.size()) {
         Gathered& gathered = gathering_[gathered_++];
         gathered.request = request;
         gathered.place = *request.sg_list;
@@ -582,7 +582,7 @@ Errc Pipe::write_and_send(const std::byte* from, std::uint32_t length, std::uint
 }
 
 Errc Pipe::send_from(const std::byte* from, std::uint32_t length, std::uint32_t lkey,
-                     std::uint8_t id, Posting how, Ticket& ticket) noexcept {
+                     std::uint8_t id, bool last, Ticket& ticket) noexcept {
     if (!started_) {
         ticket = 0;
         return send(id, {from, length});
@@ -598,7 +598,7 @@ Errc Pipe::send_from(const std::byte* from, std::uint32_t length, std::uint32_t 
     request.imm_data = packed(header(static_cast<std::uint8_t>(Kind::data), id));
     request.send_flags = behind_reads(true);
     ++records_;
-    if (!post(request, how.tell, how.more)) {
+    if (!post(request, last, !last)) {
         return refuse();
     }
     queues_.tally().rdma_bytes += length;

@@ -186,11 +186,12 @@ public:
     [[nodiscard]] Errc write_and_send(const std::byte* from, std::uint32_t length,
                                       std::uint32_t lkey, std::uint64_t address, std::uint32_t key,
                                       std::uint8_t id, Ticket& ticket) noexcept;
-    /// A message, of up to max_message bytes, from memory that the device knows. Before start() it
-    /// is copied: then the ticket is done.
+    /// A message, of up to max_message bytes, from memory that the device knows. If it is not the last
+    /// of several, it may wait for the next ones (ring()); with the last comes a completion. Before
+    /// start() it is copied: then the ticket is done.
     [[nodiscard]] Errc send_from(const std::byte* from, std::uint32_t length, std::uint32_t lkey,
-                                 std::uint8_t id, Posting how, Ticket& ticket) noexcept;
-    /// The device hears of what waits for more.
+                                 std::uint8_t id, bool last, Ticket& ticket) noexcept;
+    /// The device hears of what waits for others.
     void ring() noexcept {
         if (gathered_ != 0) [[unlikely]] {
             (void)hand_over(nullptr);
@@ -462,8 +463,8 @@ private:
     [[nodiscard]] wire::Header header(std::uint8_t kind, std::uint8_t id) noexcept;
     [[nodiscard]] bool send_control(wire::Control kind, std::uint64_t payload,
                                     bool signalled) noexcept;
-    [[nodiscard]] bool post(ibv_send_wr& request, bool signalled, bool more = false) noexcept;
-    /// Of what waits for more, and of this behind it.
+    [[nodiscard]] bool post(ibv_send_wr& request, bool signalled, bool waits = false) noexcept;
+    /// The device hears of what waits for others, and of this behind it.
     [[nodiscard]] bool hand_over(ibv_send_wr* last) noexcept;
     void post_waiting() noexcept;
 
@@ -511,7 +512,7 @@ private:
     std::uint64_t surely_taken_ = 0;
     std::uint64_t surely_taken_messages_ = 0;
     std::uint64_t asked_up_to_ = 0; ///< records, the last one that asks included
-    /// A request that waits for more: one doorbell is rung for all.
+    /// A request that waits for others: one doorbell is rung for all.
     struct Gathered {
         ibv_send_wr request;
         ibv_sge place;

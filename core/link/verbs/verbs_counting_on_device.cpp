@@ -358,9 +358,8 @@ TEST_F(Counting, AStreamFromRegisteredMemoryIsNotCopiedAndSharesDoorbells) {
     const Tally before = here->tally();
     Channel::Ticket ticket = 0;
     for (unsigned sent = 0; sent < messages;) {
-        const Errc result =
-            here->send_from(1, source.data(), static_cast<std::uint32_t>(source.size()), local,
-                            {.tell = false, .more = true}, ticket);
+        const Errc result = here->send_from(
+            1, source.data(), static_cast<std::uint32_t>(source.size()), local, false, ticket);
         if (result == Errc::ok) {
             ++sent;
             continue;
