@@ -336,12 +336,23 @@ TEST(Counter, WhatWasCountedIsToldBeforeASleep) {
     EXPECT_EQ(await(pair.b.rx, pair.cqs).error, 0); // counted by the progress of a queue
     fid_cntr* const receives = pair.b.counters[1];
     fid* waits[] = {&receives->fid};
+    // The port, too, may have news: of the other end's device, which is done with something.
+    const auto may_sleep = [&] {
+        const auto deadline = Clock::now() + std::chrono::seconds(20);
+        while (fi_trywait(pair.b.fabric, waits, 1) != 0) {
+            if (Clock::now() > deadline) {
+                return false;
+            }
+            (void)fi_cq_read(pair.b.rx, nullptr, 0);
+        }
+        return true;
+    };
     EXPECT_EQ(fi_trywait(pair.b.fabric, waits, 1), -FI_EAGAIN);
     EXPECT_EQ(fi_cntr_read(receives), 1u);
-    EXPECT_EQ(fi_trywait(pair.b.fabric, waits, 1), 0);
+    EXPECT_TRUE(may_sleep());
     COMCH_FI(fi_cntr_adderr(receives, 1));
     EXPECT_EQ(fi_trywait(pair.b.fabric, waits, 1), -FI_EAGAIN);
-    EXPECT_EQ(fi_trywait(pair.b.fabric, waits, 1), 0) << "also for who reads no errors";
+    EXPECT_TRUE(may_sleep()) << "also for who reads no errors";
 }
 
 TEST(Waiting, ADescriptorTellsOfWhatAnotherThreadHasRead) {
