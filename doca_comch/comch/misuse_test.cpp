@@ -186,13 +186,17 @@ TEST(DocaMisuse, ABufferThatIsGivenBackTooEarlyIsSent) {
     EXPECT_EQ(data_of(place), "abcd");
     EXPECT_EQ(in_use(), 0u);
     // Later ones are under way at once, and long ones for long.
-    ASSERT_OK(doca_buf_reset_data_len(place));
-    ASSERT_OK(path.consumer.post(place));
-    send_and_give_back(1 << 20);
-    ASSERT_TRUE(path.sides.until([&] { return path.producer.done.size() == 2; }));
-    EXPECT_EQ(data_of(place).size(), std::size_t{1} << 20);
+    for (const std::size_t size : {2048, 4096, 1 << 20}) {
+        SCOPED_TRACE(size);
+        const std::size_t before = path.producer.done.size();
+        ASSERT_OK(doca_buf_reset_data_len(place));
+        ASSERT_OK(path.consumer.post(place));
+        send_and_give_back(size);
+        ASSERT_TRUE(path.sides.until([&] { return path.producer.done.size() == before + 1; }));
+        EXPECT_EQ(data_of(place).size(), size);
+        EXPECT_EQ(in_use(), 0u);
+    }
     EXPECT_EQ(path.there.bytes, path.here.bytes);
-    EXPECT_EQ(in_use(), 0u);
     give_back(place);
     // One that waits while its producer stops.
     path.stop();
@@ -204,8 +208,8 @@ TEST(DocaMisuse, ABufferThatIsGivenBackTooEarlyIsSent) {
     }));
     send_and_give_back(4);
     path.stop();
-    EXPECT_THAT(path.producer.done,
-                ElementsAre(DOCA_SUCCESS, DOCA_SUCCESS, ::testing::Ne(DOCA_SUCCESS)));
+    EXPECT_THAT(path.producer.done, ElementsAre(DOCA_SUCCESS, DOCA_SUCCESS, DOCA_SUCCESS,
+                                                DOCA_SUCCESS, ::testing::Ne(DOCA_SUCCESS)));
     EXPECT_EQ(in_use(), 0u);
 }
 

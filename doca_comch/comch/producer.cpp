@@ -4,15 +4,11 @@
 #include <cstring>
 #include <utility>
 
+#include "core/channel/tuning.hpp"
 #include "doca_comch/comch/control.hpp"
 
 namespace comch::doca {
 namespace {
-
-/// What is longer may be sent in parts or be fetched, for which the core looks at its memory map
-/// after it was submitted. This and less is on the link by then, and what holding its buffer costs
-/// would show.
-constexpr std::size_t read_at_once = 4096;
 
 /// Answers that a program may handle before progress tells it of the sends that they answer.
 constexpr std::uint32_t most_spares = 64;
@@ -138,7 +134,8 @@ doca_error_t ConnectionProducer::put(ProducerTask& task) {
     if (sent != Errc::ok) {
         return to_doca(sent);
     }
-    if (buffer.data.size() > read_at_once) {
+    // Shorter messages are on the link by now, and what holding their buffers costs would show.
+    if (buffer.data.size() >= channel::tuning::shortest_direct) {
         hold(task);
     }
     return DOCA_SUCCESS;
