@@ -446,11 +446,11 @@ Channel& Channel::operator=(Channel&& other) noexcept {
 RdmaDevice::RegionKeys Channel::keys_of(std::uint64_t region) {
     ChannelCore& core = *core_;
     const auto lock = core.lock_until_ready();
-    if (region != core.last_region && core.device != nullptr) {
-        core.last_keys = core.device->keys_of(region);
-        core.last_region = region;
+    ChannelCore::KnownKeys& known = core.known_keys[region % core.known_keys.size()];
+    if (region != known.region && core.device != nullptr) {
+        known = {.region = region, .keys = core.device->keys_of(region)};
     }
-    return region == core.last_region ? core.last_keys : RdmaDevice::RegionKeys{};
+    return region == known.region ? known.keys : RdmaDevice::RegionKeys{};
 }
 
 bool Channel::local_key(std::uint64_t region, std::uint32_t& key) {

@@ -1,6 +1,7 @@
 // What a verbs channel consists of, apart from its owner's handle (channel.hpp).
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -34,10 +35,14 @@ struct ChannelCore {
     unsigned stale_attempts = 0;
     std::uint64_t deadline_ns = 0; ///< once it is only there to end
 
-    /// The region whose keys were asked for last: usually the next, too, and then the device's lock
-    /// is not needed. No region's number is used again, so what is known of one stays true.
-    std::uint64_t last_region = 0;
-    RdmaDevice::RegionKeys last_keys;
+    /// Of regions whose keys were asked for before, by the low bits of their numbers: the device's
+    /// lock, under which others register memory, is not needed for these. No number is used again,
+    /// so what is known of one stays true.
+    struct KnownKeys {
+        std::uint64_t region = 0;
+        RdmaDevice::RegionKeys keys;
+    };
+    std::array<KnownKeys, 8> known_keys{};
 
     bool opened = false; ///< the message at the head was looked at before
     bool is_opener = false;
