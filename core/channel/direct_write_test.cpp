@@ -323,6 +323,28 @@ TEST_P(DirectWrite, ADisconnectGivesEverythingBack) {
     EXPECT_EQ(producer.sent.size(), 4u);
 }
 
+TEST_P(DirectWrite, AProducerThatDoesNotProgressHearsOfAllThatWasHandledBeforeAStop) {
+    constexpr std::size_t count = 12;
+    ASSERT_NO_FATAL_FAILURE(post(4'000));
+    ASSERT_EQ(send(producer, 4'000), Errc::ok); // so that there is a route
+    ASSERT_TRUE(until([&] { return producer.sent.size() == 1; }, server, client));
+    for (std::size_t i = 0; i < count; ++i) {
+        post(4'000);
+    }
+    settle(server, client);
+    for (std::size_t i = 0; i < count; ++i) {
+        ASSERT_EQ(try_to_send(producer, 4'000), Errc::ok);
+    }
+    ASSERT_TRUE(until([&] { return consumer.landed.size() == count + 1; }, client));
+    ASSERT_TRUE(consumer.consumer->stop().has_value());
+    ASSERT_TRUE(until([&] { return consumer.consumer->state() == State::idle; }, client));
+    consumer.consumer.reset();
+    ASSERT_TRUE(until([&] { return producer.sent.size() == count + 1; }, server, client));
+    for (const auto& [cookie, status] : producer.sent) {
+        EXPECT_EQ(status, Errc::ok);
+    }
+}
+
 /// On the fake link, which can be stopped anywhere.
 class DirectWriteInSteps : public DirectWrite {};
 INSTANTIATE_TEST_SUITE_P(Fake, DirectWriteInSteps, ::testing::Values(true));
@@ -349,6 +371,23 @@ TEST_P(DirectWriteInSteps, WhatADeviceReadsIsNotGivenBack) {
         lab.network->slow_down_devices(false);
         ASSERT_TRUE(until([&] { return from.sent.size() == 1; }, server, client));
         EXPECT_EQ(from.sent[0].second, Errc::ok) << "it has arrived all the same";
+    }
+}
+
+TEST_P(DirectWriteInSteps, WhatWasHandledIsSoThoughTheDeviceNeverSaysThatItIsDone) {
+    for (int i = 0; i < 12; ++i) {
+        post(4'000);
+    }
+    settle(server, client);
+    lab.network->slow_down_devices(true);
+    for (int i = 0; i < 12; ++i) {
+        ASSERT_EQ(send(producer, 4'000), Errc::ok);
+    }
+    ASSERT_TRUE(until([&] { return consumer.landed.size() == 12; }, server, client));
+    consumer.consumer.reset(); // its last word is what it has handled
+    ASSERT_TRUE(until([&] { return producer.sent.size() == 12; }, server, client));
+    for (const auto& [cookie, status] : producer.sent) {
+        EXPECT_EQ(status, Errc::ok);
     }
 }
 

@@ -265,7 +265,7 @@ private:
         Operation* tail = nullptr;
         Operation* unsent = nullptr;  ///< the first that is not whole on the link
         Operation* offered = nullptr; ///< the last that was offered, while it is not complete
-        std::uint64_t gathered = 0;   ///< messages sent directly, since the last of several
+        std::uint64_t untold = 0;     ///< sent directly since the device was asked to tell of it
         bool starved = false;         ///< a send was told `again`: somebody waits for feedback
         bool heard = false;           ///< of the consumer itself
         bool more = false;            ///< more could be put on the link right now
@@ -412,15 +412,15 @@ private:
     }
 
     Errc transmit_directly(Route& route, Operation& op) {
-        const std::uint64_t under_way = route.accepted - route.credit.handled; // before it
-        const bool last = (route.gathered + 1) * tuning::groups_under_way > under_way;
+        const std::uint64_t under_way = op.number - route.credit.handled;
+        const bool tell = (route.untold + 1) * tuning::told_under_way >= under_way;
         const Errc result = route.channel.send_from(
             static_cast<std::uint8_t>(wire::FastPath::plain), op.data.data(),
-            static_cast<std::uint32_t>(op.data.size()), op.local_key, last, op.ticket);
+            static_cast<std::uint32_t>(op.data.size()), op.local_key, tell, op.ticket);
         if (result == Errc::ok) {
-            op.way = Way::direct;
             op.sent = op.data.size();
-            route.gathered = last ? 0 : route.gathered + 1;
+            op.way = op.ticket == typename Link::Channel::Ticket{} ? Way::parts : Way::direct;
+            route.untold = tell ? 0 : route.untold + 1;
         }
         return result;
     }
@@ -897,8 +897,9 @@ private:
     unsigned flush(Route& route, Errc status) {
         unsigned flushed = complete(route); // what was handled is not lost
         while (route.head != nullptr) {
-            const Errc own = route.head->status;
-            finish_first(route, own != Errc::ok ? own : status);
+            // (Also if the device does not tell any more that it is done: it is stopped by now.)
+            const bool own = route.head->status != Errc::ok || is_handled(route, *route.head);
+            finish_first(route, own ? route.head->status : status);
             ++flushed;
         }
         return flushed;
@@ -927,7 +928,10 @@ private:
                     continue;
                 }
                 const Errc state = route.channel.check();
-                if (op->whole && (state == Errc::ok || state == Errc::not_connected) &&
+                // What was sent directly, and handled, it may never tell of once the peer's is gone,
+                // and nothing is lost by stopping it.
+                const bool told = op->way != Way::direct || !is_handled(route, *op);
+                if (op->whole && (state == Errc::ok || (state == Errc::not_connected && told)) &&
                     std::chrono::steady_clock::now() < deadline) {
                     (void)route.channel.tell_of(op->ticket);
                     (void)read_feedback(route);

@@ -19,11 +19,12 @@ inline constexpr unsigned feedback_budget = 16;
 inline constexpr unsigned parts_at_once = 16;
 /// A message that is one record goes straight from its memory, where the device knows that, from
 /// so many bytes on: what it takes instead, a look at the region and at what the device has done,
-/// is nothing beside such a copy.
+/// is nothing beside such a copy. From here on, too, a memory map is looked at, and the data read,
+/// after send() has returned.
 inline constexpr std::size_t shortest_direct = 2048;
-/// They are handed to the device in groups, each a quarter of what is under way: for each there is
-/// one doorbell and one completion, and the device has enough to do while the next is gathered.
-inline constexpr std::uint64_t groups_under_way = 4;
+/// The device is asked so many times to tell of the messages under way: often enough that none is
+/// kept waiting by it, and seldom enough, as each time costs a completion.
+inline constexpr std::uint64_t told_under_way = 4;
 /// From so many channels on, those that have ended are looked for when another one comes: as often
 /// as their number has doubled, since each of them must be asked.
 inline constexpr std::size_t inbox_to_sift = 16;

@@ -307,12 +307,11 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //           the same, and an empty message `id`. The memory of this write, and of those before it,
 //           must stay registered until written().
 //     Errc send_from(std::uint8_t id, const std::byte* from, std::uint32_t length,
-//                    std::uint32_t local_key, bool last, Ticket&);
+//                    std::uint32_t local_key, bool tell, Ticket&);
 //           a message as send()'s, of up to max_message bytes, that the device fetches from there:
-//           the memory must stay registered, and the bytes as they are, until written(). If it is
-//           not the last of several, it may wait for the next ones until this end sends anything
-//           else or calls poll(), arm() or tell_of(); and written() may not say so before it does
-//           of a later one.
+//           the memory must stay registered, and the bytes as they are, until written(). That may
+//           not say so without `tell`, before it does of a later one or tell_of() was called. The
+//           ticket is Ticket{} if the message was copied.
 //     bool tell_of(Ticket);                                 written() is going to say so, whatever
 //                                                           is sent. False: no room to ask now
 //     bool written(Ticket);                                 the device is done with that memory

@@ -64,8 +64,7 @@ public:
     [[nodiscard]] std::uint32_t completed();
 
     /// Sends to a consumer of the other side; ok: `sent` is called with `cookie` later. Messages to
-    /// one consumer arrive in order. While many are under way, one may go out together with the next
-    /// ones; with the next progress at the latest.
+    /// one consumer arrive in order.
     /// again: the consumer has posted no buffer that is free, or has yet to say whether this fits
     /// its next, or as much is under way as may be; retry after progress. not_found: there is no
     /// such consumer (any more). invalid_argument: the message is known not to fit the next posted

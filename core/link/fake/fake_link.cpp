@@ -302,7 +302,7 @@ Errc Channel::write_and_send(const std::byte* from, std::uint32_t length, std::u
 }
 
 Errc Channel::send_from(std::uint8_t id, const std::byte* from, std::uint32_t length, std::uint32_t,
-                        bool last, Ticket& ticket) {
+                        bool tell, Ticket& ticket) {
     const std::int64_t result = send_packed(id, length, [&](std::byte* to) {
         std::memcpy(to, from, length);
         return length;
@@ -311,7 +311,7 @@ Errc Channel::send_from(std::uint8_t id, const std::byte* from, std::uint32_t le
         return static_cast<Errc>(-result);
     }
     ticket = ++sent_from_;
-    told_ = last ? ticket : told_;
+    told_ = tell ? ticket : told_;
     return Errc::ok;
 }
 

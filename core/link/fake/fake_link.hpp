@@ -296,7 +296,7 @@ public:
                         std::uint64_t to, std::uint64_t remote_key, std::uint8_t id,
                         Ticket& ticket);
     Errc send_from(std::uint8_t id, const std::byte* from, std::uint32_t length,
-                   std::uint32_t local_key, bool last, Ticket& ticket);
+                   std::uint32_t local_key, bool tell, Ticket& ticket);
     [[nodiscard]] bool tell_of(Ticket ticket) noexcept {
         told_ = std::max(told_, ticket);
         return true;

@@ -62,7 +62,6 @@ public:
         if (!core.pipe->started()) [[unlikely]] {
             core.connect_on();
         }
-        core.pipe->ring();
         unsigned count = 0;
         while (count < budget) {
             if (!core.peek()) {
@@ -95,9 +94,9 @@ public:
                         std::uint64_t to, std::uint64_t remote_key, std::uint8_t id,
                         Ticket& ticket) noexcept;
     Errc send_from(std::uint8_t id, const std::byte* from, std::uint32_t length,
-                   std::uint32_t local_key, bool last, Ticket& ticket) noexcept {
+                   std::uint32_t local_key, bool tell, Ticket& ticket) noexcept {
         const auto lock = core_->lock_until_ready();
-        return attend(core_->pipe->send_from(from, length, local_key, id, last, ticket));
+        return attend(core_->pipe->send_from(from, length, local_key, id, tell, ticket));
     }
     [[nodiscard]] bool tell_of(Ticket ticket) noexcept {
         const auto lock = core_->lock_until_ready();
@@ -105,6 +104,7 @@ public:
     }
     [[nodiscard]] bool written(Ticket ticket) const noexcept { return core_->pipe->done(ticket); }
     [[nodiscard]] bool settled(Ticket ticket) const noexcept {
+        const auto lock = core_->lock_until_ready();
         return core_->pipe->settled(ticket);
     }
     [[nodiscard]] std::uint32_t written_length() const noexcept { return core_->written; }

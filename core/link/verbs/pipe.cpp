@@ -183,7 +183,6 @@ void Pipe::detach() noexcept {
     if (qp_ != nullptr) {
         const std::uint32_t number = qp_->qp_num;
         qp_ = nullptr;
-        gathered_ = 0;
         failed_ = true;
         watch_.reset();
         queues_.detach(number);
@@ -268,7 +267,7 @@ void Pipe::commit(std::uint8_t kind, std::uint8_t id, std::byte* payload,
     (void)post(request, false);
 }
 
-bool Pipe::post(ibv_send_wr& request, bool signalled, bool waits) noexcept {
+bool Pipe::post(ibv_send_wr& request, bool signalled) noexcept {
     if (qp_ == nullptr || failed_) {
         return false;
     }
@@ -284,26 +283,9 @@ bool Pipe::post(ibv_send_wr& request, bool signalled, bool waits) noexcept {
     }
     request.wr_id = posted_;
     ++queues_.tally().work_requests;
-    if (waits && gathered_ < gathering_.size()) {
-        Gathered& gathered = gathering_[gathered_++];
-        gathered.request = request;
-        gathered.place = *request.sg_list;
-        gathered.request.sg_list = &gathered.place;
-        return true;
-    }
-    return hand_over(&request);
-}
-
-bool Pipe::hand_over(ibv_send_wr* last) noexcept {
-    ibv_send_wr* first = last;
-    while (gathered_ != 0) {
-        Gathered& gathered = gathering_[--gathered_];
-        gathered.request.next = first;
-        first = &gathered.request;
-    }
     ibv_send_wr* bad = nullptr;
     ++queues_.tally().doorbells;
-    if (qp_ == nullptr || ::ibv_post_send(qp_, first, &bad) != 0) {
+    if (::ibv_post_send(qp_, &request, &bad) != 0) {
         on_failure(IBV_WC_FATAL_ERR);
         return false;
     }
@@ -389,7 +371,6 @@ bool Pipe::make_room(bool slot) noexcept {
         }
     }
     const bool bypassing = holds_ != 0;
-    ring();
     // Completions of others' sends, and arrivals, are taken as well; they wait in the queues.
     (void)queues_.fetch();
     look_at_credit();
@@ -582,7 +563,7 @@ Errc Pipe::write_and_send(const std::byte* from, std::uint32_t length, std::uint
 }
 
 Errc Pipe::send_from(const std::byte* from, std::uint32_t length, std::uint32_t lkey,
-                     std::uint8_t id, bool last, Ticket& ticket) noexcept {
+                     std::uint8_t id, bool signalled, Ticket& ticket) noexcept {
     if (!started_) {
         ticket = 0;
         return send(id, {from, length});
@@ -598,7 +579,7 @@ Errc Pipe::send_from(const std::byte* from, std::uint32_t length, std::uint32_t 
     request.imm_data = packed(header(static_cast<std::uint8_t>(Kind::data), id));
     request.send_flags = behind_reads(true);
     ++records_;
-    if (!post(request, last, !last)) {
+    if (!post(request, signalled)) {
         return refuse();
     }
     queues_.tally().rdma_bytes += length;
@@ -836,7 +817,6 @@ bool Pipe::handle_control(const wire::Header& head, const std::byte* payload,
 // ---- sleeping ----------------------------------------------------------------------------------
 
 void Pipe::arm(bool for_credit) noexcept {
-    ring();
     idle();
     const bool waits = refused_ || (for_credit && confirmed_seen_ != sent_);
     if (waits && !asked_ && started_ && !failed_) {

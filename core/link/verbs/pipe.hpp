@@ -186,17 +186,10 @@ public:
     [[nodiscard]] Errc write_and_send(const std::byte* from, std::uint32_t length,
                                       std::uint32_t lkey, std::uint64_t address, std::uint32_t key,
                                       std::uint8_t id, Ticket& ticket) noexcept;
-    /// A message, of up to max_message bytes, from memory that the device knows. If it is not the last
-    /// of several, it may wait for the next ones (ring()); with the last comes a completion. Before
-    /// start() it is copied: then the ticket is done.
+    /// A message, of up to max_message bytes, from memory that the device knows. With a completion if
+    /// `signalled`. Before start() it is copied: the ticket is 0.
     [[nodiscard]] Errc send_from(const std::byte* from, std::uint32_t length, std::uint32_t lkey,
-                                 std::uint8_t id, bool last, Ticket& ticket) noexcept;
-    /// The device hears of what waits for others.
-    void ring() noexcept {
-        if (gathered_ != 0) [[unlikely]] {
-            (void)hand_over(nullptr);
-        }
-    }
+                                 std::uint8_t id, bool signalled, Ticket& ticket) noexcept;
     [[nodiscard]] Errc read(std::byte* to, std::uint32_t length, std::uint32_t lkey,
                             std::uint64_t address, std::uint32_t key, bool signalled,
                             Ticket& ticket) noexcept;
@@ -215,7 +208,6 @@ public:
     [[nodiscard]] bool ask_for_completion() noexcept;
     /// The same of what was posted up to the ticket.
     [[nodiscard]] bool tell_of(Ticket ticket) noexcept {
-        ring();
         const Ticket told = marks_[(marks_tail_ - 1) % marks_.size()].ticket;
         return done(ticket) || told >= ticket || ask_for_completion();
     }
@@ -463,9 +455,7 @@ private:
     [[nodiscard]] wire::Header header(std::uint8_t kind, std::uint8_t id) noexcept;
     [[nodiscard]] bool send_control(wire::Control kind, std::uint64_t payload,
                                     bool signalled) noexcept;
-    [[nodiscard]] bool post(ibv_send_wr& request, bool signalled, bool waits = false) noexcept;
-    /// The device hears of what waits for others, and of this behind it.
-    [[nodiscard]] bool hand_over(ibv_send_wr* last) noexcept;
+    [[nodiscard]] bool post(ibv_send_wr& request, bool signalled) noexcept;
     void post_waiting() noexcept;
 
     [[nodiscard]] std::byte* send_slot(std::uint64_t index) const noexcept {
@@ -512,13 +502,6 @@ private:
     std::uint64_t surely_taken_ = 0;
     std::uint64_t surely_taken_messages_ = 0;
     std::uint64_t asked_up_to_ = 0; ///< records, the last one that asks included
-    /// A request that waits for others: one doorbell is rung for all.
-    struct Gathered {
-        ibv_send_wr request;
-        ibv_sge place;
-    };
-    std::array<Gathered, tuning::doorbell_batch - 1> gathering_{};
-    std::uint32_t gathered_ = 0;
     std::array<Mark, tuning::send_queue> marks_{};
     std::uint32_t marks_head_ = 0;
     std::uint32_t marks_tail_ = 0;

@@ -57,9 +57,6 @@ inline constexpr std::uint32_t send_queue = 256;
 inline constexpr std::uint32_t signal_every = 16;
 /// The same for those that hold a send buffer.
 inline constexpr std::uint32_t signal_every_slots = send_slots / 4;
-/// Messages of a stream that go out with one doorbell, at most: it is a write across PCIe, or a
-/// system call, of which a sixteenth is little beside a message.
-inline constexpr std::uint32_t doorbell_batch = 16;
 /// Inline data asked of a device; it may grant less. Small messages of the layers above fit.
 inline constexpr std::uint32_t wanted_inline = 256;
 
