@@ -260,7 +260,7 @@ void FastWorker::set_goal(const Amount& amount, std::uint64_t from) noexcept {
     deadline_ = amount.seconds > 0 ? Clock::now() + Clock::ticks(amount.seconds) : no_limit;
 }
 
-bool FastWorker::send_one() noexcept {
+bool FastWorker::send_one(bool more) noexcept {
     std::byte* const data = send_buffers_->at(next_send_);
     if (setup_.plan.verify && !filled_) [[unlikely]] {
         pattern::fill({data, setup_.load.size},
@@ -269,7 +269,8 @@ bool FastWorker::send_one() noexcept {
         filled_ = true;
     }
     const Errc result = producer_->send(
-        to_, {.data = {data, setup_.load.size}, .memory = send_buffers_->map()}, nullptr);
+        to_, {.data = {data, setup_.load.size}, .memory = send_buffers_->map(), .more = more},
+        nullptr);
     if (result == Errc::ok) [[likely]] {
         ++submitted_;
         filled_ = false;
@@ -287,7 +288,7 @@ bool FastWorker::send_one() noexcept {
 void FastWorker::send_burst() noexcept {
     for (unsigned i = 0;
          i < burst && submitted_ - completed_ < setup_.load.window && submitted_ < goal_; ++i) {
-        if (!send_one()) {
+        if (!send_one(true)) { // progress follows at once, which is a flush
             return;
         }
     }

@@ -107,7 +107,7 @@ private:
 
     // per message
     void set_goal(const Amount& amount, std::uint64_t from) noexcept;
-    [[nodiscard]] bool send_one() noexcept;
+    [[nodiscard]] bool send_one(bool more = false) noexcept;
     void send_burst() noexcept;
     [[nodiscard]] bool may_reuse() const noexcept;
     void reply() noexcept;

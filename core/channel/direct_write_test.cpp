@@ -1,6 +1,9 @@
 // Long messages between memory maps: written by the link into the consumer's memory where it can,
 // and all the same to the programs where it cannot.
 #include <array>
+#include <functional>
+
+#include <fmt/format.h>
 
 #include "core/channel/link_kind.hpp"
 #include "core/channel/test_support.hpp"
@@ -32,6 +35,7 @@ protected:
     ProducerProgram producer;
     std::deque<Mapped> buffers;
     std::deque<Mapped> data;
+    bool more = false; ///< follows what is sent
 
     void SetUp() override {
         ASSERT_EQ(server.open(lab, "name"), Errc::ok);
@@ -69,10 +73,12 @@ protected:
                                    std::string_view immediate = {}) {
         const Mapped& message =
             data.emplace_back(pattern(size, static_cast<std::uint32_t>(data.size())), mapped);
-        const Errc result = from.producer->send(
-            consumer.consumer->id(),
-            {.data = message.bytes, .immediate = bytes_of(immediate), .memory = message.map.get()},
-            nullptr);
+        const Errc result = from.producer->send(consumer.consumer->id(),
+                                                {.data = message.bytes,
+                                                 .immediate = bytes_of(immediate),
+                                                 .memory = message.map.get(),
+                                                 .more = more},
+                                                nullptr);
         if (result != Errc::ok) {
             data.pop_back();
         }
@@ -343,6 +349,101 @@ TEST_P(DirectWrite, AProducerThatDoesNotProgressHearsOfAllThatWasHandledBeforeAS
     for (const auto& [cookie, status] : producer.sent) {
         EXPECT_EQ(status, Errc::ok);
     }
+}
+
+TEST_P(DirectWrite, WhatWaitsForMoreIsWaitingForItsProducerOnly) {
+    ConsumerProgram other;
+    ASSERT_EQ(other.open(*client.engine, client.connection()), Errc::ok);
+    ASSERT_TRUE(until([&] { return server.added.size() == 2; }, server, client));
+    Mapped elsewhere(std::vector<std::byte>(100));
+    const auto post_elsewhere = [&] {
+        EXPECT_EQ(other.consumer->post({.address = elsewhere.bytes.data(),
+                                        .capacity = elsewhere.bytes.size(),
+                                        .memory = elsewhere.map.get()},
+                                       &elsewhere),
+                  Errc::ok);
+    };
+    const auto send_elsewhere = [&] {
+        return producer.producer->send(other.consumer->id(), {.data = bytes_of("x")}, nullptr);
+    };
+    post(5'000);
+    ASSERT_EQ(send(producer, 10), Errc::ok); // so that there are routes
+    post_elsewhere();
+    ASSERT_TRUE(until([&] { return send_elsewhere() == Errc::ok; }, server, client));
+    ASSERT_TRUE(until([&] { return producer.sent.size() == 2; }, server, client));
+    const std::function<void()> releases[] = {
+        [&] { producer.producer->flush(); },
+        [&] { (void)server.engine->progress(); },
+        [&] { (void)server.engine->arm(); },
+        [&] { (void)producer.producer->completed(); },
+        [&] { EXPECT_EQ(try_to_send(producer, 10), Errc::ok); },
+        [&] { EXPECT_EQ(try_to_send(producer, 10, true, "with it"), Errc::ok); },
+        [&] { EXPECT_EQ(try_to_send(producer, 40'000), Errc::invalid_argument); },
+        [&] {
+            EXPECT_EQ(try_to_send(producer, 10, true, std::string(40, 'x')),
+                      Errc::invalid_argument);
+        },
+        [&] { EXPECT_EQ(send_elsewhere(), Errc::ok); },
+    };
+    for (const std::size_t size : {10u, 1'000u, 4'000u}) {
+        for (std::size_t how = 0; how < std::size(releases); ++how) {
+            SCOPED_TRACE(fmt::format("{} bytes, {}", size, how));
+            for (int i = 0; i < 4; ++i) {
+                post(5'000);
+            }
+            post_elsewhere();
+            settle(server, client);
+            const std::size_t before = consumer.landed.size();
+            const std::size_t told = producer.sent.size();
+            more = true;
+            for (int i = 0; i < 3; ++i) {
+                ASSERT_EQ(try_to_send(producer, size), Errc::ok);
+            }
+            settle(client);
+            EXPECT_EQ(consumer.landed.size(), before + (writes_directly() ? 0 : 3));
+            more = false;
+            releases[how]();
+            ASSERT_TRUE(until([&] { return consumer.landed.size() >= before + 3; }, client));
+            ASSERT_TRUE(until([&] { return producer.sent.size() >= told + 3; }, server, client));
+        }
+    }
+    ASSERT_TRUE(until([&] { return producer.producer->in_flight() == 0; }, server, client));
+    for (std::size_t i = 0; i < consumer.landed.size(); ++i) {
+        expect_landed(i);
+    }
+}
+
+TEST_P(DirectWrite, AProducerMayEndWhileMessagesWaitForMore) {
+    const auto send_some = [&](ProducerProgram& from) {
+        for (int i = 0; i < 4; ++i) {
+            post(5'000);
+        }
+        more = true;
+        ASSERT_EQ(send(from, 10), Errc::ok);
+        for (const std::size_t size : {10u, 1'000u, 4'000u}) {
+            ASSERT_EQ(try_to_send(from, size), Errc::ok);
+        }
+    };
+    ASSERT_NO_FATAL_FAILURE(send_some(producer));
+    ASSERT_TRUE(producer.producer->stop().has_value());
+    ASSERT_TRUE(until([&] { return producer.producer->state() == State::idle; }, server));
+    EXPECT_EQ(producer.sent.size(), 4u);
+    // What was given up is not read any more: the address sanitizer would say so.
+    for (Mapped& message : data) {
+        message.map.reset();
+        message.bytes = {};
+    }
+    settle(server, client);
+    data.clear();
+    ProducerProgram next;
+    ASSERT_EQ(next.open(*server.engine, *server.connected.at(0)), Errc::ok);
+    ASSERT_NO_FATAL_FAILURE(send_some(next));
+    next.producer.reset();
+    for (Mapped& message : data) {
+        message.map.reset();
+        message.bytes = {};
+    }
+    settle(server, client);
 }
 
 /// On the fake link, which can be stopped anywhere.

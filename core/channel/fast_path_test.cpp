@@ -946,6 +946,33 @@ TEST_P(FastPath, APromptConsumerTellsInTheCallThatTakesTheMessageOut) {
     }
 }
 
+TEST_P(FastPath, AProducerThatDidNotProgressHearsOfAllThatWasHandledWhenItStops) {
+    constexpr std::size_t count = 48; // one word for each has room on its way
+    const auto engine = make_engine();
+    ConsumerProgram consumer;
+    ProducerProgram producer;
+    ASSERT_TRUE(start(consumer, {.max_posted = count, .prompt = true}));
+    ASSERT_EQ(producer.open(*engine, dpu()), Errc::ok);
+    std::vector<std::byte> buffer(8);
+    for (std::size_t i = 0; i < count; ++i) {
+        ASSERT_EQ(consumer.post(buffer), Errc::ok);
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+        ASSERT_TRUE(until(
+            [&] {
+                return producer.send(consumer.consumer->id(), bytes_of("12345678")) == Errc::ok;
+            },
+            server, client));
+        ASSERT_TRUE(until([&] { return consumer.landed.size() == i + 1; }, client));
+    }
+    ASSERT_TRUE(producer.producer->stop().has_value());
+    ASSERT_TRUE(until([&] { return producer.producer->state() == State::idle; }, *engine));
+    ASSERT_EQ(producer.sent.size(), count);
+    for (const auto& [cookie, status] : producer.sent) {
+        ASSERT_EQ(status, Errc::ok);
+    }
+}
+
 TEST_P(FastPath, ADisconnectFlushesWhatIsOpen) {
     ConsumerProgram consumer;
     ProducerProgram producer;

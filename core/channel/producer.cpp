@@ -57,4 +57,8 @@ Errc Producer::send(std::uint32_t consumer, const SendBuffer& buffer, void* cook
                                [&](auto& core) { return core.send(consumer, buffer, cookie); });
 }
 
+void Producer::flush() {
+    visit<ProducerCore>(kind_, core_, [](auto& core) { core.flush(); });
+}
+
 } // namespace comch

@@ -86,6 +86,7 @@ public:
     [[nodiscard]] Connection& connection() const noexcept { return *connection_; }
     [[nodiscard]] std::uint32_t in_flight() const noexcept { return in_flight_; }
     [[nodiscard]] std::uint32_t completed() {
+        flush();
         std::uint32_t count = 0;
         for (const std::unique_ptr<Route>& route : routes_) {
             (void)read_feedback(*route);
@@ -99,6 +100,40 @@ public:
     }
 
     [[nodiscard]] Errc send(std::uint32_t consumer, const SendBuffer& buffer, void* cookie) {
+        const Errc result = submit(consumer, buffer, cookie);
+        if constexpr (writes_directly) {
+            if (!buffer.more || result != Errc::ok) [[likely]] {
+                flush(); // what waits on other routes, or if this was refused
+            } else {
+                waiting_for_more_ = true;
+            }
+        }
+        return result;
+    }
+
+    /// What waits for more goes out.
+    void flush() {
+        if constexpr (writes_directly) {
+            if (waiting_for_more_) [[unlikely]] {
+                waiting_for_more_ = false;
+                for (const std::unique_ptr<Route>& route : routes_) {
+                    route->channel.ring();
+                }
+            }
+        }
+    }
+
+    [[nodiscard]] Result<void> stop() {
+        if (state_ != State::running) {
+            return fail(Errc::bad_state, "cannot stop the producer: it is stopped already");
+        }
+        state_ = State::stopping;
+        end_status_ = Errc::canceled;
+        return {};
+    }
+
+private:
+    [[nodiscard]] Errc submit(std::uint32_t consumer, const SendBuffer& buffer, void* cookie) {
         if (state_ != State::running) [[unlikely]] {
             return Errc::bad_state;
         }
@@ -167,7 +202,8 @@ public:
             op.claimed = op.has_tried = false;
         }
         if (route->unsent == nullptr) [[likely]] {
-            const Errc result = waits_for_others(*route, op) ? Errc::ok : transmit(*route, op);
+            const Errc result =
+                waits_for_others(*route, op) ? Errc::ok : transmit(*route, op, buffer.more);
             if (!op.started && result != Errc::ok && !(op.has_tried && result == Errc::again))
                 [[unlikely]] {
                 if (result == Errc::again) {
@@ -197,16 +233,6 @@ public:
         return Errc::ok;
     }
 
-    [[nodiscard]] Result<void> stop() {
-        if (state_ != State::running) {
-            return fail(Errc::bad_state, "cannot stop the producer: it is stopped already");
-        }
-        state_ = State::stopping;
-        end_status_ = Errc::canceled;
-        return {};
-    }
-
-private:
     static constexpr bool writes_directly = Link::Channel::writes_directly;
 
     /// How a message goes.
@@ -299,6 +325,7 @@ private:
     // ---- data path ------------------------------------------------------------------------------
 
     unsigned progress() {
+        flush();
         unsigned handled = 0;
         if (notifier_->take()) [[unlikely]] {
             handled += attend();
@@ -339,13 +366,14 @@ private:
 
     /// Puts as much of an operation on the link as it takes. ok: it is whole there, or there is
     /// more to do at once (not whole); again: the link is full.
-    Errc transmit(Route& route, Operation& op) {
+    /// A message that is one record may wait for `more`.
+    Errc transmit(Route& route, Operation& op, bool more = false) {
         if (!op.started) {
             const std::size_t head = op.immediate.empty() ? 0 : sizeof(wire::Immediate);
             if (head + op.data.size() > link_limits_.max_message) {
                 return transmit_start(route, op);
             }
-            const Errc result = transmit_whole(route, op, head);
+            const Errc result = transmit_whole(route, op, head, more);
             op.started = op.whole = result == Errc::ok;
             return result;
         }
@@ -382,14 +410,14 @@ private:
         return Errc::ok;
     }
 
-    Errc transmit_whole(Route& route, Operation& op, std::size_t head) {
+    Errc transmit_whole(Route& route, Operation& op, std::size_t head, bool more) {
         const auto id = static_cast<std::uint8_t>(head == 0 ? wire::FastPath::plain
                                                             : wire::FastPath::with_immediate);
         const auto length = static_cast<std::uint32_t>(head + op.data.size());
         if constexpr (writes_directly) {
             if (length >= tuning::shortest_direct && head == 0 && op.memory != nullptr &&
                 route.channel.local_key(op.memory->region(), op.local_key)) {
-                return transmit_directly(route, op);
+                return transmit_directly(route, op, more);
             }
         }
         const auto fill = [head, &op](std::byte* to) {
@@ -402,21 +430,22 @@ private:
             }
         };
         if (length <= link_limits_.max_inline) [[likely]] {
-            return route.channel.send_inline(id, length, fill);
+            return route.channel.send_inline(id, length, fill, more);
         }
-        const std::int64_t result = route.channel.send_packed(id, length, [&](std::byte* to) {
+        const auto pack = [&](std::byte* to) {
             fill(to);
             return length;
-        });
+        };
+        const std::int64_t result = route.channel.send_packed(id, length, pack, more);
         return result < 0 ? static_cast<Errc>(-result) : Errc::ok;
     }
 
-    Errc transmit_directly(Route& route, Operation& op) {
+    Errc transmit_directly(Route& route, Operation& op, bool more) {
         const std::uint64_t under_way = op.number - route.credit.handled;
         const bool tell = (route.untold + 1) * tuning::told_under_way >= under_way;
         const Errc result = route.channel.send_from(
             static_cast<std::uint8_t>(wire::FastPath::plain), op.data.data(),
-            static_cast<std::uint32_t>(op.data.size()), op.local_key, tell, op.ticket);
+            static_cast<std::uint32_t>(op.data.size()), op.local_key, tell, more, op.ticket);
         if (result == Errc::ok) {
             op.sent = op.data.size();
             op.way = op.ticket == typename Link::Channel::Ticket{} ? Way::parts : Way::direct;
@@ -670,6 +699,16 @@ private:
                 return true;
             },
             tuning::feedback_budget);
+    }
+
+    /// What was handled is not lost: there is at most one word for each that is under way, and one for
+    /// each buffer and place.
+    void read_all_feedback(Route& route) {
+        for (std::size_t left = 3 * operations_.size() + 3; left != 0; --left) {
+            if (read_feedback(route) == 0) {
+                return;
+            }
+        }
     }
 
     /// False: no correct peer says that.
@@ -937,7 +976,7 @@ private:
                     (void)read_feedback(route);
                     return false;
                 }
-                (void)read_feedback(route); // what was handled is not lost
+                read_all_feedback(route);
                 route.channel.cut();
                 return true;
             }
@@ -955,7 +994,7 @@ private:
         }
         unsigned handled = 1;
         for (std::size_t i = 0; i < routes_.size(); ++i) {
-            (void)read_feedback(*routes_[i]);
+            read_all_feedback(*routes_[i]);
             handled += flush(*routes_[i], end_status_);
         }
         for (const std::unique_ptr<Route>& route : routes_) {
@@ -978,6 +1017,7 @@ private:
     }
 
     Errc arm() {
+        flush();
         if (notifier_->pending() || state_ == State::stopping || has_ended_routes_ ||
             refused_a_route_) {
             return Errc::again;
@@ -1012,6 +1052,7 @@ private:
     State state_ = State::idle;
     Errc end_status_ = Errc::ok;
     bool look_at_all_ = false;
+    bool waiting_for_more_ = false; ///< something may be, on some route
     bool has_ended_routes_ = false;
     bool refused_a_route_ = false; ///< a send was told `again`: there was no room to open its route
     std::uint32_t id_ = 0;

@@ -1403,7 +1403,7 @@ TYPED_TEST_P(LinkContractOfWrites, AMessageIsFetchedFromItsMemory) {
                 [&] {
                     return opened->send_from(static_cast<std::uint8_t>(i), from.data() + i * size,
                                              static_cast<std::uint32_t>(size - i), local_key, tell,
-                                             ticket) == Errc::ok;
+                                             false, ticket) == Errc::ok;
                 },
                 host, dpu));
         }
@@ -1421,6 +1421,157 @@ TYPED_TEST_P(LinkContractOfWrites, AMessageIsFetchedFromItsMemory) {
             },
             host, dpu));
         taken = 0;
+    }
+    table.remove(source.region);
+}
+
+TYPED_TEST_P(LinkContractOfWrites, WhatWaitsForMoreGoesOutInOrder) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    const auto pair = this->connect(host, dpu);
+    auto opened = this->open_channel(pair, host, dpu);
+    ASSERT_TRUE(opened.has_value());
+    auto& there = dpu.seen.channels[0].second;
+    constexpr std::size_t size = 4096;
+    const std::vector<std::byte> from = pattern(size, 7);
+    RegionTable& table = RegionTable::instance();
+    auto memory = from;
+    const auto source = *table.add({.base = memory.data(), .length = size, .access = 0});
+    std::uint32_t local_key = 0;
+    ASSERT_TRUE(opened->local_key(source.region, local_key));
+    typename TypeParam::Link::Channel::Ticket ticket{};
+    unsigned sent = 0;
+    unsigned taken = 0;
+    // Built in place, from a send buffer, and fetched, of several lengths.
+    const auto length_of = [](unsigned number) {
+        constexpr std::uint32_t lengths[] = {1, 60, 200, 700, 3000, 4096, 0, 250, 2048};
+        return lengths[number % std::size(lengths)];
+    };
+    const auto seed_of = [](unsigned number) { return static_cast<std::uint8_t>(number); };
+    const auto send = [&](bool more) {
+        const std::uint32_t length = length_of(sent);
+        const std::uint8_t id = seed_of(sent);
+        const auto fill = [&](std::byte* to) {
+            if (length != 0) {
+                std::memcpy(to, from.data(), length);
+            }
+        };
+        const auto pack = [&](std::byte* to) {
+            fill(to);
+            return length;
+        };
+        const Errc result =
+            length >= 2048
+                ? opened->send_from(id, memory.data(), length, local_key, false, more, ticket)
+            : length >= 250
+                ? (opened->send_packed(id, length, pack, more) >= 0 ? Errc::ok : Errc::again)
+                : opened->send_inline(id, length, fill, more);
+        sent += result == Errc::ok ? 1 : 0;
+        return result == Errc::ok;
+    };
+    const auto take = [&](std::uint8_t id, const std::byte* data, std::uint32_t length) {
+        EXPECT_EQ(id, seed_of(taken));
+        EXPECT_EQ(length, length_of(taken));
+        EXPECT_TRUE(std::equal(data, data + length, from.begin()));
+        ++taken;
+        return true;
+    };
+    const auto ignore = [](auto, auto, auto) { return true; };
+    const auto arrives = [&] {
+        return this->until(
+            [&] {
+                (void)there.poll(take, 16);
+                return taken == sent;
+            },
+            host, dpu); // never by help of the channel's own end
+    };
+    // (The first are sent before the channel is connected.)
+    for (unsigned round = 0; round < 200; ++round) {
+        const unsigned count = round % 17;
+        for (unsigned i = 0; i < count; ++i) {
+            ASSERT_TRUE(this->until([&] { return send(true); }, host, dpu));
+        }
+        switch (round % 4) {
+        case 0:
+            opened->ring();
+            break;
+        case 1:
+            (void)opened->arm();
+            break;
+        case 2:
+            (void)opened->tell_of(ticket);
+            break;
+        default:
+            ASSERT_TRUE(this->until([&] { return send(false); }, host, dpu));
+            break;
+        }
+        ASSERT_TRUE(arrives()) << taken << " of " << sent << " in round " << round;
+        (void)opened->poll(ignore, 16);
+    }
+    // To the end of what may be under way: what is refused must have gone out.
+    for (unsigned i = 0; i < 1000; ++i) {
+        if (!send(true)) {
+            ASSERT_TRUE(arrives()) << taken << " of " << sent;
+        }
+    }
+    ASSERT_TRUE(this->until([&] { return opened->tell_of(ticket); }, host, dpu));
+    ASSERT_TRUE(this->until(
+        [&] {
+            (void)there.poll(take, 16);
+            (void)opened->poll(ignore, 16);
+            return taken == sent && opened->written(ticket);
+        },
+        host, dpu));
+    table.remove(source.region);
+}
+
+TYPED_TEST_P(LinkContractOfWrites, WhatWaitsForMoreArrivesAtAnOrderlyEndOnly) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    const auto pair = this->connect(host, dpu);
+    auto memory = pattern(4096, 7);
+    RegionTable& table = RegionTable::instance();
+    const auto source = *table.add({.base = memory.data(), .length = memory.size(), .access = 0});
+    for (const bool orderly : {true, false}) {
+        auto opened = this->open_channel(pair, host, dpu);
+        ASSERT_TRUE(opened.has_value());
+        auto& there = dpu.seen.channels.back().second;
+        unsigned taken = 0;
+        const auto take = [&](auto, auto, auto) {
+            ++taken;
+            return true;
+        };
+        ASSERT_EQ(opened->send(0, {}), Errc::ok); // connected from here on
+        ASSERT_TRUE(this->until([&] { return there.poll(take, 16) == 1; }, host, dpu));
+        std::uint32_t local_key = 0;
+        ASSERT_TRUE(opened->local_key(source.region, local_key));
+        typename TypeParam::Link::Channel::Ticket ticket{};
+        const auto pack = [&](std::byte* to) {
+            std::memcpy(to, memory.data(), 1000);
+            return std::uint32_t{1000};
+        };
+        ASSERT_TRUE(this->until(
+            [&] {
+                return opened->send_from(1, memory.data(), 4096, local_key, true, true, ticket) ==
+                       Errc::ok;
+            },
+            host, dpu));
+        ASSERT_EQ(opened->send_packed(2, 1000, pack, true), 1000);
+        ASSERT_EQ(opened->send_inline(
+                      3, 0, [](auto) {}, true),
+                  Errc::ok);
+        if (!orderly) {
+            opened->cut();
+            EXPECT_TRUE(opened->settled(ticket));
+        }
+        opened = tl::unexpected(Error{});
+        ASSERT_TRUE(this->until(
+            [&] {
+                (void)there.poll(take, 16);
+                return there.check() != Errc::ok;
+            },
+            host, dpu));
+        EXPECT_EQ(taken, orderly ? 4u : 1u);
     }
     table.remove(source.region);
 }
@@ -1827,7 +1978,9 @@ TYPED_TEST_P(LinkContract, RoomThatCameBeforeTheSleepPreventsIt) {
 
 REGISTER_TYPED_TEST_SUITE_P(LinkContractOfQueues, CreditDoesNotCallWhoIsHeldBack);
 REGISTER_TYPED_TEST_SUITE_P(LinkContractOfWrites, WhatIsWrittenIsThereBeforeTheMessageThatSaysSo,
-                            AMessageIsFetchedFromItsMemory, APlaceIsNotClaimedAndWithdrawnBoth);
+                            AMessageIsFetchedFromItsMemory, WhatWaitsForMoreGoesOutInOrder,
+                            WhatWaitsForMoreArrivesAtAnOrderlyEndOnly,
+                            APlaceIsNotClaimedAndWithdrawnBoth);
 REGISTER_TYPED_TEST_SUITE_P(
     LinkContract, WhatIsPutAsACopyIsTheCallersAgainAtOnce,
     AFlushDoesNotSayThatARefusedOperationIsDone, ConnectsByAddress, ConnectsByServiceName,

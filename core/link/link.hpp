@@ -277,7 +277,11 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //                                       opener may send at once. Outlives its connection and port
 //                                       as an object: then check() says so and nothing is sent any
 //                                       more
-//     Errc send(...), send_inline(...), send_packed(...)   as above, to the other end; without data_at
+//     Errc send(...), send_inline(..., bool more = false), send_packed(..., bool more = false)
+//           as above, to the other end; without data_at. With `more` the message may wait until
+//           something is sent without it or is refused, or for one of ring(), arm(), tell_of() and
+//           the channel's orderly end: so that a device hears of several at once.
+//     void ring();                                          what waits for more goes out
 //     std::uint64_t sent(), confirmed()
 //     counters::Counter& buffer_stalls();   for the layer above to count what it could not send
 //                                           here because the other end had posted no buffer (shown
@@ -307,8 +311,8 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //           the same, and an empty message `id`. The memory of this write, and of those before it,
 //           must stay registered until written().
 //     Errc send_from(std::uint8_t id, const std::byte* from, std::uint32_t length,
-//                    std::uint32_t local_key, bool tell, Ticket&);
-//           a message as send()'s, of up to max_message bytes, that the device fetches from there:
+//                    std::uint32_t local_key, bool tell, bool more, Ticket&);
+//           a message as send_inline()'s, of up to max_message bytes, that the device fetches from there:
 //           the memory must stay registered, and the bytes as they are, until written(). That may
 //           not say so without `tell`, before it does of a later one or tell_of() was called. The
 //           ticket is Ticket{} if the message was copied.

@@ -2,6 +2,8 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <deque>
+#include <functional>
 
 #include <gmock/gmock.h>
 #include <poll.h>
@@ -78,6 +80,63 @@ TEST(DocaFastPath, OneBufferInManyTasksArrivesInOrder) {
         EXPECT_EQ(path.consumer.immediates[i], std::string(1, static_cast<char>('A' + i)));
         EXPECT_EQ(data_of(places[i]), "abcdefgh");
         give_back(places[i]);
+    }
+    give_back(from);
+}
+
+TEST(DocaFastPath, WhatIsSubmittedWithoutAFlushGoesOutWithOne) {
+    FastPath path;
+    doca_pe* const pe = path.sides.client_engine.pe;
+    doca_buf* const from = path.here.data(0, 4096);
+    const auto submit = [&](std::uint32_t flags) {
+        doca_error_t result = DOCA_ERROR_AGAIN; // while it is not known that buffers are posted
+        ASSERT_TRUE(path.sides.until([&] {
+            result = path.producer.send(path.consumer.id(), from, {}, flags);
+            return result != DOCA_ERROR_AGAIN;
+        }));
+        ASSERT_OK(result);
+    };
+    const std::function<void()> flushes[] = {
+        [&] { doca_ctx_flush_tasks(path.producer.ctx); },
+        [&] { submit(DOCA_TASK_SUBMIT_FLAG_FLUSH); },
+        [&] { (void)doca_pe_progress(pe); },
+        [&] { (void)doca_pe_request_notification(pe); },
+    };
+    std::deque<doca_buf*> places;
+    const auto post = [&] {
+        places.push_back(path.there.room(0, 4096));
+        ASSERT_OK(path.consumer.post(places.back()));
+    };
+    post();
+    ASSERT_OK(path.send(from)); // from now on nothing waits for the consumer's buffers to be known
+    ASSERT_TRUE(path.sides.until([&] { return path.producer.done.size() == 1; }));
+    for (const auto& flush : flushes) {
+        const std::size_t before = path.consumer.done.size();
+        for (int i = 0; i < 4; ++i) {
+            post();
+        }
+        for (int i = 0; i < 3; ++i) {
+            submit(i % 2 == 0 ? DOCA_TASK_SUBMIT_FLAG_NONE
+                              : DOCA_TASK_SUBMIT_FLAG_OPTIMIZE_REPORTS);
+        }
+        if (comch::test::test_description()) { // there are RDMA devices
+            for (int i = 0; i < 1'000; ++i) {
+                (void)doca_pe_progress(path.sides.server_engine.pe);
+            }
+            EXPECT_LT(path.consumer.done.size(), before + 3) << "the last one should wait";
+        }
+        flush();
+        ASSERT_TRUE(progress_until([&] { return path.consumer.done.size() >= before + 3; },
+                                   path.sides.server_engine)); // without the producer's progress
+    }
+    ASSERT_TRUE(
+        path.sides.until([&] { return path.producer.done.size() == path.consumer.done.size(); }));
+    EXPECT_THAT(path.producer.done, Each(DOCA_SUCCESS));
+    EXPECT_EQ(doca_task_submit_ex(nullptr, DOCA_TASK_SUBMIT_FLAG_NONE), DOCA_ERROR_INVALID_VALUE);
+    doca_ctx_flush_tasks(nullptr);
+    path.stop();
+    for (doca_buf* place : places) {
+        give_back(place);
     }
     give_back(from);
 }

@@ -161,7 +161,8 @@ struct ProducerParty {
         }
     }
     [[nodiscard]] doca_error_t send(std::uint32_t consumer, const doca_buf* buffer,
-                                    std::string immediate = {}) const {
+                                    std::string immediate = {},
+                                    std::uint32_t flags = DOCA_TASK_SUBMIT_FLAG_FLUSH) const {
         doca_comch_producer_task_send* task = nullptr;
         auto* const bytes =
             immediate.empty() ? nullptr : reinterpret_cast<std::uint8_t*>(immediate.data());
@@ -170,7 +171,8 @@ struct ProducerParty {
         if (allocated != DOCA_SUCCESS) {
             return allocated;
         }
-        const doca_error_t result = doca_task_submit(doca_comch_producer_task_send_as_task(task));
+        const doca_error_t result =
+            doca_task_submit_ex(doca_comch_producer_task_send_as_task(task), flags);
         if (result != DOCA_SUCCESS) {
             doca_task_free(doca_comch_producer_task_send_as_task(task));
         }

@@ -130,12 +130,14 @@ doca_error_t ConnectionProducer::put(ProducerTask& task) {
     if (const doca_error_t result = describe(task, buffer); result != DOCA_SUCCESS) [[unlikely]] {
         return result;
     }
+    buffer.more = task.more;
     const Errc sent = core_->send(task.consumer, buffer, static_cast<doca_task*>(&task));
     if (sent != Errc::ok) {
         return to_doca(sent);
     }
-    // Shorter messages are on the link by now, and what holding their buffers costs would show.
-    if (buffer.data.size() >= channel::tuning::shortest_direct) {
+    // Shorter messages are on the link by now, and what holding their buffers costs would show. But
+    // one may be behind a long one that is not.
+    if (buffer.data.size() >= channel::tuning::shortest_direct || held_ != 0) {
         hold(task);
     }
     return DOCA_SUCCESS;
@@ -145,12 +147,14 @@ void ConnectionProducer::hold(ProducerTask& task) noexcept {
     if (task.buffer != nullptr && !task.held) {
         const_cast<doca_buf*>(task.buffer)->take_for_reading();
         task.held = true;
+        ++held_;
     }
 }
 
 void ConnectionProducer::finish(ProducerTask& task, doca_error_t status) {
     if (task.held) {
         task.held = false;
+        --static_cast<ConnectionProducer*>(task.ctx)->held_;
         const_cast<doca_buf*>(task.buffer)->return_from_reading();
     }
     task.ctx->complete(task, status);
@@ -160,9 +164,15 @@ doca_error_t ConnectionProducer::begin_send(doca_task& base) {
     auto& task = static_cast<ProducerTask&>(base);
     auto& self = static_cast<ConnectionProducer&>(*task.ctx);
     if (self.waits_for(task.consumer)) [[unlikely]] {
+        if (!task.more) {
+            self.flush(); // of what was sent to others
+        }
         return self.wait(task);
     }
     const doca_error_t result = self.put(task);
+    if (result == DOCA_ERROR_INVALID_VALUE && !task.more) [[unlikely]] {
+        self.flush(); // the core may not have seen it
+    }
     return task.consumer == self.last_reached_ ? result : self.wait_or_refuse(task, result);
 }
 

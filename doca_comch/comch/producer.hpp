@@ -102,6 +102,11 @@ public:
     [[nodiscard]] std::uint32_t id() const noexcept override {
         return core_ == nullptr ? 0 : core_->id();
     }
+    void flush() override {
+        if (core_ != nullptr) {
+            core_->flush();
+        }
+    }
 
 private:
     /// Sends to one consumer that wait, oldest first: only these have an order.
@@ -122,7 +127,7 @@ private:
 
     [[nodiscard]] static doca_error_t begin_send(doca_task& task);
     [[nodiscard]] doca_error_t put(ProducerTask& task);
-    static void hold(ProducerTask& task) noexcept;
+    void hold(ProducerTask& task) noexcept;
     static void finish(ProducerTask& task, doca_error_t status);
     [[nodiscard]] doca_error_t wait_or_refuse(ProducerTask& task, doca_error_t result);
     [[nodiscard]] doca_error_t wait(ProducerTask& task);
@@ -137,6 +142,7 @@ private:
     ConnectionHandle& handle_;
     const std::uint32_t generation_;
     std::unique_ptr<Producer> core_;
+    std::uint32_t held_ = 0;                    ///< tasks whose buffers are held
     std::uint32_t last_reached_ = 0;            ///< the consumer of the last send
     std::unordered_set<std::uint32_t> reached_; ///< consumers that were sent to
     std::vector<Waiting> waiting_;              ///< of consumers not reached yet, mostly

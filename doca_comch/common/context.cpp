@@ -195,7 +195,11 @@ doca_error_t doca_ctx_get_state(const doca_ctx* ctx, doca_ctx_states* state) {
     return DOCA_SUCCESS;
 }
 
-void doca_ctx_flush_tasks(doca_ctx*) {}
+void doca_ctx_flush_tasks(doca_ctx* ctx) {
+    if (ctx != nullptr) {
+        ctx->flush();
+    }
+}
 
 doca_error_t doca_ctx_set_datapath_on_dpa(doca_ctx* ctx, doca_dpa* dpa_dev) {
     if (ctx == nullptr || dpa_dev == nullptr) {

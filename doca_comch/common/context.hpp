@@ -95,6 +95,8 @@ public:
         task.use = doca_task::Use::allocated;
         report_(task, status == DOCA_SUCCESS);
     }
+    /// What was submitted without a flush goes out.
+    virtual void flush() {}
     [[nodiscard]] std::uint32_t inflight() const noexcept { return inflight_; }
     [[nodiscard]] std::uint32_t allocated() const noexcept { return allocated_; }
 

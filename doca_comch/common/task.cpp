@@ -13,7 +13,13 @@ doca_error_t doca_task_try_submit(doca_task* task) {
 doca_error_t doca_task_submit_ex(doca_task* task, uint32_t flags) {
     constexpr std::uint32_t known =
         DOCA_TASK_SUBMIT_FLAG_FLUSH | DOCA_TASK_SUBMIT_FLAG_OPTIMIZE_REPORTS;
-    return (flags & ~known) != 0 ? DOCA_ERROR_INVALID_VALUE : doca_task_submit(task);
+    if (task == nullptr || (flags & ~known) != 0) {
+        return DOCA_ERROR_INVALID_VALUE;
+    }
+    task->more = (flags & DOCA_TASK_SUBMIT_FLAG_FLUSH) == 0;
+    const doca_error_t result = doca_task_submit(task);
+    task->more = false;
+    return result;
 }
 
 void doca_task_free(doca_task* task) {

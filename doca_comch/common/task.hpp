@@ -25,6 +25,7 @@ struct doca_task {
     doca_error_t status = DOCA_SUCCESS;
     Use use = Use::free;
     bool free_wanted = false; ///< by the program, while submitted
+    bool more = false;        ///< it is being submitted, and a flush is to follow
     std::uint8_t kind = 0;
 };
 

@@ -67,7 +67,7 @@ DOCA_STABLE doca_error_t doca_ctx_set_state_changed_cb(struct doca_ctx *ctx,
 DOCA_STABLE doca_error_t doca_ctx_get_state(const struct doca_ctx *ctx,
                                             enum doca_ctx_states *state);
 
-/* Submitted tasks never wait for a flush here, so there is nothing to do. */
+/* Tasks that were submitted without DOCA_TASK_SUBMIT_FLAG_FLUSH wait for no others when this returns. */
 DOCA_EXPERIMENTAL void doca_ctx_flush_tasks(struct doca_ctx *ctx);
 
 /* Lets a DPA thread do the context's data path: consumers and producers of a message queue whose

@@ -36,6 +36,9 @@ enum doca_pe_event_mode {
     DOCA_PE_EVENT_MODE_PROGRESS_ALL = 1
 };
 
+/* How a task is submitted; doca_task_submit() flushes. A producer's task that is submitted without
+ * FLUSH may wait, so that an RDMA device hears of several at once: until a task of that producer is
+ * submitted with it, doca_ctx_flush_tasks(), progress, or a request for a notification. */
 enum doca_task_submit_flag {
     DOCA_TASK_SUBMIT_FLAG_NONE = 0,
     DOCA_TASK_SUBMIT_FLAG_FLUSH = 1 << 0,

@@ -24,6 +24,11 @@ struct SendBuffer {
     std::span<const std::byte> immediate{};
     /// The memory map that `data` is from. Null: not checked, copied by the CPU on every link.
     const MemoryMap* memory = nullptr;
+    /// Another send of this producer follows at once. Then this one may wait for it, so that the
+    /// device hears of both together, which costs less: until the next send without `more`, one that
+    /// is refused, flush() or completed(), or the engine's next progress or arm() (that it succeeds
+    /// with). Nothing waits on links that have no such device.
+    bool more = false;
 };
 
 struct ProducerHandlers {
@@ -60,7 +65,7 @@ public:
     [[nodiscard]] Connection& connection() const noexcept;
     /// Sends that are not complete yet.
     [[nodiscard]] std::uint32_t in_flight() const noexcept;
-    /// Those of them that progress is about to report as complete, which takes a look.
+    /// Those of them that progress is about to report as complete, which takes a look. Flushes.
     [[nodiscard]] std::uint32_t completed();
 
     /// Sends to a consumer of the other side; ok: `sent` is called with `cookie` later. Messages to
@@ -73,6 +78,9 @@ public:
     /// read. bad_state: not running. not_connected, connection_reset: the connection has ended.
     /// no_memory: no channel to the consumer can be had.
     [[nodiscard]] Errc send(std::uint32_t consumer, const SendBuffer& buffer, void* cookie);
+
+    /// What was sent with SendBuffer::more waits for nothing else to be sent when this returns.
+    void flush();
 
     /// Gives up what is under way (as canceled), then is idle: within half a second if a device is
     /// reading it. bad_state: stopped already.

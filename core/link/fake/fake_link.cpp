@@ -45,6 +45,24 @@ bool has_writes(const Lane& lane) {
     });
 }
 
+/// Messages that wait for more, at most.
+constexpr std::size_t most_waiting = 15;
+
+/// What waits is on its way.
+void release(Wire& wire, unsigned end) {
+    Lane& lane = wire.lane[end];
+    if (!lane.waiting.empty()) {
+        for (Message& message : lane.waiting) {
+            if (message.from != nullptr) {
+                std::memcpy(message.bytes.data(), message.from, message.bytes.size());
+            }
+        }
+        std::move(lane.waiting.begin(), lane.waiting.end(), std::back_inserter(lane.queue));
+        lane.waiting.clear();
+        detail::ring(wire.bell[1 - end]);
+    }
+}
+
 Errc status_of(Reason reason) {
     return reason == Reason::closed ? Errc::not_connected : Errc::connection_reset;
 }
@@ -164,15 +182,15 @@ Errc Sender::reserve() {
     }
     Lane& lane = wire_->lane[end_];
     const bool scripted = network_->again_in != 0 && --network_->again_in == 0;
-    if (scripted || lane.queue.size() >= network_->settings.queue_depth) {
+    if (scripted || lane.queue.size() + lane.waiting.size() >= network_->settings.queue_depth) {
         lane.blocked = true;
+        release(*wire_, end_);
         return Errc::again;
     }
     return Errc::ok;
 }
 
-void Sender::commit(std::uint8_t id, std::vector<std::byte> bytes, bool ordered,
-                    std::uint32_t written) {
+void Sender::commit(std::uint8_t id, std::vector<std::byte> bytes, How how) {
     const std::lock_guard lock(network_->mutex);
     if (network_->hook) {
         Transit transit{.from = detail::address_of(wire_->port[end_]),
@@ -184,18 +202,22 @@ void Sender::commit(std::uint8_t id, std::vector<std::byte> bytes, bool ordered,
     if (network_->corrupt_in != 0 && --network_->corrupt_in == 0 &&
         network_->corrupt_offset < bytes.size()) {
         bytes[network_->corrupt_offset] ^= network_->corrupt_mask;
+        how.from = nullptr; // to stay so
     }
     Lane& lane = wire_->lane[end_];
     ++lane.sent;
     if (!lane.abandoned) {
         Message message;
         message.id = id;
-        message.stamp = ordered ? ++network_->clock : 0;
+        message.stamp = how.ordered ? ++network_->clock : 0;
         message.bytes = std::move(bytes);
-        message.written = written;
-        lane.queue.push_back(std::move(message));
+        message.written = how.written;
+        message.from = how.from;
+        lane.waiting.push_back(std::move(message));
     }
-    detail::ring(wire_->bell[1 - end_]);
+    if (!how.more || lane.waiting.size() > most_waiting) {
+        release(*wire_, end_);
+    }
 }
 
 Errc Sender::send(std::uint8_t id, std::span<const std::byte> message) {
@@ -246,6 +268,7 @@ void Channel::close() noexcept {
     }
     {
         const std::lock_guard lock(network_->mutex);
+        release(*wire_, end_);
         wire_->lane[end_].closed = true;
         wire_->lane[1 - end_].abandoned = true;
         wire_->lane[1 - end_].queue.clear();
@@ -285,6 +308,7 @@ Errc Channel::write(const std::byte* from, std::uint32_t length, std::uint32_t, 
     if (place == nullptr || wire_->lane[end_].abandoned) {
         return Errc::connection_reset; // as an RDMA device does
     }
+    release(*wire_, end_);
     std::memcpy(place, from, length);
     return Errc::ok;
 }
@@ -296,20 +320,20 @@ Errc Channel::write_and_send(const std::byte* from, std::uint32_t length, std::u
     }
     const Errc result = write(from, length, local_key, to, remote_key);
     if (result == Errc::ok) {
-        commit(id, {}, false, length);
+        commit(id, {}, {.written = length});
     }
     return result;
 }
 
 Errc Channel::send_from(std::uint8_t id, const std::byte* from, std::uint32_t length, std::uint32_t,
-                        bool tell, Ticket& ticket) {
-    const std::int64_t result = send_packed(id, length, [&](std::byte* to) {
-        std::memcpy(to, from, length);
-        return length;
-    });
-    if (result < 0) {
-        return static_cast<Errc>(-result);
+                        bool tell, bool more, Ticket& ticket) {
+    if (length > limits().max_message) {
+        return Errc::too_big;
     }
+    if (const Errc room = reserve(); room != Errc::ok) {
+        return room;
+    }
+    commit(id, {from, from + length}, {.more = more, .from = from});
     ticket = ++sent_from_;
     told_ = tell ? ticket : told_;
     return Errc::ok;
@@ -317,7 +341,14 @@ Errc Channel::send_from(std::uint8_t id, const std::byte* from, std::uint32_t le
 
 bool Channel::written(Ticket ticket) const {
     const std::lock_guard lock(network_->mutex);
-    return !network_->slow_devices && ticket <= told_;
+    return !network_->slow_devices && ticket <= told_ && wire_->lane[end_].waiting.empty();
+}
+
+void Channel::ring() noexcept {
+    if (wire_) {
+        const std::lock_guard lock(network_->mutex);
+        release(*wire_, end_);
+    }
 }
 
 bool Channel::claim(std::uint64_t place) {
@@ -341,6 +372,7 @@ Withdrawal Channel::withdraw(std::uint64_t place) {
 
 void Channel::cut() noexcept {
     const std::lock_guard lock(network_->mutex);
+    wire_->lane[end_].waiting.clear();
     wire_->lane[1 - end_].abandoned = true;
 }
 
@@ -351,6 +383,7 @@ int Channel::event_fd() const noexcept {
 Errc Channel::arm() {
     const std::lock_guard lock(network_->mutex);
     Lane& out = wire_->lane[end_];
+    release(*wire_, end_);
     const bool room = out.blocked && out.queue.size() < network_->settings.queue_depth;
     if (!wire_->lane[1 - end_].queue.empty() || room ||
         channel_state_of(*wire_, end_) != Errc::ok) {
@@ -391,7 +424,7 @@ Errc Connection::send_ordered(std::uint8_t id, std::span<const std::byte> messag
     if (const Errc room = reserve(); room != Errc::ok) {
         return room;
     }
-    commit(id, {message.begin(), message.end()}, true);
+    commit(id, {message.begin(), message.end()}, {.ordered = true});
     return Errc::ok;
 }
 

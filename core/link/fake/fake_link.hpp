@@ -91,11 +91,14 @@ struct Message {
     std::vector<std::byte> bytes;
     Operation operation;
     std::uint32_t written = 0; ///< by the write that it comes from
+    /// Where its bytes are fetched from once more, as by a device, when it goes out.
+    const std::byte* from = nullptr;
 };
 
 /// One direction: from end i to the other.
 struct Lane {
     std::deque<Message> queue;
+    std::vector<Message> waiting; ///< for more, behind those in the queue
     std::uint64_t sent = 0;
     std::uint64_t confirmed = 0;
     bool blocked = false;      ///< its sender was answered `again`
@@ -207,7 +210,8 @@ private:
 class Sender {
 public:
     Errc send(std::uint8_t id, std::span<const std::byte> message);
-    template <class Fill> Errc send_inline(std::uint8_t id, std::uint32_t length, Fill&& fill) {
+    template <class Fill>
+    Errc send_inline(std::uint8_t id, std::uint32_t length, Fill&& fill, bool more = false) {
         if (length > limits().max_inline) {
             return Errc::too_big;
         }
@@ -216,23 +220,13 @@ public:
         }
         std::vector<std::byte> bytes(length);
         fill(bytes.data());
-        commit(id, std::move(bytes), false);
+        commit(id, std::move(bytes), {.more = more});
         return Errc::ok;
     }
     template <class Pack>
     std::int64_t send_packed(std::uint8_t id, std::uint32_t max, Pack&& pack,
                              std::uint32_t /*data_at*/ = 0) {
-        if (max > limits().max_message) {
-            return -static_cast<std::int64_t>(Errc::too_big);
-        }
-        if (const Errc room = reserve(); room != Errc::ok) {
-            return -static_cast<std::int64_t>(room);
-        }
-        std::vector<std::byte> bytes(max);
-        const std::uint32_t length = pack(bytes.data());
-        bytes.erase(bytes.begin() + length, bytes.end());
-        commit(id, std::move(bytes), false);
-        return length;
+        return pack_and_commit(id, max, std::forward<Pack>(pack), false);
     }
     [[nodiscard]] std::uint64_t sent() const;
     [[nodiscard]] std::uint64_t confirmed() const;
@@ -243,11 +237,30 @@ protected:
            unsigned end)
         : network_(std::move(network)), wire_(std::move(wire)), end_(end) {}
 
+    template <class Pack>
+    std::int64_t pack_and_commit(std::uint8_t id, std::uint32_t max, Pack&& pack, bool more) {
+        if (max > limits().max_message) {
+            return -static_cast<std::int64_t>(Errc::too_big);
+        }
+        if (const Errc room = reserve(); room != Errc::ok) {
+            return -static_cast<std::int64_t>(room);
+        }
+        std::vector<std::byte> bytes(max);
+        const std::uint32_t length = pack(bytes.data());
+        bytes.erase(bytes.begin() + length, bytes.end());
+        commit(id, std::move(bytes), {.more = more});
+        return length;
+    }
     [[nodiscard]] const Limits& limits() const noexcept;
     /// ok if a message can be sent now. Only this end adds, so what was found holds.
     [[nodiscard]] Errc reserve();
-    void commit(std::uint8_t id, std::vector<std::byte> bytes, bool ordered,
-                std::uint32_t written = 0);
+    struct How {
+        bool ordered = false;
+        bool more = false; ///< it may wait for the next one
+        std::uint32_t written = 0;
+        const std::byte* from = nullptr;
+    };
+    void commit(std::uint8_t id, std::vector<std::byte> bytes, How how);
 
     std::shared_ptr<detail::NetworkState> network_;
     std::shared_ptr<detail::Wire> wire_;
@@ -277,6 +290,11 @@ public:
         }
         return handled;
     }
+    template <class Pack>
+    std::int64_t send_packed(std::uint8_t id, std::uint32_t max, Pack&& pack, bool more = false) {
+        return pack_and_commit(id, max, std::forward<Pack>(pack), more);
+    }
+    void ring() noexcept;
     static constexpr bool sends_packets = true;
     static constexpr bool writes_directly = true;
     using Ticket = std::uint64_t;
@@ -296,8 +314,9 @@ public:
                         std::uint64_t to, std::uint64_t remote_key, std::uint8_t id,
                         Ticket& ticket);
     Errc send_from(std::uint8_t id, const std::byte* from, std::uint32_t length,
-                   std::uint32_t local_key, bool tell, Ticket& ticket);
+                   std::uint32_t local_key, bool tell, bool more, Ticket& ticket);
     [[nodiscard]] bool tell_of(Ticket ticket) noexcept {
+        ring();
         told_ = std::max(told_, ticket);
         return true;
     }

@@ -26,13 +26,16 @@ public:
         return pipe_->send(id, message);
     }
     template <class Fill>
-    Errc send_inline(std::uint8_t id, std::uint32_t length, Fill&& fill) noexcept {
+    Errc send_inline(std::uint8_t id, std::uint32_t length, Fill&& fill,
+                     bool /*more*/ = false) noexcept {
         return pipe_->send_inline(id, length, std::forward<Fill>(fill));
     }
     template <class Pack>
-    std::int64_t send_packed(std::uint8_t id, std::uint32_t max, Pack&& pack) noexcept {
+    std::int64_t send_packed(std::uint8_t id, std::uint32_t max, Pack&& pack,
+                             bool /*more*/ = false) noexcept {
         return pipe_->send_packed(id, max, std::forward<Pack>(pack));
     }
+    void ring() noexcept {}
     [[nodiscard]] std::uint64_t sent() const noexcept { return pipe_->sent(); }
     [[nodiscard]] std::uint64_t confirmed() noexcept { return pipe_->confirmed(); }
     [[nodiscard]] counters::Counter& buffer_stalls() noexcept {

@@ -447,7 +447,8 @@ RdmaDevice::RegionKeys Channel::keys_of(std::uint64_t region) {
     ChannelCore& core = *core_;
     const auto lock = core.lock_until_ready();
     ChannelCore::KnownKeys& known = core.known_keys[region % core.known_keys.size()];
-    if (region != known.region && core.device != nullptr) {
+    const bool again = !known.keys.valid && ++known.uses >= tuning::ask_for_keys_every;
+    if ((region != known.region || again) && core.device != nullptr) {
         known = {.region = region, .keys = core.device->keys_of(region)};
     }
     return region == known.region ? known.keys : RdmaDevice::RegionKeys{};

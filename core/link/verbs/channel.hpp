@@ -34,18 +34,25 @@ public:
         return attend(core_->pipe->send(id, message));
     }
     template <class Fill>
-    Errc send_inline(std::uint8_t id, std::uint32_t length, Fill&& fill) noexcept {
+    Errc send_inline(std::uint8_t id, std::uint32_t length, Fill&& fill,
+                     bool more = false) noexcept {
         const auto lock = core_->lock_until_ready();
-        return attend(core_->pipe->send_inline(id, length, std::forward<Fill>(fill)));
+        return attend(core_->pipe->send_inline(id, length, std::forward<Fill>(fill), more));
     }
     template <class Pack>
-    std::int64_t send_packed(std::uint8_t id, std::uint32_t max, Pack&& pack) noexcept {
+    std::int64_t send_packed(std::uint8_t id, std::uint32_t max, Pack&& pack,
+                             bool more = false) noexcept {
         const auto lock = core_->lock_until_ready();
-        const std::int64_t result = core_->pipe->send_packed(id, max, std::forward<Pack>(pack));
+        const std::int64_t result =
+            core_->pipe->send_packed(id, max, std::forward<Pack>(pack), more);
         if (result < 0) [[unlikely]] {
             (void)attend(static_cast<Errc>(-result));
         }
         return result;
+    }
+    void ring() noexcept {
+        const auto lock = core_->lock_until_ready();
+        core_->pipe->ring();
     }
     [[nodiscard]] std::uint64_t sent() const noexcept { return core_->pipe->sent(); }
     [[nodiscard]] std::uint64_t confirmed() noexcept { return core_->pipe->confirmed(); }
@@ -94,9 +101,9 @@ public:
                         std::uint64_t to, std::uint64_t remote_key, std::uint8_t id,
                         Ticket& ticket) noexcept;
     Errc send_from(std::uint8_t id, const std::byte* from, std::uint32_t length,
-                   std::uint32_t local_key, bool tell, Ticket& ticket) noexcept {
+                   std::uint32_t local_key, bool tell, bool more, Ticket& ticket) noexcept {
         const auto lock = core_->lock_until_ready();
-        return attend(core_->pipe->send_from(from, length, local_key, id, tell, ticket));
+        return attend(core_->pipe->send_from(from, length, local_key, id, tell, more, ticket));
     }
     [[nodiscard]] bool tell_of(Ticket ticket) noexcept {
         const auto lock = core_->lock_until_ready();

@@ -170,6 +170,7 @@ bool Pipe::goodbye_arrived() noexcept {
 }
 
 void Pipe::stop() noexcept {
+    ring(); // the device gives back only what it has got
     if (qp_ != nullptr) {
         ibv_qp_attr attr{};
         attr.qp_state = IBV_QPS_ERR;
@@ -183,6 +184,8 @@ void Pipe::detach() noexcept {
     if (qp_ != nullptr) {
         const std::uint32_t number = qp_->qp_num;
         qp_ = nullptr;
+        (void)batch_.take(nullptr);
+        scratch_used_ = 0;
         failed_ = true;
         watch_.reset();
         queues_.detach(number);
@@ -241,8 +244,8 @@ wire::Header Pipe::header(std::uint8_t kind, std::uint8_t id) noexcept {
             .messages = static_cast<std::uint8_t>(taken_messages_)};
 }
 
-void Pipe::commit(std::uint8_t kind, std::uint8_t id, std::byte* payload,
-                  std::uint32_t length) noexcept {
+void Pipe::commit(std::uint8_t kind, std::uint8_t id, std::byte* payload, std::uint32_t length,
+                  bool more) noexcept {
     const std::uint32_t head = packed(header(kind, id));
     ++records_;
     const bool in_slot = payload != scratch();
@@ -259,15 +262,18 @@ void Pipe::commit(std::uint8_t kind, std::uint8_t id, std::byte* payload,
     request.opcode = IBV_WR_SEND_WITH_IMM;
     request.imm_data = head;
     request.send_flags = behind_reads(kind == static_cast<std::uint8_t>(Kind::data));
-    if (length <= inline_limit_) {
+    if (length <= inline_limit_ && !(in_slot && more)) {
         request.send_flags |= IBV_SEND_INLINE; // a slot, if it was reserved, is free again at once
     } else if (in_slot) {
         ++slots_taken_;
     }
-    (void)post(request, false);
+    (void)post(request, false, more);
+    if (!batch_.empty() && !in_slot) [[unlikely]] {
+        scratch_used_ += length;
+    }
 }
 
-bool Pipe::post(ibv_send_wr& request, bool signalled) noexcept {
+bool Pipe::post(ibv_send_wr& request, bool signalled, bool more) noexcept {
     if (qp_ == nullptr || failed_) {
         return false;
     }
@@ -283,9 +289,18 @@ bool Pipe::post(ibv_send_wr& request, bool signalled) noexcept {
     }
     request.wr_id = posted_;
     ++queues_.tally().work_requests;
+    if (more && batch_.add(request)) [[unlikely]] {
+        return true;
+    }
+    return hand_over(&request);
+}
+
+bool Pipe::hand_over(ibv_send_wr* last) noexcept {
+    ibv_send_wr* const first = batch_.take(last);
+    scratch_used_ = 0;
     ibv_send_wr* bad = nullptr;
     ++queues_.tally().doorbells;
-    if (::ibv_post_send(qp_, &request, &bad) != 0) {
+    if (::ibv_post_send(qp_, first, &bad) != 0) {
         on_failure(IBV_WC_FATAL_ERR);
         return false;
     }
@@ -371,6 +386,7 @@ bool Pipe::make_room(bool slot) noexcept {
         }
     }
     const bool bypassing = holds_ != 0;
+    ring(); // or what is waited for may never come
     // Completions of others' sends, and arrivals, are taken as well; they wait in the queues.
     (void)queues_.fetch();
     look_at_credit();
@@ -432,7 +448,7 @@ void Pipe::ask() noexcept {
         return;
     }
     unsignalled_ = tuning::signal_every; // with a completion: a flush waits for that, too
-    commit(static_cast<std::uint8_t>(wire::Control::ask), 0, to, 0);
+    commit(static_cast<std::uint8_t>(wire::Control::ask), 0, to, 0, false);
     asked_up_to_ = records_;
 }
 
@@ -563,7 +579,7 @@ Errc Pipe::write_and_send(const std::byte* from, std::uint32_t length, std::uint
 }
 
 Errc Pipe::send_from(const std::byte* from, std::uint32_t length, std::uint32_t lkey,
-                     std::uint8_t id, bool signalled, Ticket& ticket) noexcept {
+                     std::uint8_t id, bool signalled, bool more, Ticket& ticket) noexcept {
     if (!started_) {
         ticket = 0;
         return send(id, {from, length});
@@ -579,7 +595,7 @@ Errc Pipe::send_from(const std::byte* from, std::uint32_t length, std::uint32_t 
     request.imm_data = packed(header(static_cast<std::uint8_t>(Kind::data), id));
     request.send_flags = behind_reads(true);
     ++records_;
-    if (!post(request, signalled)) {
+    if (!post(request, signalled, more)) {
         return refuse();
     }
     queues_.tally().rdma_bytes += length;
@@ -817,6 +833,7 @@ bool Pipe::handle_control(const wire::Header& head, const std::byte* payload,
 // ---- sleeping ----------------------------------------------------------------------------------
 
 void Pipe::arm(bool for_credit) noexcept {
+    ring();
     idle();
     const bool waits = refused_ || (for_credit && confirmed_seen_ != sent_);
     if (waits && !asked_ && started_ && !failed_) {

@@ -23,6 +23,7 @@
 
 #include "core/link/link.hpp"
 #include "core/link/verbs/cm.hpp"
+#include "core/link/verbs/doorbell_batch.hpp"
 #include "core/link/verbs/queues.hpp"
 #include "core/link/verbs/wire.hpp"
 
@@ -91,24 +92,27 @@ public:
 
     // ---- sending -------------------------------------------------------------------------------
 
-    /// A record of exactly `length` bytes that `fill` writes in place.
+    /// A record of exactly `length` bytes that `fill` writes in place. With `more` it may wait for the
+    /// next, or for ring().
     template <class Fill>
-    Errc put_record(Kind kind, std::uint8_t id, std::uint32_t length, Fill&& fill) noexcept {
+    Errc put_record(Kind kind, std::uint8_t id, std::uint32_t length, Fill&& fill,
+                    bool more = false) noexcept {
         std::byte* const to = reserve(length);
         if (to == nullptr) [[unlikely]] {
             return refuse();
         }
         fill(to);
-        commit(static_cast<std::uint8_t>(kind), id, to, length);
+        commit(static_cast<std::uint8_t>(kind), id, to, length, more);
         queues_.tally().copied_bytes += length;
         return Errc::ok;
     }
     template <class Fill>
-    Errc send_inline(std::uint8_t id, std::uint32_t length, Fill&& fill) noexcept {
+    Errc send_inline(std::uint8_t id, std::uint32_t length, Fill&& fill,
+                     bool more = false) noexcept {
         if (length > tuning::max_inline) [[unlikely]] {
             return Errc::too_big;
         }
-        const Errc result = put_record(Kind::data, id, length, std::forward<Fill>(fill));
+        const Errc result = put_record(Kind::data, id, length, std::forward<Fill>(fill), more);
         if (result == Errc::ok) [[likely]] {
             count_sent(length);
         }
@@ -125,7 +129,8 @@ public:
         });
     }
     template <class Pack>
-    std::int64_t send_packed(std::uint8_t id, std::uint32_t max, Pack&& pack) noexcept {
+    std::int64_t send_packed(std::uint8_t id, std::uint32_t max, Pack&& pack,
+                             bool more = false) noexcept {
         if (max > tuning::max_message) [[unlikely]] {
             return -static_cast<std::int64_t>(Errc::too_big);
         }
@@ -134,7 +139,7 @@ public:
             return -static_cast<std::int64_t>(refuse());
         }
         const std::uint32_t length = pack(to);
-        commit(static_cast<std::uint8_t>(Kind::data), id, to, length);
+        commit(static_cast<std::uint8_t>(Kind::data), id, to, length, more);
         queues_.tally().copied_bytes += length;
         count_sent(length);
         return length;
@@ -189,7 +194,14 @@ public:
     /// A message, of up to max_message bytes, from memory that the device knows. With a completion if
     /// `signalled`. Before start() it is copied: the ticket is 0.
     [[nodiscard]] Errc send_from(const std::byte* from, std::uint32_t length, std::uint32_t lkey,
-                                 std::uint8_t id, bool signalled, Ticket& ticket) noexcept;
+                                 std::uint8_t id, bool signalled, bool more,
+                                 Ticket& ticket) noexcept;
+    /// What waits for more goes out.
+    void ring() noexcept {
+        if (!batch_.empty()) [[unlikely]] {
+            (void)hand_over(nullptr);
+        }
+    }
     [[nodiscard]] Errc read(std::byte* to, std::uint32_t length, std::uint32_t lkey,
                             std::uint64_t address, std::uint32_t key, bool signalled,
                             Ticket& ticket) noexcept;
@@ -208,6 +220,7 @@ public:
     [[nodiscard]] bool ask_for_completion() noexcept;
     /// The same of what was posted up to the ticket.
     [[nodiscard]] bool tell_of(Ticket ticket) noexcept {
+        ring();
         const Ticket told = marks_[(marks_tail_ - 1) % marks_.size()].ticket;
         return done(ticket) || told >= ticket || ask_for_completion();
     }
@@ -412,6 +425,9 @@ private:
             }
         }
         if (length <= inline_limit_) {
+            if (scratch_used_ + length > tuning::slot_size) [[unlikely]] {
+                ring();
+            }
             return scratch();
         }
         if (slots_taken_ - slots_freed_ == tuning::send_slots && !make_room(true)) [[unlikely]] {
@@ -419,8 +435,8 @@ private:
         }
         return send_slot(slots_taken_);
     }
-    void commit(std::uint8_t kind, std::uint8_t id, std::byte* payload,
-                std::uint32_t length) noexcept;
+    void commit(std::uint8_t kind, std::uint8_t id, std::byte* payload, std::uint32_t length,
+                bool more) noexcept;
     /// The flag by which a work request waits for the reads that it must be behind.
     [[nodiscard]] unsigned behind_reads(bool is_message) noexcept {
         const Ticket read = orders_reads_ && !is_message ? last_read_ : fenced_read_;
@@ -455,14 +471,16 @@ private:
     [[nodiscard]] wire::Header header(std::uint8_t kind, std::uint8_t id) noexcept;
     [[nodiscard]] bool send_control(wire::Control kind, std::uint64_t payload,
                                     bool signalled) noexcept;
-    [[nodiscard]] bool post(ibv_send_wr& request, bool signalled) noexcept;
+    [[nodiscard]] bool post(ibv_send_wr& request, bool signalled, bool more = false) noexcept;
+    /// The device hears of what waits for more, and of `last` behind it.
+    [[nodiscard]] bool hand_over(ibv_send_wr* last) noexcept;
     void post_waiting() noexcept;
 
     [[nodiscard]] std::byte* send_slot(std::uint64_t index) const noexcept {
         return slab_.data() + ((index - first_slot_) % tuning::send_slots) * tuning::slot_size;
     }
     [[nodiscard]] std::byte* scratch() const noexcept {
-        return slab_.data() + std::size_t{tuning::send_slots} * tuning::slot_size;
+        return slab_.data() + std::size_t{tuning::send_slots} * tuning::slot_size + scratch_used_;
     }
     [[nodiscard]] wire::Page* page() const noexcept {
         static wire::Page none{};
@@ -502,6 +520,8 @@ private:
     std::uint64_t surely_taken_ = 0;
     std::uint64_t surely_taken_messages_ = 0;
     std::uint64_t asked_up_to_ = 0; ///< records, the last one that asks included
+    DoorbellBatch batch_;
+    std::uint32_t scratch_used_ = 0; ///< by the inline messages in it
     std::array<Mark, tuning::send_queue> marks_{};
     std::uint32_t marks_head_ = 0;
     std::uint32_t marks_tail_ = 0;

@@ -57,6 +57,9 @@ inline constexpr std::uint32_t send_queue = 256;
 inline constexpr std::uint32_t signal_every = 16;
 /// The same for those that hold a send buffer.
 inline constexpr std::uint32_t signal_every_slots = send_slots / 4;
+/// Messages that go out with one doorbell, at most, if the caller says that more follow: it is a
+/// write across PCIe, or a system call, of which a sixteenth is little beside a message.
+inline constexpr std::uint32_t doorbell_batch = 16;
 /// Inline data asked of a device; it may grant less. Small messages of the layers above fit.
 inline constexpr std::uint32_t wanted_inline = 256;
 
@@ -79,6 +82,9 @@ inline constexpr std::uint32_t max_one_sided = 128;
 /// A put or get up to this length is copied through a send buffer; a longer one goes from and to
 /// the caller's memory, which the device must know (registering costs microseconds).
 inline constexpr std::uint32_t bounce_up_to = max_message;
+/// Memory that the device could not be given (for want of memory that may be locked, say) is tried
+/// again after so many messages from it, which is too seldom to be noticed.
+inline constexpr unsigned ask_for_keys_every = 256;
 /// One RDMA read or write: a device may allow less. Cutting at 1 MiB costs nothing and lets
 /// messages of other connections in between.
 inline constexpr std::uint32_t rdma_chunk = 1u << 20;
