@@ -13,8 +13,8 @@ import unittest
 
 import gtests
 import over_rdma
-from machine import (BUILD, DEVICE, INTERFACE, PATIENCE, Processes, SOURCE, renew_devices, restore_network, sent_packets,
-                     wait_for)
+from machine import (BUILD, DEVICE, INTERFACE, PATIENCE, Processes, SOURCE, renew_devices, restore_network, run,
+                     sent_packets, wait_for)
 import comch_perftest_test
 
 # Two processes meet over TCP; here nobody else is in the network.
@@ -109,17 +109,14 @@ class Faults(unittest.TestCase):
                 ucx, ["-t", "tag_lat", "-s", "8", "-n", "100000000"], PATIENCE),
             "UCX, rendezvous": lambda: perftest_pair.run_pair(
                 ucx, ["-t", "tag_bw", "-s", "1048576", "-n", "100000000"], PATIENCE),
-            "libfabric": lambda: subprocess.run(
-                [*FI_PERFTEST, "bw", "--size", "64K", "--seconds", "60"], check=True,
-                env=os.environ | FI_SETTINGS,
-                stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE),
+            "libfabric": lambda: run(*FI_PERFTEST, "bw", "--size", "64K", "--seconds", "60", **FI_SETTINGS),
         }
         for side in DEVICE:
-            for name, run in programs.items():
+            for name, begin in programs.items():
                 with self.subTest(side=side, program=name), futures.ThreadPoolExecutor(1) as pool:
                     restore_network()
                     before = sent_packets(side)
-                    program = pool.submit(run)
+                    program = pool.submit(begin)
                     wait_for(lambda: program.done() or sent_packets(side) - before > 500, "traffic")
                     took = self.tell("rdma", "link", "del", DEVICE[side])
                     with self.assertRaises((perftest_pair.PairError, subprocess.CalledProcessError)) as end:

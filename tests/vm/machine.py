@@ -2,6 +2,7 @@
 import contextlib
 import os
 import pathlib
+import shutil
 import subprocess
 import time
 
@@ -51,6 +52,35 @@ def renew_devices():
         subprocess.run(["rdma", "link", "del", device], check=True, stdin=subprocess.DEVNULL,
                        timeout=PATIENCE)
     restore_network()
+
+
+def whereabouts(pid):
+    """Where a process that should have ended, and its children, are: for whoever reads the log."""
+    words = []
+    for task in sorted(pathlib.Path(f"/proc/{pid}/task").glob("*")):
+        for name in ("comm", "wchan", "syscall", "stack"):
+            with contextlib.suppress(OSError):
+                words.append(f"{task}/{name}: {(task / name).read_text(encoding='utf-8').strip()}")
+    if debugger := shutil.which("gdb"):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            words.append(subprocess.run([debugger, "-p", str(pid), "-batch", "-ex", "thread apply all bt 20"],
+                                        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+                                        timeout=120).stdout)
+    children = subprocess.run(["pgrep", "-P", str(pid)], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              check=False).stdout.split()
+    return "\n".join([*words, *map(whereabouts, children)])
+
+
+def run(*command, **environment):
+    """As subprocess.run() of a program that must succeed; if it takes too long, says where it is."""
+    with Processes() as processes:
+        process = processes.start(*command, **environment)
+        try:
+            out, err = process.communicate(timeout=PATIENCE)
+        except subprocess.TimeoutExpired as late:
+            raise AssertionError(f"{command}: not after {PATIENCE} s\n{whereabouts(process.pid)}") from late
+        if process.returncode != 0:
+            raise subprocess.CalledProcessError(process.returncode, command, out, err)
 
 
 class Processes(contextlib.ExitStack):
