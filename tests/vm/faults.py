@@ -118,7 +118,11 @@ class Faults(unittest.TestCase):
                     before = sent_packets(side)
                     program = pool.submit(begin)
                     wait_for(lambda: program.done() or sent_packets(side) - before > 500, "traffic")
-                    took = self.tell("rdma", "link", "del", DEVICE[side])
+                    try:
+                        took = self.tell("rdma", "link", "del", DEVICE[side])
+                    except subprocess.TimeoutExpired:
+                        program.result()  # who does not let go of it says where it is
+                        raise
                     with self.assertRaises((perftest_pair.PairError, subprocess.CalledProcessError)) as end:
                         program.result()
                     words = str(end.exception) + str(getattr(end.exception, "stderr", ""))
