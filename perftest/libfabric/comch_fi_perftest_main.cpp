@@ -215,7 +215,14 @@ Result measure(Role& role, const Options& options, std::size_t size) {
     Result result;
     result.size = size;
     if (!role.first) {
-        while (const std::uint64_t count = role.wire.get_number()) {
+        for (;;) {
+            while (!role.wire.has_word()) {
+                role.end.progress(); // nobody else notices that a device goes away, and lets go of it
+            }
+            const std::uint64_t count = role.wire.get_number();
+            if (count == 0) {
+                break;
+            }
             (void)run(count);
         }
         return result;
