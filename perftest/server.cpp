@@ -29,7 +29,7 @@ int complain(const Error& error) {
 std::string_view words_for(EndReason reason) {
     switch (reason) {
     case EndReason::peer_died:
-        return "the client has died";
+        return "the client has died or, over RDMA, can no longer be reached";
     case EndReason::protocol_error:
         return "the client broke the channel's protocol";
     case EndReason::device_error:

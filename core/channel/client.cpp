@@ -15,8 +15,8 @@ namespace {
 std::string why_broken(const std::string& name, EndReason reason) {
     switch (reason) {
     case EndReason::peer_died:
-        return fmt::format("the process of server '{}' died without disconnecting; see why it "
-                           "did, start it again, and connect again",
+        return fmt::format("server '{}' is gone without disconnecting: its process died or, over "
+                           "RDMA, can no longer be reached; see whether it runs, and connect again",
                            name);
     case EndReason::device_error:
         return fmt::format("the RDMA device that leads to server '{}' failed here; see what "

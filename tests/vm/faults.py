@@ -1,6 +1,6 @@
 """What happens to connections when their devices do not go on: an interface that goes down, for a
-moment and for longer, and a device that the administrator deletes. (Peers that die are among
-comch_perftest's own tests.)
+moment and for longer, a device that the administrator deletes, and a network that loses everything.
+(Peers that die are among comch_perftest's own tests.)
 """
 from concurrent import futures
 import os
@@ -13,8 +13,8 @@ import unittest
 
 import gtests
 import over_rdma
-from machine import (BUILD, DEVICE, INTERFACE, PATIENCE, Processes, SOURCE, renew_devices, restore_network, run,
-                     sent_packets, wait_for)
+from machine import (BUILD, DEVICE, INTERFACE, PATIENCE, Processes, SOURCE, renew_devices,
+                     restore_network, run, sent_packets, wait_for)
 import comch_perftest_test
 
 # Two processes meet over TCP; here nobody else is in the network.
@@ -87,6 +87,21 @@ class Faults(unittest.TestCase):
                 for process in (client, server):
                     self.assertTrue(self.programs.words_at_the_end(process))
                 renew_devices()
+        self.assert_works_again()
+
+    def test_a_network_that_loses_everything(self):
+        """The devices work and their ports are up, but nothing that the host sends arrives."""
+        arrives = ("pref", "1", "iif", INTERFACE["dpu"], "lookup", "local")
+        for kind in self.programs.kinds():
+            with self.subTest(kind=kind):
+                server, client = self.pair(kind)
+                self.tell("ip", "rule", "del", *arrives)
+                try:
+                    for process in (client, server):
+                        # (It ends by itself where nothing moves for 30 s, without these words.)
+                        self.assertRegex(self.programs.words_at_the_end(process), "can no longer be reached")
+                finally:
+                    self.tell("ip", "rule", "add", *arrives)
         self.assert_works_again()
 
     def test_a_device_that_is_deleted(self):

@@ -135,10 +135,11 @@ inline constexpr std::uint64_t stop_timeout_ns = 10'000'000;
 inline constexpr std::uint8_t rnr_timer = 12;
 /// A request for a channel that was made before its connection was closed may come this much later.
 inline constexpr unsigned latecomers_us = 8'000;
-/// A device tries this long, for each of its retries, before it gives a peer up: 4.096 us * 2^16 =
+/// A device tries this long, for each of its attempts, before it gives a peer up: 4.096 us * 2^16 =
 /// 268 ms, times 7: about as long as a port may be down (port_grace_ns).
 inline constexpr std::uint8_t ack_timeout = 16;
-inline constexpr std::uint8_t retries = 7;
+/// Attempts after the first. Not 7, the most there is: soft-RoCE takes that for "for ever".
+inline constexpr std::uint8_t retries = 6;
 /// Nothing was heard of a peer for so long: ask its device whether it is there.
 inline constexpr std::uint64_t keepalive_ns = 1'000'000'000;
 /// A port of the device that stays down longer than this takes its connections with it: long enough
