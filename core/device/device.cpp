@@ -5,6 +5,7 @@
 
 #include "environment.hpp"
 #include "function.hpp"
+#include "rdma_sysfs.hpp"
 #include "settings.hpp"
 
 namespace comch {
@@ -95,6 +96,8 @@ Result<Device> default_device(const std::shared_ptr<Domain>& domain, const Devic
                                     parsed.error().message));
         side = *parsed;
     }
+    if (device_text.empty() && !side && domain->over_rdma())
+        side = side_of(read_rdma_devices(), domain->description());
     if (device_text.empty())
         return devices(domain, side.value_or(Side::host)).front();
 

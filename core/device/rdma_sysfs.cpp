@@ -68,10 +68,25 @@ RdmaPortInfo read_port(const fs::path& folder) {
     return port;
 }
 
-/// "pf0hpf", "c1pf0vf3", "pf0sf12": the stand-ins of functions of a host, not "p0", the uplink.
-bool names_a_representor(std::string_view port_name) {
-    const auto pf = port_name.find("pf");
-    return pf != std::string_view::npos && port_name.size() > pf + 3;
+/// What an interface of an embedded switch stands for, by its phys_port_name. The kernel's names are
+/// "c1pf0", "c1pf0vf3", "pf0sf12" for functions (of a host if it is another controller's, "c1"), and
+/// "p0" for the uplink; the vendor's own drivers say "pf0hpf" for the host's physical function.
+enum class StandsFor : std::uint8_t { nothing, other_function, host_pf };
+StandsFor stands_for(std::string_view port_name) {
+    const auto skip = [&](std::string_view prefix) {
+        if (!port_name.starts_with(prefix)) {
+            return false;
+        }
+        const auto end = port_name.find_first_not_of("0123456789", prefix.size());
+        const bool has_number = end != prefix.size() && port_name.size() > prefix.size();
+        port_name.remove_prefix(std::min(end, port_name.size()));
+        return has_number;
+    };
+    (void)skip("c");
+    if (!skip("pf")) {
+        return StandsFor::nothing;
+    }
+    return port_name.empty() || port_name == "hpf" ? StandsFor::host_pf : StandsFor::other_function;
 }
 
 /// Function ids of the network controllers of BlueField-1, -2 and -3, as both sides see them.
@@ -79,6 +94,14 @@ bool is_bluefield(const fs::path& device) {
     const std::string id = line_of(device / "device");
     return line_of(device / "vendor") == "0x15b3" &&
            (id == "0xa2d2" || id == "0xa2d6" || id == "0xa2dc");
+}
+
+/// The folder of the PCI function that the device is, or (a scalable function) is a part of; empty if
+/// there is none.
+fs::path pci_function_of(fs::path device) {
+    while (device.has_relative_path() && !normalize_pci_address(device.filename().string()))
+        device = device.parent_path();
+    return device.has_relative_path() ? device : fs::path();
 }
 
 void find_side(const fs::path& root, const fs::path& device, RdmaDeviceInfo& info) {
@@ -91,16 +114,17 @@ void find_side(const fs::path& root, const fs::path& device, RdmaDeviceInfo& inf
     if (!switch_id.empty())
         for (const auto& interface : entries(root / "class/net")) {
             const std::string name = line_of(interface / "phys_port_name");
-            if (line_of(interface / "phys_switch_id") == switch_id && names_a_representor(name))
+            if (line_of(interface / "phys_switch_id") == switch_id &&
+                stands_for(name) != StandsFor::nothing)
                 add_once(info.representors, name);
         }
     if (!is_bluefield(device))
         return;
-    // On a host, virtual functions of its own can have representors, but its own PF ("hpf") has not.
-    const bool stands_for_a_host =
+    // On a host, virtual functions of its own can have representors, but its own PF has not.
+    const bool has_host_pf =
         std::any_of(info.representors.begin(), info.representors.end(),
-                    [](const auto& name) { return name.find("hpf") != std::string::npos; });
-    info.side = stands_for_a_host ? Side::dpu : Side::host;
+                    [](const auto& name) { return stands_for(name) == StandsFor::host_pf; });
+    info.side = has_host_pf ? Side::dpu : Side::host;
 }
 
 bool has_address_of(const RdmaDeviceInfo& device, const Function& function) {
@@ -123,9 +147,10 @@ std::vector<RdmaDeviceInfo> read_rdma_devices(const std::string& root) {
         std::error_code error;
         const fs::path device = fs::canonical(folder / "device", error);
         if (!error) {
-            if (const auto pci = normalize_pci_address(device.filename().string()))
-                info.pci_address = *pci;
-            find_side(root, device, info);
+            if (const fs::path function = pci_function_of(device); !function.empty()) {
+                info.pci_address = *normalize_pci_address(function.filename().string());
+                find_side(root, function, info);
+            }
         }
         devices.push_back(std::move(info));
     }
@@ -144,6 +169,17 @@ bool is_here(const Function& function, const std::vector<RdmaDeviceInfo>& device
     return std::any_of(devices.begin(), devices.end(), [&](const RdmaDeviceInfo& device) {
         return has_address_of(device, function);
     });
+}
+
+std::optional<Side> side_of(const std::vector<RdmaDeviceInfo>& devices,
+                            const DomainDescription& description) {
+    const bool is_dpu = is_here(description.dpu, devices);
+    const bool is_host =
+        std::any_of(description.host.begin(), description.host.end(),
+                    [&](const Function& function) { return is_here(function, devices); });
+    if (is_dpu == is_host)
+        return std::nullopt;
+    return is_dpu ? Side::dpu : Side::host;
 }
 
 } // namespace comch

@@ -19,12 +19,12 @@ struct RdmaPortInfo {
 
 struct RdmaDeviceInfo {
     std::string name;
-    std::string pci_address; ///< full form; empty: not a PCI device
+    std::string pci_address; ///< full form; a scalable function's is that of its PF; empty: none
     std::vector<RdmaPortInfo> ports;
     /// Where its hardware says it is: on the DPU if its embedded switch has representors of host
     /// functions here, on the host if it is a BlueField's function without; nothing otherwise.
     std::optional<Side> side;
-    /// On the DPU: the representors' interfaces, by what they stand for ("pf0hpf", "pf0vf1").
+    /// On the DPU: the representors' interfaces, by what they stand for ("c1pf0", "pf0hpf", "pf0vf1").
     std::vector<std::string> representors;
 };
 
@@ -38,5 +38,9 @@ struct RdmaDeviceInfo {
 
 /// Whether a port of one of the devices has the function's address, so that it can be opened here.
 [[nodiscard]] bool is_here(const Function& function, const std::vector<RdmaDeviceInfo>& devices);
+
+/// The side that this machine is on: whose address the devices have. Nothing if neither's or both's.
+[[nodiscard]] std::optional<Side> side_of(const std::vector<RdmaDeviceInfo>& devices,
+                                          const DomainDescription& description);
 
 } // namespace comch

@@ -14,6 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::ElementsAre;
 using testing::IsEmpty;
+using testing::UnorderedElementsAre;
 
 /// A sysfs with what is put into it.
 struct FakeSysfs {
@@ -82,6 +83,33 @@ TEST(RdmaSysfs, ABlueFieldWithTheHostsRepresentorsIsTheDpu) {
     EXPECT_THAT(devices[0].representors, ElementsAre("pf0hpf", "pf0vf0"));
 }
 
+TEST(RdmaSysfs, TheKernelsOwnNamesOfThemAreKnownToo) {
+    FakeSysfs sysfs;
+    sysfs.add_device("mlx5_0", "0000:03:00.0", "0000:0000:0000:0000:0000:ffff:0a4e:0002");
+    sysfs.add_interface("p0", "0000:03:00.0", "abc", "p0");
+    sysfs.add_interface("pf0hpf", "0000:03:00.0", "abc", "c1pf0");
+    sysfs.add_interface("pf0vf0", "0000:03:00.0", "abc", "c1pf0vf0");
+    sysfs.add_interface("en3f0pf0sf0", "0000:03:00.0", "abc", "pf0sf0");
+    sysfs.add_interface("odd", "0000:03:00.0", "abc", "pf");
+    sysfs.add_interface("odder", "0000:03:00.0", "abc", "perf0");
+    const auto devices = sysfs.read();
+    ASSERT_EQ(devices.size(), 1u);
+    EXPECT_EQ(devices[0].side, Side::dpu);
+    EXPECT_THAT(devices[0].representors, UnorderedElementsAre("c1pf0", "c1pf0vf0", "pf0sf0"));
+}
+
+TEST(RdmaSysfs, AScalableFunctionIsWhereItsPfIs) {
+    FakeSysfs sysfs;
+    sysfs.add_device("mlx5_0", "0000:03:00.0", "0000:0000:0000:0000:0000:ffff:0a4e:0009");
+    sysfs.add_interface("p0", "0000:03:00.0", "abc", "p0");
+    sysfs.add_interface("pf0hpf", "0000:03:00.0", "abc", "c1pf0");
+    sysfs.link("class/infiniband/mlx5_2/device", "devices/pci0000:00/0000:03:00.0/mlx5_core.sf.4");
+    const auto devices = sysfs.read();
+    ASSERT_EQ(devices.size(), 2u);
+    EXPECT_EQ(devices[1].pci_address, "0000:03:00.0");
+    EXPECT_EQ(devices[1].side, Side::dpu);
+}
+
 TEST(RdmaSysfs, ABlueFieldWithoutThemIsOnTheHost) {
     FakeSysfs sysfs;
     sysfs.add_device("mlx5_0", "0000:3b:00.0", "0000:0000:0000:0000:0000:ffff:0a4e:0001");
@@ -122,6 +150,11 @@ address = "10.78.0.1"
     EXPECT_TRUE(is_here(description->host.at(0), sysfs.read()));
     EXPECT_FALSE(is_here(description->dpu, sysfs.read()));
     EXPECT_FALSE(is_here(description->host.at(0), {}));
+    EXPECT_EQ(side_of(sysfs.read(), *description), Side::host);
+    EXPECT_EQ(side_of({}, *description), std::nullopt);
+    sysfs.add_device("rxe1", "0000:03:00.0", "0000:0000:0000:0000:0000:ffff:0a4e:0002");
+    EXPECT_EQ(side_of(sysfs.read(), *description), std::nullopt) << "both are here";
+    EXPECT_EQ(side_of({sysfs.read().at(1)}, *description), Side::dpu);
 }
 
 } // namespace

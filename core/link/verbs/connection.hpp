@@ -277,7 +277,8 @@ private:
     std::uint64_t token_ = 0;             ///< by which the peer names this connection
     std::uint64_t deadline_ns_ = 0;       ///< of its end, or of a Hello
     std::uint64_t drain_deadline_ns_ = 0; ///< of its queue pair, once that is not needed any more
-    std::uint64_t heard_ns_ = 0;          ///< when the peer last gave a sign of life
+    std::uint64_t heard_ns_ = 0;          ///< when the peer last gave a sign of life, or was asked
+    std::uint64_t asked_ns_ = 0; ///< when it was asked for one, in vain so far; 0: it was not
     // initiator, until it is established
     wire::Request request_{};
     Address remote_;

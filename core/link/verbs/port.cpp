@@ -33,8 +33,6 @@ struct AddressLayout {
 };
 static_assert(sizeof(AddressLayout) == sizeof(PortAddress));
 
-constexpr std::uint64_t no_deadline = ~std::uint64_t{0};
-
 std::uint64_t random_number() {
     std::uint64_t number = 0;
     while (number == 0) {
@@ -449,7 +447,10 @@ Reason Port::take_refusal(Connection& c, const CmEvent& event) {
                                     device_.function().address, device_.function().name);
         return Reason::rejected;
     case wire::Why::no_resources:
-        c.error_text_ = "the peer's RDMA device has no room for another connection";
+        c.error_text_ =
+            "the peer has no room for another connection: its RDMA device is full, or its "
+            "process may not lock more memory ('ulimit -l' there; it should say "
+            "'unlimited')";
         return Reason::rejected;
     case wire::Why::malformed:
         return Reason::protocol_error;
@@ -514,6 +515,11 @@ wire::Why Port::judge(const CmEvent& event, wire::Request& request, Connection*&
     if (event.listener == nullptr || event.listener->context == nullptr) {
         return wire::Why::nobody;
     }
+    // What a device may have under way, as its end told rdma_cm: with none, no read of ours would ever be sent,
+    // nor what is behind it.
+    if (event.responder_resources == 0 || event.initiator_depth == 0) {
+        return wire::Why::malformed;
+    }
     const std::string address = Address::of(::rdma_get_peer_addr(event.id)).text();
     if (const wire::Why claim = check_claim(*device_.domain(), request, address);
         claim != wire::Why{}) {
@@ -557,8 +563,8 @@ void Port::admit(CmId id, const CmEvent& event, const wire::Request& request) {
     }
     Connection& c = **made;
     c.state_ = Connection::State::meeting;
-    c.deadline_ns_ =
-        no_deadline; // until it is connected; whether that comes to be, its kernel tells
+    // Until it is connected. Whether that comes to be its kernel tells, if it tells the truth.
+    c.deadline_ns_ = monotonic_ns() + tuning::accepted_timeout_ns;
     c.peer_one_way_ = request.one_way != 0;
     c.peer_.side = static_cast<Side>(request.side);
     c.peer_.function = request.function;

@@ -302,6 +302,12 @@ private:
         return c.pipe_->has_unhandled();
     }
 
+    /// Also in what a caller that was away has yet to take.
+    [[nodiscard]] bool is_silent(Connection& c) {
+        queues_->fetch_all();
+        return !c.pipe_->take_life_sign() && !c.pipe_->has_unhandled();
+    }
+
     /// The device's state, and peers that nothing was heard of.
     template <class S> unsigned look_at_all(S& sink) {
         if (rdma_ == nullptr) {
@@ -329,8 +335,20 @@ private:
                 ++count;
             } else if (c.pipe_->take_life_sign() || c.heard_ns_ == 0) {
                 c.heard_ns_ = now;
+                c.asked_ns_ = 0;
             } else if (now > c.heard_ns_ + tuning::keepalive_ns && c.pipe_->started()) {
+                if (c.asked_ns_ != 0 && now > c.asked_ns_ + tuning::silence_ns) {
+                    if (is_silent(c)) {
+                        c.error_text_ =
+                            "the peer's RDMA device has not acknowledged anything for too long";
+                        end(c, Reason::peer_died, {}, sink);
+                        ++count;
+                        continue;
+                    }
+                    c.asked_ns_ = 0;
+                }
                 c.heard_ns_ = now;
+                c.asked_ns_ = c.asked_ns_ == 0 ? now : c.asked_ns_;
                 c.pipe_->probe();
             }
         }

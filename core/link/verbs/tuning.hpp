@@ -112,6 +112,8 @@ inline constexpr int resolve_timeout_ms = 2'000;
 inline constexpr int resolve_at_once_ms = 50;
 /// Queue pairs tried where the peer's kernel takes one for another that it still knows.
 inline constexpr unsigned stale_attempts = 4;
+/// A peer that asked to be connected and has yet to hear that it is: it may be computing.
+inline constexpr std::uint64_t accepted_timeout_ns = 600'000'000'000;
 /// A peer that has connected and then says nothing.
 inline constexpr std::uint64_t hello_timeout_ns = 10'000'000'000;
 /// What was sent before a close is acknowledged within microseconds, or the peer is gone.
@@ -142,6 +144,10 @@ inline constexpr std::uint8_t ack_timeout = 16;
 inline constexpr std::uint8_t retries = 6;
 /// Nothing was heard of a peer for so long: ask its device whether it is there.
 inline constexpr std::uint64_t keepalive_ns = 1'000'000'000;
+/// A device that asks for ever (the peer chose how often, or has no buffers for what it gave credit
+/// for) is not waited for: nothing at all has come back for so long, many times what any device of a
+/// correct peer takes.
+inline constexpr std::uint64_t silence_ns = 30'000'000'000;
 /// A port of the device that stays down longer than this takes its connections with it: long enough
 /// for a link to be retrained.
 inline constexpr std::uint64_t port_grace_ns = 2'000'000'000;

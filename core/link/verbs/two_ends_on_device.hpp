@@ -28,6 +28,12 @@ struct Inside {
     }
     static std::uint64_t deadline(const Connection& connection) { return connection.deadline_ns_; }
     static void expire(Connection& connection) { connection.deadline_ns_ = 1; }
+    /// Its peer has been asked whether it is there, and has not answered.
+    static bool asks(const Connection& connection) { return connection.asked_ns_ != 0; }
+    /// It was so long ago.
+    static void asked_before(Connection& connection, std::uint64_t ns) {
+        connection.asked_ns_ -= ns;
+    }
     static unsigned probe(const Connection& connection) { return connection.probe_; }
     /// What the peer's kernel may answer to a request to connect.
     static Reason refuse(Port& port, Connection& connection, int status) {

@@ -48,6 +48,14 @@ protected:
         }));
         EXPECT_LE(most, tuning::window + tuning::uncredited) << "buffers of other connections";
     }
+    /// While the DPU's program does nothing.
+    template <class Done> bool alone(Done done) {
+        const auto deadline = std::chrono::steady_clock::now() + contract::patience;
+        while (!done() && std::chrono::steady_clock::now() < deadline) {
+            host.progress();
+        }
+        return done();
+    }
     /// The DPU has ended this connection for that, and another one works.
     void expect_disconnected() {
         ASSERT_TRUE(until([&] { return !dpu.seen.ends.empty(); }));
@@ -59,6 +67,29 @@ protected:
         EXPECT_EQ(dpu.seen.ends.size(), 1u);
     }
 };
+
+TEST_F(Hostile, APeerWithoutTheBuffersThatItGaveCreditForIsGivenUpAfterAWhile) {
+    const wire::Header header{.kind = static_cast<std::uint8_t>(Kind::data)};
+    for (unsigned i = 0; i < 3 * tuning::window; ++i) { // to a DPU that takes nothing out
+        post(IBV_WR_SEND_WITH_IMM, std::bit_cast<std::uint32_t>(header.pack()));
+    }
+    ASSERT_TRUE(alone([&] { return Inside::asks(*connection); }));
+    EXPECT_TRUE(host.seen.ends.empty());
+    Inside::asked_before(*connection, tuning::silence_ns);
+    ASSERT_TRUE(alone([&] { return !host.seen.ends.empty(); }));
+    EXPECT_EQ(host.seen.ends[0].reason, Reason::peer_died);
+    EXPECT_NE(connection->error_text().find("acknowledged"), std::string::npos);
+}
+
+TEST_F(Hostile, APeerThatAnswersAfterAWhileIsKept) {
+    // What answers is its device: its program does nothing.
+    for (unsigned i = 0; i < 2; ++i) {
+        ASSERT_TRUE(alone([&] { return Inside::asks(*connection); }));
+        Inside::asked_before(*connection, tuning::silence_ns);
+        ASSERT_TRUE(alone([&] { return !Inside::asks(*connection); }));
+    }
+    EXPECT_TRUE(host.seen.ends.empty());
+}
 
 TEST_F(Hostile, AMessageThatIsTooLong) {
     send(static_cast<std::uint8_t>(Kind::data), tuning::max_message + 1);
