@@ -224,6 +224,8 @@ TEST_F(Calls, Atomics) {
     expect_sent(FI_ATOMIC | FI_WRITE);
     EXPECT_EQ(memory_[1], 4u);
 
+    EXPECT_EQ(fi_atomicmsg(ep_, &message, FI_TAGGED), -FI_EOPNOTSUPP); // its key would be a tag
+
     std::uint64_t fetched[2] = {};
     fi_ioc results[] = {{fetched, 2}};
     run([&] { return fi_fetch_atomicmsg(ep_, &message, results, nullptr, 1, FI_COMPLETION); });
@@ -274,6 +276,28 @@ TEST_F(Calls, AFencedSendWaitsForTheWriteBeforeIt) {
         expect_sent(FI_RMA | FI_WRITE);
         expect_sent(FI_SEND | FI_MSG);
     }
+}
+
+TEST_F(Calls, WhoTriesAFencedSendAgainAndReadsNothingGetsOn) {
+    char got = 0;
+    COMCH_FI(fi_recv(pair_.b.ep, &got, 1, nullptr, FI_ADDR_UNSPEC, nullptr));
+    run([&] { return fi_write(ep_, "abc", 3, nullptr, to_, 0, key, nullptr); });
+    const iovec part{const_cast<char*>("x"), 1};
+    fi_msg message{};
+    message.msg_iov = &part;
+    message.iov_count = 1;
+    message.addr = to_;
+    ssize_t result = -FI_EAGAIN;
+    for (const auto end = Clock::now() + std::chrono::seconds(30);
+         result == -FI_EAGAIN && Clock::now() < end;) {
+        (void)fi_cq_read(pair_.b.rx, nullptr, 0); // the other process
+        result = fi_sendmsg(ep_, &message, FI_FENCE | FI_COMPLETION);
+    }
+    ASSERT_EQ(result, 0);
+    EXPECT_EQ(received().error, 0);
+    EXPECT_EQ(std::memcmp(memory_.data(), "abc", 3), 0);
+    expect_sent(FI_RMA | FI_WRITE);
+    expect_sent(FI_SEND | FI_MSG);
 }
 
 TEST_F(Calls, RegistrationInEveryForm) {

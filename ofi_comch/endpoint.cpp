@@ -156,14 +156,19 @@ int control(fid* fid, int command, void* argument) {
     }
 }
 
-ssize_t cancel_in(Endpoint& endpoint, RecvQueue& queue, void* context) {
+/// `endpoint`: that tells of it; null: there is no queue yet that it could be told in.
+ssize_t cancel_in(Endpoint* endpoint, RecvQueue& queue, void* context) {
     for (List<Receive>& list : queue.posted) {
         for (Receive* receive = list.first(); receive != nullptr; receive = receive->next) {
             if (receive->context != context) {
                 continue;
             }
             list.remove(*receive);
-            endpoint.end_receive(*receive, Errc::canceled);
+            if (endpoint != nullptr) {
+                endpoint->end_receive(*receive, Errc::canceled);
+            } else {
+                queue.receives.give_back(*receive);
+            }
             return 0;
         }
     }
@@ -174,12 +179,12 @@ ssize_t cancel(fid* fid, void* context) {
     if (fid->fclass == FI_CLASS_SRX_CTX) {
         Srx& srx = *object_of<Srx>(fid);
         const Guard guard(*srx.domain->lock);
-        return srx.endpoints.empty() ? -FI_ENOENT
-                                     : cancel_in(*srx.endpoints.front(), srx.queue, context);
+        return cancel_in(srx.endpoints.empty() ? nullptr : srx.endpoints.front(), srx.queue,
+                         context);
     }
     Endpoint& endpoint = endpoint_of(fid);
     const Guard guard(*endpoint.domain->lock);
-    return cancel_in(endpoint, *endpoint.queue, context);
+    return cancel_in(&endpoint, *endpoint.queue, context);
 }
 
 std::size_t* multi_recv_option(fid* fid) {

@@ -321,6 +321,11 @@ private:
         }
         return -FI_EAGAIN;
     }
+    /// The same for what waits until the peer has answered. Connections may have ended when it returns.
+    [[nodiscard]] ssize_t wait_for_answers() {
+        (void)station->progress();
+        return -FI_EAGAIN;
+    }
     [[nodiscard]] ssize_t send_in_parts(Conn& conn, const SendCall& call, std::size_t length);
     [[nodiscard]] Operation& begin(Operation::Kind kind, Conn& conn, std::uint64_t flags,
                                    void* context, bool report, std::uint64_t& name);

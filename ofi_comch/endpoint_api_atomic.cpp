@@ -21,6 +21,9 @@ struct Vector {
 
 ssize_t run(fid_ep* fid, Vector operands, Vector compares, Vector results, const Where& where,
             fi_datatype datatype, fi_op op, std::uint64_t flags, void* context, bool inject) {
+    if ((flags & FI_TAGGED) != 0) {
+        return -FI_EOPNOTSUPP; // as fi_query_atomic says: `key` would be a tag
+    }
     Endpoint& endpoint = endpoint_of(fid);
     const Guard guard(*endpoint.domain->lock);
     AtomicRequest call;

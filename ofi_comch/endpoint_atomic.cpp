@@ -59,7 +59,7 @@ ssize_t Endpoint::atomic(const AtomicRequest& call) {
         return fail_call(call.inject, flags, call.context, error, fetches ? reads : writes);
     }
     if (must_wait(call.flags, *to) || to->asked > wire::max_unanswered) {
-        return try_again(*to);
+        return wait_for_answers();
     }
     wire::Remote remote{call.key, call.address, 0};
     const wire::Atomic atomic{static_cast<std::uint32_t>(count), static_cast<std::uint8_t>(call.op),
@@ -144,8 +144,12 @@ bool Endpoint::take_atomic(Conn& from, std::uint8_t, Parser& parser) {
     if (*counter != nullptr) {
         (*counter)->count();
     }
-    if (Cntr* const of_region = atomic.fetches != 0 ? mr->remote_read : mr->remote_write) {
-        of_region->count();
+    // (An endpoint counts those that fetch as reads. Memory tells of all that change it: fi_mr_bind.)
+    if (mr->remote_write != nullptr && !reads_only) {
+        mr->remote_write->count();
+    }
+    if (mr->remote_read != nullptr && atomic.fetches != 0) {
+        mr->remote_read->count();
     }
     if (atomic.fetches != 0) {
         const wire::Reply reply{remote.operation};

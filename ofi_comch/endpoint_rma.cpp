@@ -33,7 +33,7 @@ ssize_t Endpoint::rma_write(const RmaCall& call) {
         return fail_call(call.inject, FI_RMA | FI_WRITE, call.context, error, writes);
     }
     if (must_wait(call.flags, *to) || to->asked > wire::max_unanswered) {
-        return try_again(*to);
+        return wait_for_answers();
     }
     const std::size_t length = total_length(call.iov, call.count);
     bool asks = false;
@@ -97,7 +97,7 @@ ssize_t Endpoint::rma_read(const RmaCall& call) {
         return fail_call(false, FI_RMA | FI_READ, call.context, error, reads);
     }
     if (must_wait(call.flags, *to) || to->asked > wire::max_unanswered) {
-        return try_again(*to);
+        return wait_for_answers();
     }
     const std::size_t length = total_length(call.iov, call.count);
     bool asks = false;

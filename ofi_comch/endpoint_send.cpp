@@ -35,7 +35,7 @@ ssize_t Endpoint::send(const SendCall& call) {
         return fail_call(call.inject, call.flags, call.context, error, sends);
     }
     if (must_wait(call.flags, *to)) [[unlikely]] {
-        return try_again(*to);
+        return wait_for_answers();
     }
     const std::size_t length =
         call.count == 1 ? call.iov->iov_len : total_length(call.iov, call.count);
@@ -47,7 +47,7 @@ ssize_t Endpoint::send(const SendCall& call) {
     // (Only what is answered: the peer may answer when it has had another message.)
     const bool is_answered = confirm || (total > max_packed && length > eager_size);
     if (is_answered && to->unconfirmed > wire::max_unconfirmed) [[unlikely]] {
-        return try_again(*to);
+        return wait_for_answers();
     }
     if (total > max_packed) {
         return length <= eager_size ? send_in_parts(*to, call, length)

@@ -490,6 +490,30 @@ struct Sharer {
     fid_ep* ep = nullptr;
 };
 
+TEST(Completion, ASharedReceiveCanBeCanceledBeforeThereIsAnEndpoint) {
+    Node sender;
+    Node owner;
+    fi_rx_attr attr{};
+    fid_ep* srx = nullptr;
+    COMCH_FI(fi_srx_context(owner.domain, &attr, &srx, nullptr));
+    char gone = '.';
+    char next = '.';
+    COMCH_FI(fi_recv(srx, &gone, 1, nullptr, FI_ADDR_UNSPEC, &gone));
+    COMCH_FI(fi_recv(srx, &next, 1, nullptr, FI_ADDR_UNSPEC, &next));
+    EXPECT_EQ(fi_cancel(&srx->fid, &gone), 0);
+    EXPECT_EQ(fi_cancel(&srx->fid, &gone), -FI_ENOENT);
+    {
+        Sharer sharer(owner, srx, 0);
+        const fi_addr_t to = sender.add(sharer.name());
+        const std::vector<fid_cq*> cqs = {sender.tx, sharer.cq};
+        post([&] { return fi_inject(sender.ep, "x", 1, to); }, cqs);
+        EXPECT_EQ(await(sharer.cq, cqs).entry.op_context, &next);
+    }
+    EXPECT_EQ(next, 'x');
+    EXPECT_EQ(gone, '.');
+    EXPECT_EQ(fi_close(&srx->fid), 0);
+}
+
 TEST(Completion, OfASharedReceiveIsAsTheEndpointWants) {
     Node sender;
     Node owner;

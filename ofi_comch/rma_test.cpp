@@ -311,6 +311,39 @@ TEST_P(Rma, WhoSleepsOnTheMemorysCounterIsWoken) {
     EXPECT_EQ(fi_close(&cntr->fid), 0);
 }
 
+TEST_P(Rma, TheMemorysCounterCountsEveryAtomicThatChangesIt) {
+    std::uint64_t word = 5;
+    fi_cntr_attr attr{};
+    fid_cntr* cntr = nullptr;
+    COMCH_FI(fi_cntr_open(pair_.b.domain, &attr, &cntr, nullptr));
+    fid_mr* mr = nullptr;
+    COMCH_FI(fi_mr_reg(pair_.b.domain, &word, sizeof(word), FI_REMOTE_WRITE | FI_REMOTE_READ, 0, 51,
+                       FI_RMA_EVENT, &mr, nullptr));
+    COMCH_FI(fi_mr_bind(mr, &cntr->fid, FI_REMOTE_WRITE));
+    COMCH_FI(fi_mr_enable(mr));
+    const std::uint64_t address = virtual_ ? reinterpret_cast<std::uint64_t>(&word) : 0;
+    std::uint64_t one = 1;
+    std::uint64_t old = 0;
+    const auto fetch = [&](fi_op op) {
+        post(
+            [&] {
+                return fi_fetch_atomic(pair_.a.ep, &one, 1, nullptr, &old, nullptr, pair_.to_b,
+                                       address, fi_mr_key(mr), FI_UINT64, op, nullptr);
+            },
+            pair_.cqs);
+        EXPECT_EQ(done().error, 0);
+    };
+    fetch(FI_SUM);
+    EXPECT_EQ(old, 5u);
+    EXPECT_EQ(word, 6u);
+    EXPECT_EQ(fi_cntr_read(cntr), 1u);
+    fetch(FI_ATOMIC_READ);
+    EXPECT_EQ(old, 6u);
+    EXPECT_EQ(fi_cntr_read(cntr), 1u);
+    EXPECT_EQ(fi_close(&mr->fid), 0);
+    EXPECT_EQ(fi_close(&cntr->fid), 0);
+}
+
 /// Overflow wraps around: computed without a sign, in at least int's width.
 template <class T> auto unsigned_of(T value) {
     if constexpr (std::is_integral_v<T>) {
