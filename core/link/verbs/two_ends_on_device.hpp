@@ -15,6 +15,8 @@ namespace comch::link::verbs {
 struct Inside {
     static Pipe& pipe(Connection& connection) { return *connection.pipe_; }
     static Queues& queues(Port& port) { return *port.queues_; }
+    static std::uint16_t tcp_port(const Port& port) { return port.tcp_port_; }
+    static std::uint64_t number(const Port& port) { return port.number_; }
     static std::uint8_t device_port(const Port& port) { return port.device_port_; }
     /// Connections that the port has accepted and knows no more of yet.
     static std::vector<Connection*> met(const Port& port) {
