@@ -252,8 +252,8 @@ bool Av::remove(fi_addr_t at) {
 int open_av(fid_domain* fid, fi_av_attr* attr, fid_av** out, void* context) {
     Domain& domain = *object_of<Domain>(fid);
     const fi_av_attr given = attr != nullptr ? *attr : fi_av_attr{};
-    if (given.name != nullptr ||
-        given.rx_ctx_bits != 0) { // (without a name map_addr means nothing)
+    // (Without a name, map_addr means nothing.)
+    if (given.name != nullptr || given.rx_ctx_bits != 0) {
         return -FI_ENOSYS;
     }
     if ((given.flags & ~(std::uint64_t{FI_EVENT} | FI_SYMMETRIC)) != 0) {

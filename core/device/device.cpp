@@ -96,10 +96,11 @@ Result<Device> default_device(const std::shared_ptr<Domain>& domain, const Devic
                                     parsed.error().message));
         side = *parsed;
     }
-    if (device_text.empty() && !side && domain->over_rdma())
-        side = side_of(read_rdma_devices(), domain->description());
-    if (device_text.empty())
+    if (device_text.empty()) {
+        if (!side && domain->over_rdma())
+            side = side_of(read_rdma_devices(), domain->description());
         return devices(domain, side.value_or(Side::host)).front();
+    }
 
     auto device = open_device(domain, device_text, side);
     if (!device)

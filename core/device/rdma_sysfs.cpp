@@ -5,6 +5,7 @@
 #include <charconv>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 
 #include <arpa/inet.h>
 
@@ -68,25 +69,16 @@ RdmaPortInfo read_port(const fs::path& folder) {
     return port;
 }
 
-/// What an interface of an embedded switch stands for, by its phys_port_name. The kernel's names are
-/// "c1pf0", "c1pf0vf3", "pf0sf12" for functions (of a host if it is another controller's, "c1"), and
-/// "p0" for the uplink; the vendor's own drivers say "pf0hpf" for the host's physical function.
-enum class StandsFor : std::uint8_t { nothing, other_function, host_pf };
-StandsFor stands_for(std::string_view port_name) {
-    const auto skip = [&](std::string_view prefix) {
-        if (!port_name.starts_with(prefix)) {
-            return false;
-        }
-        const auto end = port_name.find_first_not_of("0123456789", prefix.size());
-        const bool has_number = end != prefix.size() && port_name.size() > prefix.size();
-        port_name.remove_prefix(std::min(end, port_name.size()));
-        return has_number;
-    };
-    (void)skip("c");
-    if (!skip("pf")) {
-        return StandsFor::nothing;
-    }
-    return port_name.empty() || port_name == "hpf" ? StandsFor::host_pf : StandsFor::other_function;
+/// phys_port_name of interfaces of an embedded switch that stand for another function. The kernel's own
+/// drivers say "c1pf0", "c1pf0vf3", "pf0sf12" ("c1": of another controller, which is a host's), the
+/// vendor's "pf0hpf" for a host's physical function. "p0" is the uplink.
+bool names_a_representor(const std::string& port_name) {
+    static const std::regex pattern("(c[0-9]+)?pf[0-9]+(hpf|[vs]f[0-9]+)?");
+    return std::regex_match(port_name, pattern);
+}
+bool names_a_hosts_pf(const std::string& port_name) {
+    static const std::regex pattern("(c[0-9]+)?pf[0-9]+(hpf)?");
+    return std::regex_match(port_name, pattern);
 }
 
 /// Function ids of the network controllers of BlueField-1, -2 and -3, as both sides see them.
@@ -114,16 +106,14 @@ void find_side(const fs::path& root, const fs::path& device, RdmaDeviceInfo& inf
     if (!switch_id.empty())
         for (const auto& interface : entries(root / "class/net")) {
             const std::string name = line_of(interface / "phys_port_name");
-            if (line_of(interface / "phys_switch_id") == switch_id &&
-                stands_for(name) != StandsFor::nothing)
+            if (line_of(interface / "phys_switch_id") == switch_id && names_a_representor(name))
                 add_once(info.representors, name);
         }
     if (!is_bluefield(device))
         return;
     // On a host, virtual functions of its own can have representors, but its own PF has not.
     const bool has_host_pf =
-        std::any_of(info.representors.begin(), info.representors.end(),
-                    [](const auto& name) { return stands_for(name) == StandsFor::host_pf; });
+        std::any_of(info.representors.begin(), info.representors.end(), names_a_hosts_pf);
     info.side = has_host_pf ? Side::dpu : Side::host;
 }
 

@@ -449,8 +449,7 @@ Reason Port::take_refusal(Connection& c, const CmEvent& event) {
     case wire::Why::no_resources:
         c.error_text_ =
             "the peer has no room for another connection: its RDMA device is full, or its "
-            "process may not lock more memory ('ulimit -l' there; it should say "
-            "'unlimited')";
+            "process may not lock more memory ('ulimit -l' there should say 'unlimited')";
         return Reason::rejected;
     case wire::Why::malformed:
         return Reason::protocol_error;
@@ -515,8 +514,8 @@ wire::Why Port::judge(const CmEvent& event, wire::Request& request, Connection*&
     if (event.listener == nullptr || event.listener->context == nullptr) {
         return wire::Why::nobody;
     }
-    // What a device may have under way, as its end told rdma_cm: with none, no read of ours would ever be sent,
-    // nor what is behind it.
+    // What a device may have under way, as its end told rdma_cm: with none, no read of ours would
+    // ever be sent, nor what is behind it.
     if (event.responder_resources == 0 || event.initiator_depth == 0) {
         return wire::Why::malformed;
     }

@@ -2,7 +2,7 @@
 // refused with its reason, and those who connect and then say nothing are disconnected.
 #include <cstring>
 #include <memory>
-#include <optional>
+#include <string>
 
 #include "core/link/verbs/two_ends_on_device.hpp"
 
@@ -108,80 +108,57 @@ TEST_F(Admission, WhoConnectsAndThenSaysNothingIsDisconnected) {
     expect_nobody_disturbed();
 }
 
-TEST_F(Admission, ForeignWords) {
+/// A request that is right but for one thing.
+struct Wrong {
+    const char* what;
+    wire::Why why;
+    void (*change)(wire::Request& request, const std::shared_ptr<Domain>& domain);
+    std::uint8_t responder_resources = 1;
+    std::uint8_t initiator_depth = 1;
+};
+
+class WrongRequest : public Admission, public testing::WithParamInterface<Wrong> {};
+
+TEST_P(WrongRequest, IsRefusedAndSaysWhy) {
     wire::Request request = correct();
-    request.magic = 0x21212121;
-    stranger.ask(request);
-    expect_refused(wire::Why::malformed);
+    GetParam().change(request, domain);
+    stranger.ask(request, GetParam().responder_resources, GetParam().initiator_depth);
+    expect_refused(GetParam().why);
 }
 
-TEST_F(Admission, AnotherVersion) {
-    wire::Request request = correct();
-    request.version += 1;
-    stranger.ask(request);
-    expect_refused(wire::Why::version_mismatch);
-}
-
-TEST_F(Admission, AnUnknownTarget) {
-    wire::Request request = correct();
-    request.target = 77;
-    stranger.ask(request);
-    expect_refused(wire::Why::malformed);
-}
-
-TEST_F(Admission, AnotherDomain) {
-    wire::Request request = correct();
-    request.domain += 1;
-    stranger.ask(request);
-    expect_refused(wire::Why::nobody);
-}
-
-TEST_F(Admission, AnotherPortsNumber) {
-    wire::Request request = correct();
-    request.name += 1;
-    stranger.ask(request);
-    expect_refused(wire::Why::nobody);
-}
-
-TEST_F(Admission, AFunctionThatTheAddressIsNotOf) {
-    wire::Request request = correct();
-    request.function = devices(domain, Side::host).at(1).function().id;
-    stranger.ask(request);
-    expect_refused(wire::Why::wrong_function);
-}
-
-TEST_F(Admission, ASideThatTheAddressIsNotOf) {
-    wire::Request request = correct();
-    request.function = dpu_device.function().id;
-    request.side = static_cast<std::uint8_t>(Side::dpu);
-    stranger.ask(request);
-    expect_refused(wire::Why::wrong_function);
-}
-
-TEST_F(Admission, ASideThatIsNone) {
-    wire::Request request = correct();
-    request.side = 2;
-    stranger.ask(request);
-    expect_refused(wire::Why::wrong_function);
-}
-
-TEST_F(Admission, AChannelOfNoConnection) {
-    wire::Request request = correct();
-    request.target = static_cast<std::uint8_t>(wire::Target::channel);
-    request.name = 1;
-    stranger.ask(request);
-    expect_refused(wire::Why::closing);
-}
-
-TEST_F(Admission, WhoLetsNobodyRead) {
-    stranger.ask(correct(), 0, 1);
-    expect_refused(wire::Why::malformed);
-}
-
-TEST_F(Admission, WhoNeverReads) {
-    stranger.ask(correct(), 1, 0);
-    expect_refused(wire::Why::malformed);
-}
+using Request = wire::Request;
+using Where = std::shared_ptr<Domain>;
+INSTANTIATE_TEST_SUITE_P(
+    , WrongRequest,
+    testing::Values(
+        Wrong{"ForeignWords", wire::Why::malformed,
+              [](Request& r, const Where&) { r.magic = 0x21212121; }},
+        Wrong{"AnotherVersion", wire::Why::version_mismatch,
+              [](Request& r, const Where&) { r.version += 1; }},
+        Wrong{"AnUnknownTarget", wire::Why::malformed,
+              [](Request& r, const Where&) { r.target = 77; }},
+        Wrong{"AnotherDomain", wire::Why::nobody, [](Request& r, const Where&) { r.domain += 1; }},
+        Wrong{"AnotherPortsNumber", wire::Why::nobody,
+              [](Request& r, const Where&) { r.name += 1; }},
+        Wrong{"AFunctionThatTheAddressIsNotOf", wire::Why::wrong_function,
+              [](Request& r, const Where& domain) {
+                  r.function = devices(domain, Side::host).at(1).function().id;
+              }},
+        Wrong{"ASideThatTheAddressIsNotOf", wire::Why::wrong_function,
+              [](Request& r, const Where& domain) {
+                  r.function = devices(domain, Side::dpu).at(0).function().id;
+                  r.side = static_cast<std::uint8_t>(Side::dpu);
+              }},
+        Wrong{"ASideThatIsNone", wire::Why::wrong_function,
+              [](Request& r, const Where&) { r.side = 2; }},
+        Wrong{"AChannelOfNoConnection", wire::Why::closing,
+              [](Request& r, const Where&) {
+                  r.target = static_cast<std::uint8_t>(wire::Target::channel);
+                  r.name = 1;
+              }},
+        Wrong{"WhoLetsNobodyRead", wire::Why::malformed, [](Request&, const Where&) {}, 0, 1},
+        Wrong{"WhoNeverReads", wire::Why::malformed, [](Request&, const Where&) {}, 1, 0}),
+    [](const auto& wrong) { return std::string(wrong.param.what); });
 
 } // namespace
 } // namespace comch::link::verbs
