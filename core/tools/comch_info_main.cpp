@@ -107,6 +107,26 @@ std::string side_of(const comch::RdmaDeviceInfo& device,
     return device.side ? std::string(comch::to_string(*device.side)) : "unknown";
 }
 
+Json to_json(const comch::RdmaPortInfo& port, const std::string& device) {
+    Json json = {{"number", port.number},
+                 {"state", port.state},
+                 {"interfaces", port.interfaces},
+                 {"addresses", port.addresses}};
+    if (const auto limits = comch::link::verbs::query_limits(device, port.number)) {
+        json["unusable"] = limits->unusable.empty() ? Json(nullptr) : Json(limits->unusable);
+        json["capabilities"] = {
+            {"queue_depth", limits->queue_depth},
+            {"memory_pieces", limits->pieces},
+            {"shared_queue_depth", limits->shared_depth},
+            {"completions", limits->completions},
+            {"max_message", limits->max_message},
+            {"reads_in_flight", limits->reads},
+            {"atomics", limits->atomics},
+        };
+    }
+    return json;
+}
+
 Json to_json(const comch::RdmaDeviceInfo& device, const comch::DomainDescription& description) {
     const auto* const function = comch::function_of(device, description);
     Json json = {
@@ -116,17 +136,9 @@ Json to_json(const comch::RdmaDeviceInfo& device, const comch::DomainDescription
         {"function", function != nullptr ? Json(function->name) : Json(nullptr)},
         {"representors", device.representors},
     };
+    json["ports"] = Json::array();
     for (const auto& port : device.ports)
-        json["ports"].push_back({{"number", port.number},
-                                 {"state", port.state},
-                                 {"interfaces", port.interfaces},
-                                 {"addresses", port.addresses}});
-    if (const auto limits = comch::link::verbs::query_limits(device.name))
-        json["capabilities"] = {
-            {"queue_depth", limits->queue_depth}, {"shared_queue_depth", limits->shared_depth},
-            {"completions", limits->completions}, {"max_message", limits->max_message},
-            {"reads_in_flight", limits->reads},   {"atomics", limits->atomics},
-        };
+        json["ports"].push_back(to_json(port, device.name));
     return json;
 }
 
@@ -223,6 +235,24 @@ void print_capabilities() {
 #undef COMCH_ROW
 }
 
+void print_port(const comch::RdmaPortInfo& port, const std::string& device) {
+    const auto list = [](const std::vector<std::string>& names) {
+        return names.empty() ? "-" : fmt::format("{}", fmt::join(names, ", "));
+    };
+    fmt::print("        port {}  {}  at {}  addresses {}\n", port.number, port.state,
+               list(port.interfaces), list(port.addresses));
+    const auto limits = comch::link::verbs::query_limits(device, port.number);
+    if (!limits)
+        return;
+    fmt::print("            work requests {}  pieces of memory {}  shared receive queue {}  "
+               "completions {}\n"
+               "            message {} bytes  reads in flight {}  atomics {}\n",
+               limits->queue_depth, limits->pieces, limits->shared_depth, limits->completions,
+               limits->max_message, limits->reads, limits->atomics ? "yes" : "no");
+    if (!limits->unusable.empty())
+        fmt::print("            not usable: {}\n", limits->unusable);
+}
+
 void print_rdma(const comch::DomainDescription& description, const RdmaDevices& devices) {
     if (devices.empty())
         return;
@@ -234,18 +264,9 @@ void print_rdma(const comch::DomainDescription& description, const RdmaDevices& 
                    side_of(device, description),
                    function != nullptr ? ", function " + function->name : "");
         for (const auto& port : device.ports)
-            fmt::print(
-                "        port {}  {}  at {}  addresses {}\n", port.number, port.state,
-                port.interfaces.empty() ? "-" : fmt::format("{}", fmt::join(port.interfaces, ", ")),
-                port.addresses.empty() ? "-" : fmt::format("{}", fmt::join(port.addresses, ", ")));
+            print_port(port, device.name);
         if (!device.representors.empty())
             fmt::print("        representors {}\n", fmt::join(device.representors, ", "));
-        if (const auto limits = comch::link::verbs::query_limits(device.name))
-            fmt::print(
-                "        work requests {}  shared receive queue {}  completions {}  message {} "
-                "bytes  reads in flight {}  atomics {}\n",
-                limits->queue_depth, limits->shared_depth, limits->completions, limits->max_message,
-                limits->reads, limits->atomics ? "yes" : "no");
     }
 }
 

@@ -1,4 +1,4 @@
-"""comch_info shows both RDMA devices, each on its side, with its port, addresses and capabilities."""
+"""comch_info shows both RDMA devices, each on its side, with its port, its addresses and what it can do."""
 import json
 import os
 import tempfile
@@ -23,9 +23,12 @@ class Info(unittest.TestCase):
         for side, name in DEVICE.items():
             device = devices[name]
             self.assertEqual(device["side"], side)
-            self.assertEqual([port["interfaces"] for port in device["ports"]], [[INTERFACE[side]]])
-            self.assertIn(ADDRESS[side], device["ports"][0]["addresses"])
-            self.assertEqual(device["capabilities"]["max_message"], 8 << 20)
+            [port] = device["ports"]
+            self.assertEqual(port["interfaces"], [INTERFACE[side]])
+            self.assertIn(ADDRESS[side], port["addresses"])
+            self.assertEqual(port["capabilities"]["max_message"], 8 << 20)
+            self.assertGreater(port["capabilities"]["memory_pieces"], 1)
+            self.assertIsNone(port["unusable"])
 
     def test_text(self):
         out = self.run_program()
