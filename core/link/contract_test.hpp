@@ -337,6 +337,34 @@ TYPED_TEST_P(LinkContract, AServiceNameIsUniquePerFunction) {
     EXPECT_TRUE(two.port->listen(name).has_value());
 }
 
+TYPED_TEST_P(LinkContract, NamesAndPrivateDataHaveALongestLength) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    const FunctionId function = this->traits.function(0);
+    const std::vector<std::byte> data(max_private_data + 1);
+    const std::string longest(max_service_name, 'n');
+    for (const std::string& name : {std::string(), longest + "n"}) {
+        const auto listening = dpu.port->listen({function, name});
+        ASSERT_FALSE(listening.has_value());
+        EXPECT_EQ(listening.error().code, Errc::invalid_argument);
+        const auto connecting = host.port->connect(ServiceName{function, name}, {}, nullptr);
+        ASSERT_FALSE(connecting.has_value());
+        EXPECT_EQ(connecting.error().code, Errc::invalid_argument);
+    }
+    const ServiceName name{function, longest};
+    ASSERT_TRUE(dpu.port->listen(name).has_value());
+    const auto refused = host.port->connect(name, data, nullptr);
+    ASSERT_FALSE(refused.has_value());
+    EXPECT_EQ(refused.error().code, Errc::too_big);
+    // What was refused is in nobody's way.
+    const std::span<const std::byte> most = std::span(data).first(max_private_data);
+    ASSERT_TRUE(host.port->connect(name, most, nullptr).has_value());
+    ASSERT_TRUE(this->until([&] { return !host.seen.connected.empty(); }, host, dpu));
+    ASSERT_EQ(dpu.seen.requests.size(), 1u);
+    EXPECT_EQ(dpu.seen.requests[0].service, longest);
+    EXPECT_EQ(dpu.seen.requests[0].data.size(), most.size());
+}
+
 TYPED_TEST_P(LinkContract, AClosedPortsNameIsFree) {
     const ServiceName name{this->traits.function(0), "name"};
     {
@@ -1984,12 +2012,12 @@ REGISTER_TYPED_TEST_SUITE_P(LinkContractOfWrites, WhatIsWrittenIsThereBeforeTheM
 REGISTER_TYPED_TEST_SUITE_P(
     LinkContract, WhatIsPutAsACopyIsTheCallersAgainAtOnce,
     AFlushDoesNotSayThatARefusedOperationIsDone, ConnectsByAddress, ConnectsByServiceName,
-    AServiceNameIsUniquePerFunction, AClosedPortsNameIsFree, NobodyThereIsNotFound, ARefusalSaysWhy,
-    EarlySendsArriveInOrder, APortConnectsToItself, MessagesOfAllSizesArriveWholeAndInOrder,
-    PackedMessagesMayTurnOutShorter, TooLongIsRefused, AFullConnectionSaysAgainAndLosesNothing,
-    ConfirmedFollowsSent, AnAnswerConfirmsWhatItAnswersIfAskedTo,
-    ArrivalOrderHoldsOverAllConnections, WhatWasSentBeforeACloseArrives,
-    WhatWasSentBeforeAPortWentAwayArrives, TheAcceptorMayCloseToo,
+    AServiceNameIsUniquePerFunction, NamesAndPrivateDataHaveALongestLength, AClosedPortsNameIsFree,
+    NobodyThereIsNotFound, ARefusalSaysWhy, EarlySendsArriveInOrder, APortConnectsToItself,
+    MessagesOfAllSizesArriveWholeAndInOrder, PackedMessagesMayTurnOutShorter, TooLongIsRefused,
+    AFullConnectionSaysAgainAndLosesNothing, ConfirmedFollowsSent,
+    AnAnswerConfirmsWhatItAnswersIfAskedTo, ArrivalOrderHoldsOverAllConnections,
+    WhatWasSentBeforeACloseArrives, WhatWasSentBeforeAPortWentAwayArrives, TheAcceptorMayCloseToo,
     AnOrderlyEndTellsWhetherItLostWrites, ASinkMayCloseTheConnectionAtHand,
     ADeathIsReportedOnceAndAfterWhatCameBefore, EachOfSeveralDeathsAtOnceIsReported,
     ASleeperHearsOfADeathInTime, PutGetAndAtomicsReachThePeersMemory,

@@ -1,5 +1,7 @@
 #include "core/link/link.hpp"
 
+#include <fmt/format.h>
+
 namespace comch::link {
 
 std::string_view to_string(Reason reason) noexcept {
@@ -20,6 +22,30 @@ std::string_view to_string(Reason reason) noexcept {
         return "the local device failed";
     }
     return "unknown";
+}
+
+Errc status_after(Reason reason) noexcept {
+    return reason == Reason::closed     ? Errc::not_connected
+           : reason == Reason::rejected ? Errc::rejected
+                                        : Errc::connection_reset;
+}
+
+Result<void> check_service_name(std::string_view name) {
+    if (name.empty() || name.size() > max_service_name) {
+        return fail(Errc::invalid_argument,
+                    fmt::format("a service name has 1 to {} bytes, '{}' has {}", max_service_name,
+                                name, name.size()));
+    }
+    return {};
+}
+
+Result<void> check_private_data(std::size_t size) {
+    if (size > max_private_data) {
+        return fail(Errc::too_big, fmt::format("private data of a connection has at most {} bytes, "
+                                               "not {}",
+                                               max_private_data, size));
+    }
+    return {};
 }
 
 } // namespace comch::link

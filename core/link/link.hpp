@@ -67,6 +67,7 @@ struct PeerInfo {
 
 /// Private data either end attaches to connection set-up.
 inline constexpr std::size_t max_private_data = 256;
+inline constexpr std::size_t max_service_name = 256;
 
 /// Of a place for the peer to write to (Channel::withdraw).
 enum class Withdrawal : std::uint8_t {
@@ -86,6 +87,12 @@ enum class Reason : std::uint8_t {
     device_error,    ///< the local device failed
 };
 [[nodiscard]] std::string_view to_string(Reason reason) noexcept;
+/// What operations answer that a connection's end has cut short.
+[[nodiscard]] Errc status_after(Reason reason) noexcept;
+
+/// For every kind's listen() and connect(): invalid_argument and too_big.
+[[nodiscard]] Result<void> check_service_name(std::string_view name);
+[[nodiscard]] Result<void> check_private_data(std::size_t size);
 
 /// A request to connect, as the accepting side's sink sees it. Valid inside the call only.
 struct ConnectRequest {

@@ -63,17 +63,13 @@ void release(Wire& wire, unsigned end) {
     }
 }
 
-Errc status_of(Reason reason) {
-    return reason == Reason::closed ? Errc::not_connected : Errc::connection_reset;
-}
-
 /// The state of end `end`, of a connection or of a channel under one.
 Errc state_of(const Wire& wire, unsigned end) {
     if (wire.dead[end]) {
         return Errc::connection_reset; // we are dead ourselves
     }
     if (const std::optional<Reason> reason = end_of(wire, end)) {
-        return status_of(*reason);
+        return status_after(*reason);
     }
     return Errc::ok;
 }
@@ -584,6 +580,9 @@ unsigned Port::budget() const noexcept {
 }
 
 Result<void> Port::listen(const ServiceName& service) {
+    if (auto checked = check_service_name(service.name); !checked) {
+        return tl::unexpected(std::move(checked.error()));
+    }
     const std::lock_guard lock(network_->mutex);
     const bool added =
         network_->services.try_emplace({service.function, service.name}, this).second;
@@ -614,6 +613,9 @@ Result<Connection*> Port::connect(const PortAddress& address,
 
 Result<Connection*> Port::connect(const ServiceName& service,
                                   std::span<const std::byte> private_data, void* user) {
+    if (auto checked = check_service_name(service.name); !checked) {
+        return tl::unexpected(std::move(checked.error()));
+    }
     const std::lock_guard lock(network_->mutex);
     Request request;
     request.service = service.name;
@@ -626,9 +628,8 @@ Result<Connection*> Port::connect(const ServiceName& service,
 
 Result<Connection*> Port::start_connect(Port* target, Request request, std::string_view what,
                                         void* user) {
-    if (request.data.size() > max_private_data) {
-        return fail(Errc::too_big, fmt::format("{} bytes of private data are more than {}",
-                                               request.data.size(), max_private_data));
+    if (auto checked = check_private_data(request.data.size()); !checked) {
+        return tl::unexpected(std::move(checked.error()));
     }
     if (target == nullptr || target->killed_) {
         return fail(Errc::not_found, fmt::format("nobody listens at {}", what));
@@ -808,7 +809,7 @@ bool Port::next_end(Event& event) {
         std::erase(outstanding, static_cast<void*>(&silent));
         if (!outstanding.empty()) {
             event.kind = Event::Kind::complete;
-            event.completion = {outstanding.front(), status_of(*reason)};
+            event.completion = {outstanding.front(), status_after(*reason)};
             outstanding.erase(outstanding.begin());
             return true;
         }

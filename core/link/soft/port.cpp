@@ -99,60 +99,6 @@ bool is_our_user(int socket, std::uint64_t& pid) noexcept {
 
 } // namespace
 
-// ---- ConnectionLife ----------------------------------------------------------------------------
-
-void ConnectionLife::end(Errc state) noexcept {
-    const std::lock_guard lock(mutex_);
-    state_.store(state, std::memory_order_release);
-    for (const int socket : sockets_) {
-        // Only our own end of the pair: its owner's descriptor becomes readable.
-        (void)::shutdown(socket, SHUT_RD);
-    }
-}
-
-void ConnectionLife::open(int socket, bool fenced, const std::atomic<std::uint32_t>& goodbye) {
-    const std::lock_guard lock(mutex_);
-    connection_socket_ = socket;
-    fenced_ = fenced;
-    goodbye_ = &goodbye;
-}
-
-SocketStatus ConnectionLife::send(std::span<const std::byte> packet,
-                                  std::span<const int> descriptors, bool& fenced) {
-    // Under the lock: the socket's number must not be somebody else's by now.
-    const std::lock_guard lock(mutex_);
-    if (state_.load(std::memory_order_relaxed) != Errc::ok) {
-        return SocketStatus::ended;
-    }
-    if (connection_socket_ < 0) {
-        return SocketStatus::again;
-    }
-    fenced = fenced_;
-    return send_packet(connection_socket_, packet, descriptors);
-}
-
-bool ConnectionLife::peer_said_goodbye() {
-    const std::lock_guard lock(mutex_);
-    const Errc state = state_.load(std::memory_order_relaxed);
-    if (state != Errc::ok) {
-        return state == Errc::not_connected; // the port noticed while we asked
-    }
-    return goodbye_ != nullptr && goodbye_->load(std::memory_order_acquire) != 0;
-}
-
-void ConnectionLife::add_socket(int socket) {
-    const std::lock_guard lock(mutex_);
-    sockets_.push_back(socket);
-    if (state_.load(std::memory_order_relaxed) != Errc::ok) {
-        (void)::shutdown(socket, SHUT_RD);
-    }
-}
-
-void ConnectionLife::remove_socket(int socket) {
-    const std::lock_guard lock(mutex_);
-    std::erase(sockets_, socket);
-}
-
 // ---- opening and closing -----------------------------------------------------------------------
 
 Port::Port(const Device& device, PortOptions options)
@@ -237,10 +183,8 @@ Result<Port::Listener*> Port::add_listener(std::string entry) {
 
 Result<void> Port::listen(const ServiceName& service) {
     const Domain& domain = *device_.domain();
-    if (service.name.empty() || service.name.size() > wire::max_name) {
-        return fail(Errc::invalid_argument,
-                    fmt::format("a service name has 1 to {} bytes, '{}' has {}", wire::max_name,
-                                service.name, service.name.size()));
+    if (auto checked = check_service_name(service.name); !checked) {
+        return tl::unexpected(std::move(checked.error()));
     }
     auto added = add_listener(service_entry(process_id(), next_number()));
     if (!added) {
@@ -666,7 +610,7 @@ bool Port::read_hello(Stranger& stranger, Introduction& intro) {
     if (packet.misses_descriptor) {
         return refuse_with(Errc::no_memory);
     }
-    if (packet.descriptors != 2 || hello.service_length > wire::max_name ||
+    if (packet.descriptors != 2 || hello.service_length > max_service_name ||
         hello.private_length > max_private_data || hello.side > 1 || hello.process_id == 0) {
         return refuse_with(Errc::invalid_argument);
     }
@@ -697,7 +641,7 @@ bool Port::read_hello(Stranger& stranger, Introduction& intro) {
     return true;
 }
 
-void Port::refuse(int socket, Errc code, std::span<const std::byte> reply) {
+wire::Answer Port::make_answer(Errc code, std::span<const std::byte> reply) const noexcept {
     wire::Answer answer{};
     answer.magic = wire::hello_magic;
     answer.version = protocol_version;
@@ -705,12 +649,18 @@ void Port::refuse(int socket, Errc code, std::span<const std::byte> reply) {
     answer.process_id = process_id();
     answer.function = device_.function().id;
     answer.side = static_cast<std::uint8_t>(device_.side());
+    answer.has_membarrier = membarrier_ ? 1 : 0;
     answer.code = static_cast<std::int8_t>(code);
     const std::size_t n = std::min(reply.size(), max_private_data);
     answer.private_length = static_cast<std::uint16_t>(n);
-    if (reply.data() != nullptr) {
+    if (n != 0) {
         std::memcpy(answer.private_data, reply.data(), n);
     }
+    return answer;
+}
+
+void Port::refuse(int socket, Errc code, std::span<const std::byte> reply) {
+    const wire::Answer answer = make_answer(code, reply);
     (void)send_packet(socket, std::as_bytes(std::span(&answer, 1)));
 }
 
@@ -747,20 +697,7 @@ void Port::admit(Connection& c, std::span<const std::byte> reply) {
                                 std::memory_order_release);
     c.state_ = Connection::State::established;
 
-    wire::Answer answer{};
-    answer.magic = wire::hello_magic;
-    answer.version = protocol_version;
-    answer.size = sizeof(answer);
-    answer.process_id = process_id();
-    answer.function = device_.function().id;
-    answer.side = static_cast<std::uint8_t>(device_.side());
-    answer.has_membarrier = membarrier_ ? 1 : 0;
-    answer.code = static_cast<std::int8_t>(Errc::ok);
-    const std::size_t n = std::min(reply.size(), max_private_data);
-    answer.private_length = static_cast<std::uint16_t>(n);
-    if (n != 0) {
-        std::memcpy(answer.private_data, reply.data(), n);
-    }
+    const wire::Answer answer = make_answer(Errc::ok, reply);
     const auto bytes = std::as_bytes(std::span(&answer, 1));
     c.answer_.assign(bytes.begin(), bytes.end());
     if (!send_answer(c)) {
@@ -793,20 +730,16 @@ Result<Connection*> Port::connect(const PortAddress& to, std::span<const std::by
 
 Result<Connection*> Port::connect(const ServiceName& to, std::span<const std::byte> private_data,
                                   void* user) {
-    if (to.name.empty() || to.name.size() > wire::max_name) {
-        return fail(Errc::invalid_argument,
-                    fmt::format("a service name has 1 to {} bytes, '{}' has {}", wire::max_name,
-                                to.name, to.name.size()));
+    if (auto checked = check_service_name(to.name); !checked) {
+        return tl::unexpected(std::move(checked.error()));
     }
     return start_connect(name_entry(to.function, to.name), &to, private_data, user);
 }
 
 Result<Connection*> Port::start_connect(const std::string& entry, const ServiceName* service,
                                         std::span<const std::byte> private_data, void* user) {
-    if (private_data.size() > max_private_data) {
-        return fail(Errc::too_big, fmt::format("private data of a connection has at most {} bytes, "
-                                               "not {}",
-                                               max_private_data, private_data.size()));
+    if (auto checked = check_private_data(private_data.size()); !checked) {
+        return tl::unexpected(std::move(checked.error()));
     }
     auto created = Pipe::create();
     if (!created) {
@@ -848,11 +781,11 @@ Result<Connection*> Port::start_connect(const std::string& entry, const ServiceN
     c.pipe_.attach(c.socket_.get(),
                    counters_->take_slot(c.slot_info(counters::SlotState::connecting)), true,
                    &turns_);
-    const Reason reason = c.socket_ ? try_connect(c) : Reason::device_error;
-    if (reason != Reason::closed) {
+    const auto failed = c.socket_ ? try_connect(c) : Reason::device_error;
+    if (failed) {
         const std::string text = c.error_text_;
         discard(c);
-        return fail(reason == Reason::not_found ? Errc::not_found : Errc::io, text);
+        return fail(failed == Reason::not_found ? Errc::not_found : Errc::io, text);
     }
     if (c.state_ == Connection::State::connecting) {
         c.needs_work();
@@ -862,11 +795,11 @@ Result<Connection*> Port::start_connect(const std::string& entry, const ServiceN
     return &c;
 }
 
-Reason Port::try_connect(Connection& c) {
+std::optional<Reason> Port::try_connect(Connection& c) {
     const Domain& domain = *device_.domain();
     const int error = connect_to(c.socket_.get(), domain, c.entry_);
     if (error == EAGAIN) {
-        return Reason::closed; // its backlog is full; tried again at the next progress
+        return std::nullopt; // its backlog is full; tried again at the next progress
     }
     if (error != 0 && error != EISCONN) {
         c.error_text_ = error == ENOENT || error == ECONNREFUSED
@@ -888,7 +821,7 @@ Reason Port::try_connect(Connection& c) {
     case SocketStatus::ok:
         break;
     case SocketStatus::again:
-        return Reason::closed;
+        return std::nullopt;
     case SocketStatus::ended:
         break; // refused already; the answer may be on the socket
     case SocketStatus::failed:
@@ -904,7 +837,7 @@ Reason Port::try_connect(Connection& c) {
         c.error_text_ = "cannot watch the socket of a connection";
         return Reason::device_error;
     }
-    return Reason::closed;
+    return std::nullopt;
 }
 
 bool Port::watch_listener(Connection& c) {
@@ -927,8 +860,8 @@ bool Port::watch_listener(Connection& c) {
     return owner_lives(*device_.domain(), c.entry_);
 }
 
-Reason Port::take_answer(Connection& c, const wire::Answer& answer, std::size_t length,
-                         std::array<UniqueFd, 2>& descriptors) {
+std::optional<Reason> Port::take_answer(Connection& c, const wire::Answer& answer,
+                                        std::size_t length, std::array<UniqueFd, 2>& descriptors) {
     if (length < 16 || answer.magic != wire::hello_magic) {
         c.error_text_ = "the peer does not answer as comch does";
         return Reason::protocol_error;
@@ -988,7 +921,7 @@ Reason Port::take_answer(Connection& c, const wire::Answer& answer, std::size_t 
     if (!c.one_way_ || c.one_sided_.awaits_reply()) {
         make_hot(c); // not before: a refused peer's ring must not speak
     }
-    return Reason::closed;
+    return std::nullopt;
 }
 
 // ---- packets of an established connection ------------------------------------------------------

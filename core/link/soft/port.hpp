@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -483,15 +484,15 @@ private:
                 return SocketResult::fine;
             }
             if (c.state_ == Connection::State::waiting) {
-                const Reason reason = take_answer(c, buffer, received.length, received.fd);
+                const auto failed = take_answer(c, buffer, received.length, received.fd);
                 const std::span<const std::byte> reply{
                     reinterpret_cast<const std::byte*>(buffer.private_data),
                     std::min<std::size_t>(buffer.private_length, max_private_data)};
-                if (reason == Reason::closed) { // no reason to end: it was accepted
+                if (!failed) {
                     sink.on_connected(c, reply);
                     continue;
                 }
-                end(c, reason, reply, sink);
+                end(c, *failed, reply, sink);
                 return SocketResult::fine;
             }
             wire::Packet packet{};
@@ -586,9 +587,7 @@ private:
             return;
         }
         c.state_ = Connection::State::ended;
-        const Errc code = reason == Reason::closed     ? Errc::not_connected
-                          : reason == Reason::rejected ? Errc::rejected
-                                                       : Errc::connection_reset;
+        const Errc code = status_after(reason);
         shut_down(c, code, reason);
         c.one_sided_.fail_all(code, [&](void* token, Errc status) {
             if (c.state_ == Connection::State::ended) { // and not closed by the sink meanwhile
@@ -601,9 +600,8 @@ private:
     }
 
     template <class S> unsigned keep_connecting(Connection& c, S& sink) {
-        const Reason reason = try_connect(c);
-        if (reason != Reason::closed) {
-            end(c, reason, {}, sink);
+        if (const auto failed = try_connect(c)) {
+            end(c, *failed, {}, sink);
             return 1;
         }
         return 0;
@@ -629,6 +627,8 @@ private:
     void no_longer_unanswered(Connection& c) noexcept;
     void look_for_dead_listeners();
     [[nodiscard]] bool read_hello(Stranger& stranger, Introduction& intro);
+    [[nodiscard]] wire::Answer make_answer(Errc code,
+                                           std::span<const std::byte> reply) const noexcept;
     void refuse(int socket, Errc code, std::span<const std::byte> reply);
     [[nodiscard]] bool prepare(Connection& c, Stranger& stranger, Introduction& intro);
     void admit(Connection& c, std::span<const std::byte> reply);
@@ -641,12 +641,13 @@ private:
                                                     const ServiceName* service,
                                                     std::span<const std::byte> private_data,
                                                     void* user);
-    /// Reason::closed: still trying, or through; anything else ends the connection.
-    [[nodiscard]] Reason try_connect(Connection& c);
+    /// Why the connection ends; nothing: it is connected, or to be tried again.
+    [[nodiscard]] std::optional<Reason> try_connect(Connection& c);
     /// Hears of the listener's death before it has answered; false if it is dead.
     [[nodiscard]] bool watch_listener(Connection& c);
-    [[nodiscard]] Reason take_answer(Connection& c, const wire::Answer& answer, std::size_t length,
-                                     std::array<UniqueFd, 2>& descriptors);
+    [[nodiscard]] std::optional<Reason> take_answer(Connection& c, const wire::Answer& answer,
+                                                    std::size_t length,
+                                                    std::array<UniqueFd, 2>& descriptors);
     [[nodiscard]] SocketResult next_packet(Connection& c, wire::Answer& buffer, Received& packet);
     /// The packet's descriptor could not be received. False: the connection ends, and says why.
     [[nodiscard]] static bool does_without_descriptor(Connection& c, const wire::Answer& buffer,

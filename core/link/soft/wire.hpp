@@ -14,7 +14,6 @@
 namespace comch::link::soft::wire {
 
 inline constexpr std::uint64_t hello_magic = 0x4f4c4c4548434d43; // "CMCHELLO"
-inline constexpr std::size_t max_name = 256;
 
 /// Initiator -> acceptor, first packet. Carries two descriptors: the segment's memfd and a pidfd of
 /// the initiator.
@@ -32,7 +31,7 @@ struct Hello {
     std::uint32_t service_function;
     std::uint16_t service_length; ///< 0: the port itself is addressed
     std::uint16_t private_length;
-    char service[max_name];
+    char service[max_service_name];
     std::uint8_t private_data[max_private_data];
 };
 
@@ -71,7 +70,7 @@ struct Packet {
     std::uint64_t extra;
 };
 
-static_assert(sizeof(Hello) == 16 + 8 + 16 + 8 + 8 + max_name + max_private_data);
+static_assert(sizeof(Hello) == 16 + 8 + 16 + 8 + 8 + max_service_name + max_private_data);
 static_assert(sizeof(Answer) == 16 + 8 + 8 + 8 + max_private_data);
 static_assert(sizeof(Packet) == 24);
 static_assert(std::is_trivially_copyable_v<Hello> && std::is_trivially_copyable_v<Answer> &&

@@ -27,7 +27,7 @@ wire::Why check_claim(const Domain& domain, const wire::Request& request,
             ? nullptr
             : function_of(domain.description(), static_cast<Side>(request.side), request.function);
     return claimed != nullptr && !address.empty() && claimed->address == address
-               ? wire::Why{}
+               ? wire::Why::none
                : wire::Why::wrong_function;
 }
 

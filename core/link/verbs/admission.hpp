@@ -13,7 +13,7 @@ namespace comch::link::verbs {
 [[nodiscard]] const Function* function_of(const DomainDescription& description, Side side,
                                           FunctionId id);
 
-/// Why{}: the request is of this domain, and comes from the address of the function that it claims.
+/// Why::none: the request is of this domain, and comes from the address of the function that it claims.
 [[nodiscard]] wire::Why check_claim(const Domain& domain, const wire::Request& request,
                                     std::string_view address);
 

@@ -45,12 +45,12 @@ address = "10.0.0.3"
 };
 
 TEST_F(Admission, AFunctionAtItsAddressMayConnect) {
-    EXPECT_EQ(check_claim(*domain, request, "10.0.0.1"), wire::Why{});
+    EXPECT_EQ(check_claim(*domain, request, "10.0.0.1"), wire::Why::none);
     request.function = domain->description().host[1].id;
-    EXPECT_EQ(check_claim(*domain, request, "10.0.0.3"), wire::Why{});
+    EXPECT_EQ(check_claim(*domain, request, "10.0.0.3"), wire::Why::none);
     request.side = static_cast<std::uint8_t>(Side::dpu);
     request.function = dpu_function_id;
-    EXPECT_EQ(check_claim(*domain, request, "10.0.0.2"), wire::Why{});
+    EXPECT_EQ(check_claim(*domain, request, "10.0.0.2"), wire::Why::none);
 }
 
 TEST_F(Admission, WhoClaimsToBeAnotherIsRefused) {

@@ -140,10 +140,8 @@ Result<void> Port::listen(const ServiceName& service) {
     if (rdma_ == nullptr) {
         return fail(Errc::io, "cannot listen: the RDMA device was removed or has failed");
     }
-    if (service.name.empty() || service.name.size() > wire::max_name) {
-        return fail(Errc::invalid_argument,
-                    fmt::format("a service name has 1 to {} bytes, '{}' has {}", wire::max_name,
-                                service.name, service.name.size()));
+    if (auto checked = check_service_name(service.name); !checked) {
+        return tl::unexpected(std::move(checked.error()));
     }
     const std::string entry = name_entry(service);
     const auto lock = domain.lock();
@@ -253,10 +251,8 @@ Result<Connection*> Port::connect(const PortAddress& to, std::span<const std::by
 
 Result<Connection*> Port::connect(const ServiceName& to, std::span<const std::byte> private_data,
                                   void* user) {
-    if (to.name.empty() || to.name.size() > wire::max_name) {
-        return fail(Errc::invalid_argument,
-                    fmt::format("a service name has 1 to {} bytes, '{}' has {}", wire::max_name,
-                                to.name, to.name.size()));
+    if (auto checked = check_service_name(to.name); !checked) {
+        return tl::unexpected(std::move(checked.error()));
     }
     const DomainDescription& description = device_.domain()->description();
     const auto address = Address::parse(description.dpu.address, 0);
@@ -274,9 +270,8 @@ Result<Connection*> Port::connect(const ServiceName& to, std::span<const std::by
 Result<Connection*> Port::start_connect(Address remote, const wire::Request& request,
                                         const ServiceName* service,
                                         std::span<const std::byte> private_data, void* user) {
-    if (private_data.size() > max_private_data) {
-        return fail(Errc::too_big, fmt::format("{} bytes of private data are more than {}",
-                                               private_data.size(), max_private_data));
+    if (auto checked = check_private_data(private_data.size()); !checked) {
+        return tl::unexpected(std::move(checked.error()));
     }
     if (rdma_ == nullptr || rdma_->gone() || queues_->broken()) {
         return fail(Errc::io, "cannot connect: the RDMA device was removed or has failed");
@@ -345,13 +340,13 @@ Result<void> Port::try_address(Connection& c) {
         return tl::unexpected(std::move(id.error()));
     }
     c.id_ = std::move(*id);
-    if (resolved && start_handshake(c) != Reason::closed) {
+    if (resolved && start_handshake(c)) {
         return fail(Errc::io, c.error_text_);
     }
     return {};
 }
 
-Reason Port::start_handshake(Connection& c) {
+std::optional<Reason> Port::start_handshake(Connection& c) {
     if (auto made = c.pipe_->make_queue_pair(c.id_.get()); !made) {
         c.error_text_ = made.error().message;
         return Reason::device_error;
@@ -362,10 +357,10 @@ Reason Port::start_handshake(Connection& c) {
                                     std::strerror(errno));
         return Reason::not_found;
     }
-    return Reason::closed;
+    return std::nullopt;
 }
 
-Reason Port::take_event(Connection& c, const CmEvent& event) {
+std::optional<Reason> Port::take_event(Connection& c, const CmEvent& event) {
     const auto unreachable = [&](const char* what) {
         c.error_text_ = fmt::format("{} at {} ({})", what, c.remote_.text(),
                                     event.status < 0 ? std::strerror(-event.status) : "no answer");
@@ -373,16 +368,17 @@ Reason Port::take_event(Connection& c, const CmEvent& event) {
     };
     switch (event.type) {
     case RDMA_CM_EVENT_ADDR_RESOLVED:
-        return ::rdma_resolve_route(c.id_.get(), tuning::resolve_timeout_ms) == 0
-                   ? Reason::closed
-                   : unreachable("there is no RDMA route to the peer");
+        if (::rdma_resolve_route(c.id_.get(), tuning::resolve_timeout_ms) != 0) {
+            return unreachable("there is no RDMA route to the peer");
+        }
+        return std::nullopt;
     case RDMA_CM_EVENT_ROUTE_RESOLVED:
         return start_handshake(c);
     case RDMA_CM_EVENT_ESTABLISHED: {
         if (!c.is_initiator_) {
             // From the initiator's progress, which sends Hello at once.
             c.deadline_ns_ = std::min(c.deadline_ns_, monotonic_ns() + tuning::hello_timeout_ns);
-            return Reason::closed;
+            return std::nullopt;
         }
         wire::Accept accept{};
         if (wire::read_private(event.private_data, event.private_length, accept) !=
@@ -396,7 +392,7 @@ Reason Port::take_event(Connection& c, const CmEvent& event) {
         } else { // closed meanwhile: what was sent before goes out now
             c.deadline_ns_ = monotonic_ns() + tuning::close_timeout_ns;
         }
-        return Reason::closed;
+        return std::nullopt;
     }
     case RDMA_CM_EVENT_REJECTED:
         return take_refusal(c, event);
@@ -407,7 +403,7 @@ Reason Port::take_event(Connection& c, const CmEvent& event) {
         if (c.pipe_->started()) {
             // The neighbour's hardware address is not known for a moment, as when a link goes down
             // and up again. Whether that ends the connection its queue pair will tell.
-            return Reason::closed;
+            return std::nullopt;
         }
         return unreachable("the peer cannot be reached");
     case RDMA_CM_EVENT_CONNECT_ERROR:
@@ -415,19 +411,19 @@ Reason Port::take_event(Connection& c, const CmEvent& event) {
     case RDMA_CM_EVENT_DISCONNECTED:
         c.peer_gone_ = true;
         gone_.push_back(&c);
-        return Reason::closed;
+        return std::nullopt;
     default:
-        return Reason::closed;
+        return std::nullopt;
     }
 }
 
-Reason Port::take_refusal(Connection& c, const CmEvent& event) {
+std::optional<Reason> Port::take_refusal(Connection& c, const CmEvent& event) {
     if (!c.is_initiator_) {
         return Reason::not_found; // it asked, was accepted, and then did not want to
     }
     c.pipe_->unmake();
     if (takes_for_stale(event) && ++c.stale_attempts_ < tuning::stale_attempts && try_address(c)) {
-        return Reason::closed;
+        return std::nullopt;
     }
     wire::Refusal refusal{};
     const auto check = wire::read_private(event.private_data, event.private_length, refusal);
@@ -458,7 +454,7 @@ Reason Port::take_refusal(Connection& c, const CmEvent& event) {
     }
     const bool by_name = c.request_.target == static_cast<std::uint8_t>(wire::Target::service);
     if (by_name && ++c.probe_ < tuning::name_probes && try_address(c)) {
-        return Reason::closed;
+        return std::nullopt;
     }
     return Reason::not_found;
 }
@@ -521,20 +517,20 @@ wire::Why Port::judge(const CmEvent& event, wire::Request& request, Connection*&
     }
     const std::string address = Address::of(::rdma_get_peer_addr(event.id)).text();
     if (const wire::Why claim = check_claim(*device_.domain(), request, address);
-        claim != wire::Why{}) {
+        claim != wire::Why::none) {
         return claim;
     }
     const auto& listener =
         *static_cast<Listener*>(static_cast<Watch*>(event.listener->context)->object);
     switch (static_cast<wire::Target>(request.target)) {
     case wire::Target::port:
-        return listener.service.name.empty() && request.name == number_ ? wire::Why{}
+        return listener.service.name.empty() && request.name == number_ ? wire::Why::none
                                                                         : wire::Why::nobody;
     case wire::Target::service:
         return !listener.service.name.empty() &&
                        request.name ==
                            wire::service_hash(listener.service.function, listener.service.name)
-                   ? wire::Why{}
+                   ? wire::Why::none
                    : wire::Why::other_name;
     case wire::Target::channel: {
         const auto found = std::find_if(connections_.begin(), connections_.end(),
@@ -547,7 +543,7 @@ wire::Why Port::judge(const CmEvent& event, wire::Request& request, Connection*&
             return wire::Why::nobody;
         }
         parent = found->get();
-        return wire::Why{};
+        return wire::Why::none;
     }
     }
     return wire::Why::malformed;
@@ -593,8 +589,8 @@ void Port::admit(CmId id, const CmEvent& event, const wire::Request& request) {
 
 bool Port::take_hello(Connection& c, const wire::Hello& hello) {
     const std::string_view service(hello.service,
-                                   std::min<std::size_t>(hello.service_length, wire::max_name));
-    if (hello.service_length > wire::max_name || hello.private_length > max_private_data ||
+                                   std::min<std::size_t>(hello.service_length, max_service_name));
+    if (hello.service_length > max_service_name || hello.private_length > max_private_data ||
         hello.process_id != c.request_.process_id || hello.process_id == 0 || hello.port == 0) {
         return false;
     }
@@ -848,9 +844,9 @@ void Port::refuse_latecomers() {
             wire::Request request{};
             Connection* parent = nullptr;
             const wire::Why why = judge(event, request, parent);
-            refuse(id.get(), why != wire::Why{}  ? why
-                             : parent != nullptr ? wire::Why::closing
-                                                 : wire::Why::nobody);
+            refuse(id.get(), why != wire::Why::none ? why
+                             : parent != nullptr    ? wire::Why::closing
+                                                    : wire::Why::nobody);
         } else if (event.type == RDMA_CM_EVENT_DEVICE_REMOVAL) {
             if (rdma_ != nullptr) {
                 rdma_->set_gone();
@@ -858,7 +854,7 @@ void Port::refuse_latecomers() {
         } else if (event.id != nullptr && event.id->context != nullptr &&
                    static_cast<Watch*>(event.id->context)->kind == Watch::Kind::connection) {
             auto& c = *static_cast<Connection*>(static_cast<Watch*>(event.id->context)->object);
-            if (take_event(c, event) != Reason::closed) {
+            if (take_event(c, event)) {
                 c.deadline_ns_ = 0;
             }
         }

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -391,12 +392,12 @@ private:
             return;
         }
         Connection& c = *static_cast<Connection*>(static_cast<Watch*>(event.id->context)->object);
-        const Reason reason = take_event(c, event);
-        if (reason == Reason::closed) {
+        const auto failed = take_event(c, event);
+        if (!failed) {
             return;
         }
         if (c.state_ < Connection::State::ended) {
-            end(c, reason, {}, sink);
+            end(c, *failed, {}, sink);
         } else {
             c.deadline_ns_ = 0; // its last words reach nobody
         }
@@ -409,7 +410,7 @@ private:
         Connection* parent = nullptr;
         const wire::Why why =
             rdma_ == nullptr ? wire::Why::no_resources : judge(event, request, parent);
-        if (why != wire::Why{}) {
+        if (why != wire::Why::none) {
             refuse(id.get(), why);
             return;
         }
@@ -502,9 +503,7 @@ private:
         }
         const bool unmet = c.state_ == Connection::State::meeting;
         c.state_ = Connection::State::ended;
-        const Errc code = reason == Reason::closed     ? Errc::not_connected
-                          : reason == Reason::rejected ? Errc::rejected
-                                                       : Errc::connection_reset;
+        const Errc code = status_after(reason);
         if (reason == Reason::closed && c.has_unfinished_writes()) {
             c.wait_at_end(c.last_write_); // what has arrived is done, though its report may be late
         }
@@ -535,15 +534,15 @@ private:
                                                     std::span<const std::byte> private_data,
                                                     void* user);
     [[nodiscard]] Result<void> try_address(Connection& c);
-    [[nodiscard]] Reason start_handshake(Connection& c);
     [[nodiscard]] bool makes_or_ends_connections() const noexcept;
     /// `all`: also where what was sent meanwhile has told the peer nearly all.
     void return_credit(bool all) noexcept;
-    /// Reason::closed: no reason to end.
-    [[nodiscard]] Reason take_event(Connection& c, const CmEvent& event);
-    [[nodiscard]] Reason take_refusal(Connection& c, const CmEvent& event);
+    /// This and the next two: why the connection ends; nothing: it does not.
+    [[nodiscard]] std::optional<Reason> start_handshake(Connection& c);
+    [[nodiscard]] std::optional<Reason> take_event(Connection& c, const CmEvent& event);
+    [[nodiscard]] std::optional<Reason> take_refusal(Connection& c, const CmEvent& event);
     [[nodiscard]] Reason reason_of_end(Connection& c) const;
-    /// Why{}: fine; then `parent` is the connection for which a channel is asked, or null.
+    /// Why::none: fine; then `parent` is the connection for which a channel is asked, or null.
     [[nodiscard]] wire::Why judge(const CmEvent& event, wire::Request& request,
                                   Connection*& parent);
     void admit(CmId id, const CmEvent& event, const wire::Request& request);
@@ -585,7 +584,6 @@ private:
     UniqueFd epoll_;
     UniqueFd bell_;  ///< an eventfd: something has happened to the device
     UniqueFd timer_; ///< ends sleeps when it is time for look_at_all()
-    bool timer_set_ = false;
     CmChannel cm_;
     std::vector<std::unique_ptr<Connection>> connections_;
     std::vector<Connection*> these_;                   ///< look_at_these()'s

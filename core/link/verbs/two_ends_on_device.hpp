@@ -38,7 +38,7 @@ struct Inside {
     }
     static unsigned probe(const Connection& connection) { return connection.probe_; }
     /// What the peer's kernel may answer to a request to connect.
-    static Reason refuse(Port& port, Connection& connection, int status) {
+    static std::optional<Reason> refuse(Port& port, Connection& connection, int status) {
         CmEvent event;
         event.type = RDMA_CM_EVENT_REJECTED;
         event.status = status;

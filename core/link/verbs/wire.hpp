@@ -33,7 +33,6 @@ static_assert(std::endian::native == std::endian::little,
 inline constexpr std::uint32_t magic = 0x31564d43; // "CMV1"
 inline constexpr std::uint16_t version = 4;        ///< of everything in this file and records.hpp
 inline constexpr std::size_t max_request = 56;     ///< rdma_cm takes no more in a request
-inline constexpr std::size_t max_name = 256;
 
 enum class Target : std::uint8_t {
     port = 1,    ///< the port itself
@@ -72,6 +71,7 @@ struct Accept {
 };
 
 enum class Why : std::uint8_t {
+    none = 0, ///< it is not refused; never sent
     version_mismatch = 1,
     other_name = 2,     ///< another server is at this port: try the next
     nobody = 3,         ///< another port is at this address by now, or the server is gone
@@ -170,7 +170,7 @@ struct Hello {
     std::uint16_t service_length;
     std::uint16_t private_length;
     std::uint8_t reserved[6];
-    char service[max_name];
+    char service[max_service_name];
     std::uint8_t private_data[max_private_data];
 };
 
@@ -198,7 +198,8 @@ static_assert(sizeof(Credit) == 24 && sizeof(WantCredit) == 8);
 static_assert(offsetof(Page, credit) == 0 && offsetof(Page, withdrawn) == 64 &&
               offsetof(Page, claimed) == 128);
 static_assert(static_cast<std::uint8_t>(Control::goodbye) < 0x40, "a kind has 6 bits");
-static_assert(sizeof(Hello) == 64 + max_name + max_private_data && offsetof(Hello, service) == 64);
+static_assert(sizeof(Hello) == 64 + max_service_name + max_private_data &&
+              offsetof(Hello, service) == 64);
 static_assert(sizeof(Welcome) == 40 + max_private_data && sizeof(Attach) == 24);
 static_assert(std::is_trivially_copyable_v<Hello> && std::is_trivially_copyable_v<Welcome>);
 
