@@ -53,6 +53,7 @@ template <class Link> [[gnu::cold, gnu::noinline]] void ask_for_peer(Ep<Link>& e
     ep.watched = true;
     if (std::exchange(ep.untold_end, false)) {
         ep.iface()->to_tell.push_back(&ep);
+        ep.iface()->port->wake();
     }
 }
 

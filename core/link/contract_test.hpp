@@ -841,6 +841,43 @@ TYPED_TEST_P(LinkContract, ASleeperHearsOfADeathInTime) {
     EXPECT_EQ(dpu.seen.ends[0].reason, Reason::peer_died);
 }
 
+TYPED_TEST_P(LinkContract, WhatIsPostedIntoASleepEndsIt) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    const auto pair = this->connect(host, dpu);
+    const auto fall_asleep = [&] {
+        this->settle(host, dpu);
+        return this->until([&] { return host.port->arm() == Errc::ok; }, host);
+    };
+    // A flush of a message that the peer takes out later.
+    ASSERT_TRUE(fall_asleep());
+    ASSERT_EQ(pair.initiator->send(1, bytes_of("into the sleep")), Errc::ok);
+    int token = 0;
+    ASSERT_EQ(pair.initiator->flush(&token), Errc::in_progress);
+    ASSERT_TRUE(this->until([&] { return dpu.seen.messages.size() == 1; }, dpu));
+    ASSERT_TRUE(this->sleep_on(host.port->event_fd()));
+    host.progress();
+    while (host.seen.completions.empty()) {
+        ASSERT_TRUE(host.port->arm() != Errc::ok || this->sleep_on(host.port->event_fd()));
+        host.progress();
+        dpu.progress();
+    }
+    // What is refused.
+    ASSERT_TRUE(fall_asleep());
+    std::size_t sent = 1;
+    while (pair.initiator->send(1, bytes_of("fills")) == Errc::ok) {
+        ++sent;
+    }
+    ASSERT_TRUE(this->until([&] { return dpu.seen.messages.size() == sent; }, dpu));
+    ASSERT_TRUE(this->sleep_on(host.port->event_fd()));
+    EXPECT_TRUE(this->until(
+        [&] { return pair.initiator->send(1, bytes_of("fits again")) == Errc::ok; }, host));
+    // What the port does not know of.
+    ASSERT_TRUE(fall_asleep());
+    host.port->wake();
+    EXPECT_TRUE(this->sleep_on(host.port->event_fd()));
+}
+
 // ---- one-sided ----------------------------------------------------------------------------------
 
 TYPED_TEST_P(LinkContract, PutGetAndAtomicsReachThePeersMemory) {
@@ -2020,7 +2057,7 @@ REGISTER_TYPED_TEST_SUITE_P(
     WhatWasSentBeforeACloseArrives, WhatWasSentBeforeAPortWentAwayArrives, TheAcceptorMayCloseToo,
     AnOrderlyEndTellsWhetherItLostWrites, ASinkMayCloseTheConnectionAtHand,
     ADeathIsReportedOnceAndAfterWhatCameBefore, EachOfSeveralDeathsAtOnceIsReported,
-    ASleeperHearsOfADeathInTime, PutGetAndAtomicsReachThePeersMemory,
+    ASleeperHearsOfADeathInTime, WhatIsPostedIntoASleepEndsIt, PutGetAndAtomicsReachThePeersMemory,
     OneSidedOperationsCannotLeaveTheRegion,
     MessagesAroundALongPutArriveAlthoughItsConnectionIsClosed,
     ALongAnswerGoesOnWhileMessagesComeTheOtherWay, AFlushComesAfterTheMessagesBefore,

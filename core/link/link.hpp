@@ -221,7 +221,10 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //     Errc arm(bool for_credit = false);   ok: may sleep now; again: something is there, progress
 //                                      first. A sleep ends by whatever progress() would report; by
 //                                      room on a connection that answered `again`; with
-//                                      `for_credit` also by an advance of any confirmed()
+//                                      `for_credit` also by an advance of any confirmed(). What
+//                                      is posted after it, and answered `again` or in_progress,
+//                                      ends it, too, at once if it could not otherwise
+//     void wake();                     ends a sleep: the next progress() is wanted
 // };
 //
 // class Connection {                                              -- the port's thread

@@ -860,6 +860,11 @@ Errc Port::arm(bool for_credit) {
     return Errc::ok;
 }
 
+void Port::wake() noexcept {
+    const std::lock_guard lock(network_->mutex);
+    bell_->ring();
+}
+
 void Port::decide(Event& event, const ConnectDecision& decision) {
     Connection& accepted = *event.connection;
     bool refused = false;

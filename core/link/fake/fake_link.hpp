@@ -434,6 +434,7 @@ public:
     }
     [[nodiscard]] int event_fd() const noexcept { return bell_->fd.get(); }
     [[nodiscard]] Errc arm(bool for_credit = false);
+    void wake() noexcept;
 
 private:
     friend class Network;

@@ -19,6 +19,7 @@ void Connection::needs_work() {
     if (state_ >= State::ended) {
         return; // by the sink, just now: it is in no list any more
     }
+    port_->sleep_.wake(); // it has not been armed for this
     if (!working_) {
         working_ = true;
         port_->working_.push_back(this);

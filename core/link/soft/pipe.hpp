@@ -14,6 +14,7 @@
 
 #include "core/base/clock.hpp"
 #include "core/base/unique_fd.hpp"
+#include "core/link/bell.hpp"
 #include "core/link/soft/attention.hpp"
 #include "core/link/soft/bulk_memory.hpp"
 #include "core/link/soft/bulk_writer.hpp"
@@ -78,8 +79,11 @@ public:
     /// What the pipe works with; set before first use, where the pipe stays, and valid for its life.
     /// `fenced`: publish with a full fence, because one end has no membarrier. `turns`: of who
     /// sends here, by this pipe or another; null: that is not known.
-    void attach(int socket, counters::Slot* slot, bool fenced, Turns* turns = nullptr) noexcept {
+    /// `sleep`: ends if something is refused, as it has not been armed for room.
+    void attach(int socket, counters::Slot* slot, bool fenced, Turns* turns = nullptr,
+                SleepBell* sleep = nullptr) noexcept {
         socket_ = socket;
+        sleep_ = sleep;
         slot_ = slot;
         fenced_ = fenced;
         arrivals_ =
@@ -441,6 +445,9 @@ public:
     }
     /// Somebody waits for the peer to take more out.
     void note_refusal(Short what) noexcept {
+        if (sleep_ != nullptr) {
+            sleep_->wake();
+        }
         refused_ = true;
         encouraged_ = false;
         // Of what was short: what the refusal was based on, not what is there by now. Credit that
@@ -628,6 +635,7 @@ private:
     GetCost get_cost_;
     JointCopy joint_copy_; ///< for our gets
     JointHelp joint_help_; ///< with the peer's
+    SleepBell* sleep_ = nullptr;
 };
 
 template <class Visit> bool Pipe::visit_puts(std::uint64_t position, Visit&& visit) {

@@ -115,7 +115,8 @@ Result<std::unique_ptr<Port>> Port::open(const Device& device, PortOptions optio
     port->epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
     port->process_ = pidfd_of_ours();
     port->spare_ = spare_descriptor();
-    if (!port->epoll_ || !port->process_ || !port->spare_) {
+    if (!port->epoll_ || !port->process_ || !port->spare_ || !port->sleep_.make() ||
+        !port->watch(port->sleep_.fd(), port->bell_watch_)) {
         return fail_errno(Errc::no_memory, "cannot create the descriptors of a port", errno);
     }
     port->membarrier_ = membarrier_register();
@@ -464,6 +465,7 @@ void Port::look_for_dead_listeners() {
 Errc Port::arm(bool for_credit) {
     // Whether this ends in a sleep or not, the next progress call has something to look at.
     slow_poll_.want();
+    sleep_.get_up();
     pollfd pending{epoll_.get(), POLLIN, 0};
     if (::poll(&pending, 1, 0) > 0) {
         return Errc::again;
@@ -492,6 +494,7 @@ Errc Port::arm(bool for_credit) {
             return Errc::again;
         }
     }
+    sleep_.fall_asleep();
     return Errc::ok;
 }
 
@@ -688,7 +691,7 @@ bool Port::prepare(Connection& c, Stranger& stranger, Introduction& intro) {
     }
     c.pipe_.attach(c.socket_.get(),
                    counters_->take_slot(c.slot_info(counters::SlotState::connecting)),
-                   !(membarrier_ && hello.has_membarrier != 0), &turns_);
+                   !(membarrier_ && hello.has_membarrier != 0), &turns_, &sleep_);
     return true;
 }
 
@@ -780,7 +783,7 @@ Result<Connection*> Port::start_connect(const std::string& entry, const ServiceN
     // Fenced until the answer says that the peer has membarrier too.
     c.pipe_.attach(c.socket_.get(),
                    counters_->take_slot(c.slot_info(counters::SlotState::connecting)), true,
-                   &turns_);
+                   &turns_, &sleep_);
     const auto failed = c.socket_ ? try_connect(c) : Reason::device_error;
     if (failed) {
         const std::string text = c.error_text_;

@@ -13,6 +13,7 @@
 #include <comch/device.hpp>
 
 #include "core/counters/process_counters.hpp"
+#include "core/link/bell.hpp"
 #include "core/link/link.hpp"
 #include "core/link/slow_poll.hpp"
 #include "core/link/soft/channel.hpp"
@@ -76,6 +77,7 @@ public:
 
     [[nodiscard]] int event_fd() const noexcept { return epoll_.get(); }
     [[nodiscard]] Errc arm(bool for_credit = false);
+    void wake() noexcept { sleep_.wake(); }
 
     /// Inbound rings that are not polled, because nothing came through them for a while.
     [[nodiscard]] std::size_t resting() const noexcept { return resting_; }
@@ -434,6 +436,9 @@ private:
             }
             return 1;
         }
+        case Watch::Kind::bell:
+            sleep_.hear();
+            return 0;
         }
         return 0;
     }
@@ -674,6 +679,8 @@ private:
     std::vector<Connection*> working_;
     SlowPoll slow_poll_{tuning::slow_poll};
     Turns turns_;
+    SleepBell sleep_;
+    Watch bell_watch_{Watch::Kind::bell, this};
 
     struct Stamped {
         std::uint64_t stamp;

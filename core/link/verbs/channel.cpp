@@ -9,7 +9,7 @@
 
 #include "core/base/clock.hpp"
 #include "core/device/per_process.hpp"
-#include "core/link/verbs/bell.hpp"
+#include "core/link/bell.hpp"
 #include "core/link/verbs/conn_param.hpp"
 
 namespace comch::link::verbs {

@@ -9,6 +9,7 @@
 namespace comch::link::verbs {
 
 void Connection::needs_work() {
+    port_->sleep_.wake(); // it has not been armed for this
     if (!working_) {
         working_ = true;
         port_->working_.push_back(this);

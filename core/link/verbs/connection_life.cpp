@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/link/verbs/bell.hpp"
+#include "core/link/bell.hpp"
 
 namespace comch::link::verbs {
 

@@ -21,6 +21,7 @@
 #include <comch/counters_layout.hpp>
 #include <comch/error.hpp>
 
+#include "core/link/bell.hpp"
 #include "core/link/link.hpp"
 #include "core/link/verbs/cm.hpp"
 #include "core/link/verbs/doorbell_batch.hpp"
@@ -260,7 +261,12 @@ public:
         return broken_ != Errc::ok || (!corrupt_ && (!refused_ || encouraged_ || room_came()));
     }
     enum class Short : std::uint8_t { neither, ring };
+    /// Whose sleep ends if something is refused that it was not armed for.
+    void set_sleep(SleepBell* sleep) noexcept { sleep_ = sleep; }
     void note_refusal(Short what) noexcept {
+        if (sleep_ != nullptr) {
+            sleep_->wake(); // it has not been armed for room
+        }
         refused_ = true;
         encouraged_ = false;
         // As soft::Pipe: credit that has come unseen is a reason to try again only where credit was
@@ -573,6 +579,7 @@ private:
         std::uint32_t header;
     };
     std::vector<Waiting> waiting_;
+    SleepBell* sleep_ = nullptr;
 };
 
 } // namespace comch::link::verbs

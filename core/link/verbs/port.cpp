@@ -16,8 +16,8 @@
 #include "core/base/clock.hpp"
 #include "core/base/ticks.hpp"
 #include "core/device/function.hpp"
+#include "core/link/bell.hpp"
 #include "core/link/verbs/admission.hpp"
-#include "core/link/verbs/bell.hpp"
 #include "core/link/verbs/conn_param.hpp"
 
 namespace comch::link::verbs {
@@ -98,16 +98,16 @@ Result<void> Port::start() {
                                .reserved = 0};
     std::memcpy(address_.bytes.data(), &layout, sizeof(layout));
     epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
-    bell_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    (void)sleep_.make(); // looked at below, with the others
     timer_.reset(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
     for (const int fd :
-         {queues_->event_fd(), cm_.fd(), bell_.get(), timer_.get(), rdma_->event_fd()}) {
+         {queues_->event_fd(), cm_.fd(), sleep_.fd(), timer_.get(), rdma_->event_fd()}) {
         epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
         if (fd < 0 || ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
             return fail_errno(Errc::no_memory, "cannot create the descriptors of a port", errno);
         }
     }
-    rdma_->add_bell(bell_.get());
+    rdma_->add_bell(sleep_.fd());
     return {};
 }
 
@@ -217,6 +217,7 @@ Result<Connection*> Port::new_connection() {
     connection->index_ = connections_.size();
     connection->token_ = random_number();
     connection->pipe_->set_owner(connection.get());
+    connection->pipe_->set_sleep(&sleep_);
     connections_.push_back(std::move(connection));
     Connection& c = *connections_.back();
     c.pipe_->set_slot(counters_->take_slot(c.slot_info(counters::SlotState::connecting)));
@@ -817,7 +818,7 @@ void Port::abandon_device() {
     if (rdma_ == nullptr) {
         return;
     }
-    rdma_->remove_bell(bell_.get());
+    rdma_->remove_bell(sleep_.fd());
     for (auto* list : {&connections_, &closing_, &closed_}) {
         for (const auto& c : *list) {
             c->transfers_.clear();
@@ -951,7 +952,7 @@ bool Port::makes_or_ends_connections() const noexcept {
 }
 
 Errc Port::arm(bool for_credit) {
-    drain(bell_.get()); // it has been rung for the loss of the device, too
+    sleep_.get_up();
     drain(timer_.get());
     if (rdma_ == nullptr) {
         return Errc::ok; // nothing will ever come
@@ -1002,6 +1003,7 @@ Errc Port::arm(bool for_credit) {
         when = {}; // nobody to lose
     }
     (void)::timerfd_settime(timer_.get(), 0, &when, nullptr);
+    sleep_.fall_asleep();
     return Errc::ok;
 }
 

@@ -14,6 +14,7 @@
 #include <comch/device.hpp>
 
 #include "core/counters/process_counters.hpp"
+#include "core/link/bell.hpp"
 #include "core/link/link.hpp"
 #include "core/link/slow_poll.hpp"
 #include "core/link/verbs/channel.hpp"
@@ -79,6 +80,7 @@ public:
 
     [[nodiscard]] int event_fd() const noexcept { return epoll_.get(); }
     [[nodiscard]] Errc arm(bool for_credit = false);
+    void wake() noexcept { sleep_.wake(); }
 
     /// What this port's connections asked of the device, for tests.
     [[nodiscard]] const Tally& tally() const noexcept { return queues_->tally(); }
@@ -582,7 +584,7 @@ private:
     std::uint16_t tcp_port_ = 0;
     std::uint8_t device_port_ = 1; ///< of the RDMA device, behind the function's address
     UniqueFd epoll_;
-    UniqueFd bell_;  ///< an eventfd: something has happened to the device
+    SleepBell sleep_; ///< rung for the loss of the device, too
     UniqueFd timer_; ///< ends sleeps when it is time for look_at_all()
     CmChannel cm_;
     std::vector<std::unique_ptr<Connection>> connections_;

@@ -11,7 +11,7 @@
 
 #include "core/base/clock.hpp"
 #include "core/device/per_process.hpp"
-#include "core/link/verbs/bell.hpp"
+#include "core/link/bell.hpp"
 #include "core/link/verbs/device_needs.hpp"
 #include "core/link/verbs/memlock.hpp"
 
