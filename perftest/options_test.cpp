@@ -86,6 +86,8 @@ TEST(Options, WhatIsWrongIsSaid) {
         {{"-p", "control", "-B", "1"}, "--buffers"},
         {{"--count", "0"}, "--count"},
         {{"--count", "5s"}, "--duration"},
+        {{"--count", "18446744073709551615"}, "more than 281474976710656"},
+        {{"--warm-up", "1e4"}, "'1e4'"},
         {{"--count", "5", "--duration", "1s"}, "excludes"},
         {{"--duration", "0"}, "'0'"},
         {{"--window", "4"}, "ping-pong"},
