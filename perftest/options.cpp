@@ -58,7 +58,9 @@ lines. Both give times in seconds or microseconds as their names say.
 What a message costs besides the channel: nothing is allocated for it, the clock is read
 once a round trip and once in many messages in the other modes. Each message of a stream
 has memory of its own, as a program's would, up to 32 MiB in all; --buffers 1 uses the
-same again and again, as ucx_perftest does, so that it stays in the CPU's caches.
+same again and again, as ucx_perftest does, so that it stays in the CPU's caches. So many
+buffers are received into; a stream is sent from no more than --window of them, as json
+and csv tell (buffers, send_buffers).
 --verify writes and compares every byte, which takes time that counts: it is for being sure.
 
 Environment: COMCH_DOMAIN, COMCH_DOMAIN_FILE, COMCH_DEVICE as in comch_info --help.

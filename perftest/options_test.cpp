@@ -144,5 +144,18 @@ TEST(Load, WindowsOfLargeMessagesAreSmall) {
     EXPECT_EQ(make_load(Plan{}, 8, 0, 32).buffers, 32u);
 }
 
+TEST(Load, HasAsManyBuffersAsAskedFor) {
+    for (const std::uint32_t buffers : {1u, 65u, 1000u, limits::consumer_tasks}) {
+        for (const Mode mode : {Mode::ping_pong, Mode::one_way, Mode::two_way}) {
+            const Load load = make_load(Plan{.mode = mode}, 8, 0, buffers);
+            EXPECT_EQ(load.buffers, buffers) << to_string(mode);
+            EXPECT_GE(load.posted, buffers) << "each is posted";
+        }
+    }
+    const Plan one_way{.mode = Mode::one_way};
+    const Load load = make_load(one_way, 8, 16, 1000);
+    EXPECT_EQ(send_buffers(one_way, load), 16u) << "one for each message under way";
+}
+
 } // namespace
 } // namespace comch::perftest
