@@ -141,10 +141,8 @@ public:
         Wrong wrong;
         std::size_t number = 0;
         for (const std::uint64_t size : options_.sizes) {
-            Amount all = options_.goal;
-            all.messages = (all.messages + options_.warm_up.messages) * options_.plan.threads;
-            all.seconds += options_.warm_up.seconds;
-            progress.begin(size, ++number, options_.sizes.size(), all);
+            progress.begin(size, ++number, options_.sizes.size(), of_all_threads(options_.warm_up),
+                           of_all_threads(options_.goal));
             auto result = round(size, progress);
             progress.clear();
             if (!result) {
@@ -178,6 +176,11 @@ public:
     }
 
 private:
+    [[nodiscard]] Amount of_all_threads(Amount amount) const {
+        amount.messages *= options_.plan.threads;
+        return amount;
+    }
+
     [[nodiscard]] Result<void> greet() {
         Session& session = *program_.session;
         if (auto ok =

@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import pathlib
+import re
 import select
 import signal
 import subprocess
@@ -141,6 +142,14 @@ class Perftest(unittest.TestCase):
         row = self.measure("-b", "-m", "one-way", "-s", "4K", "-n", "1000", "-B", "1")["results"][0]
         self.assertEqual((row["buffers"], row["messages"]), (1, 1000))
 
+    def test_a_warm_up_that_takes_a_time_is_none_of_the_messages(self):
+        for path in ("fast", "control"):
+            for mode in ("one-way", "two-way"):
+                with self.subTest(path=path, mode=mode):
+                    row = self.measure("-b", "-p", path, "-m", mode, "-W", "1000", "-w", "50ms", "-n",
+                                       "10")["results"][0]
+                    self.assertEqual(row["messages"] - row.get("received_messages", 0), 10)
+
     def test_durations_and_ranges(self):
         report = self.measure("-b", "-s", "8:64", "-d", "100ms", "-w", "10ms")
         self.assertEqual([row["bytes"] for row in report["results"]], [8, 16, 32, 64])
@@ -187,6 +196,21 @@ class Perftest(unittest.TestCase):
         result = self.run_program("-b", "-d", "1.5s", "--progress")
         self.assertRegex(result.stderr, r"\[1/1\] 8 bytes: \d+ %, \d+ messages, \d+/s")
         self.assertEqual(self.run_program("-b", "-d", "1.5s").stderr, "")
+
+    def test_progress_counts_what_the_goal_counts(self):
+        # Asleep in between, so that it takes seconds; each line is about one of the two phases.
+        line = re.compile(r"\[1/1\] 8 bytes: (warm-up )?(\d+) %, (\d+) messages, \d+/s")
+        for path in ("fast", "control"):
+            with self.subTest(path=path):
+                said = self.run_program("-b", "-p", path, "--sleep", "-n", "100000", "-w", "2s",
+                                        "--progress").stderr
+                lines = [line.fullmatch(text) for text in said.splitlines()]
+                self.assertTrue(all(lines), said)
+                self.assertTrue(lines[0][1], said)
+                measuring = [found for found in lines if not found[1]]
+                for _, percent, messages in map(re.Match.groups, measuring):
+                    self.assertLessEqual(int(messages), 100000, said)
+                    self.assertAlmostEqual(int(percent), int(messages) / 1000, delta=1, msg=said)
 
     def test_help(self):
         text = self.run_program("--help").stdout
