@@ -1,5 +1,6 @@
 #include "perftest/client.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -23,7 +24,7 @@
 namespace comch::perftest {
 namespace {
 
-constexpr double connect_timeout = 10; // seconds
+constexpr double connect_timeout = 10; // seconds, or --timeout if that is longer
 
 int complain(const Error& error) {
     fmt::print(stderr, "comch_perftest: {}\n", error.message);
@@ -102,7 +103,7 @@ public:
         program_.client = std::move(*client);
         Session& session =
             program_.session.emplace(*engine_, program_.client->connection(), "the server");
-        session.set_timeout(connect_timeout);
+        session.set_timeout(std::max(connect_timeout, options_.timeout));
         auto waited = session.wait([&] { return program_.client->outcome() != Errc::in_progress; });
         if (!waited) {
             return waited;

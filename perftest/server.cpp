@@ -92,7 +92,7 @@ struct Served {
 
 /// From its Hello to its goodbye.
 Result<Served> serve_client(Server& server, Session& session) {
-    session.set_timeout(greeting_timeout);
+    session.set_timeout(greeting_timeout, "Start it again");
     const auto hello = session.receive<protocol::Hello>();
     if (!hello) {
         return tl::unexpected(hello.error());
