@@ -15,6 +15,7 @@ import time
 import unittest
 
 PROGRAM = str(pathlib.Path(os.environ["COMCH_BUILD_DIR"]) / "bin/comch_perftest")
+STAT = str(pathlib.Path(os.environ["COMCH_BUILD_DIR"]) / "bin/comch_stat")
 PATIENCE = 60  # seconds for anything that ends by itself; it takes far less
 LATENCIES = ["min", "p50", "p90", "p99", "p99_9", "p99_99", "max"]
 SIZES = {"fast": [1, 8, 57, 1000, 4089, 32769, 100000, 1000001], "control": [1, 8, 57, 1000, 4080]}
@@ -363,6 +364,45 @@ class Perftest(unittest.TestCase):
                               self.words_at_the_end(client))
                 server.send_signal(signal.SIGCONT)
                 self.words_at_the_end(server)
+
+    def test_a_server_that_stands_still_is_connected_to_for_as_long_as_timeout_says(self):
+        server = self.start_server()
+        server.send_signal(signal.SIGSTOP)
+        self.assertIn("nothing has moved for 11 s", self.run_program("--timeout", "11s", status=1).stderr)
+
+    def test_the_next_client_may_come_before_the_end_of_the_last_is_known(self):
+        for number, arguments in enumerate(self.kinds()):
+            with self.subTest(arguments=arguments):
+                name = f"server{number}"
+                server = self.start_server("--persistent", "--name", name)
+                client = self.start_long_client("--name", name, *arguments)
+                server.send_signal(signal.SIGSTOP)
+                client.kill()
+                client.wait()
+                following = self.start("--name", name, "-n", "100", "-v")
+                self.wait_until_connecting(following)
+                server.send_signal(signal.SIGCONT)
+                _, words = following.communicate(timeout=PATIENCE)
+                # Which of the two the server notices first is not said.
+                if following.returncode != 0:
+                    self.assertIn("busy with another client", words)
+                self.assertIn("has died", server.stderr.readline())
+                if following.returncode == 0:
+                    self.assertIn("served a client: 1 rounds", server.stderr.readline())
+                self.measure("--name", name, "-n", "100", "-v")
+                self.assertIn("served a client: 1 rounds", server.stderr.readline())
+                server.terminate()
+                self.words_at_the_end(server, status=0)
+
+    def wait_until_connecting(self, client):
+        deadline = time.monotonic() + PATIENCE
+        states = set()
+        while "connecting" not in states:
+            self.assertLess(time.monotonic(), deadline, f"it does not connect: {states}")
+            seen = json.loads(subprocess.run([STAT, "--json"], env=self.environment, check=True,
+                                             stdout=subprocess.PIPE, timeout=PATIENCE).stdout)
+            states = {connection["state"] for process in seen["processes"] if process["pid"] == client.pid
+                      for connection in process["connections"]}
 
     def test_the_other_half_ends_with_the_client(self):
         client = self.start_long_client("-b")
