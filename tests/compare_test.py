@@ -228,9 +228,10 @@ class Programs(unittest.TestCase):
         error = run(BUILD / "bin/comch_fi_perftest", "lat", "--provider", "nobody", code=1).stderr
         self.assertIn("no provider 'nobody'", error)
 
-    def test_libfabric_whose_other_process_ends_says_so(self):
+    def words_of_libfabric_when_to_the_other_process(self, happens, *options):
+        """What comch_fi_perftest says of a signal to its other half, amid messages."""
         with unittest.mock.patch.dict(os.environ, libfabric.environment("host", BUILD)), subprocess.Popen(
-                [BUILD / "bin/comch_fi_perftest", "lat", "--size", "8", "--seconds", "60"],
+                [BUILD / "bin/comch_fi_perftest", "lat", "--size", "8", "--seconds", "60", *options],
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
             others = pathlib.Path(f"/proc/{program.pid}/task/{program.pid}/children")
             received = 0
@@ -240,9 +241,39 @@ class Programs(unittest.TestCase):
                 seen = json.loads(run(BUILD / "bin/comch_stat", "--json", "--pid", other).stdout) if other else {}
                 received = sum(connection["rx_messages"] for process in seen.get("processes", [])
                                for connection in process["connections"])
-            os.kill(int(other), signal.SIGKILL)
-            self.assertRegex(program.communicate(timeout=60)[1], "the other process has ended|Connection reset")
-            self.assertEqual(program.returncode, 1)
+            os.kill(int(other), happens)
+            try:
+                words = program.communicate(timeout=60)[1]
+            finally:
+                program.kill()
+            self.assertEqual(program.returncode, 1, words)
+            return words
+
+    def test_libfabric_whose_other_process_ends_says_so(self):
+        self.assertRegex(self.words_of_libfabric_when_to_the_other_process(signal.SIGKILL),
+                         "the other process has ended|Connection reset")
+
+    def test_libfabric_whose_other_process_stands_still_says_so(self):
+        self.assertIn("nothing has moved for 1 s and the other process is still there",
+                      self.words_of_libfabric_when_to_the_other_process(signal.SIGSTOP, "--timeout", "1"))
+
+    def test_latency_is_of_ping_pongs(self):
+        for test, has in (("lat", True), ("bw", False)):
+            figures = json.loads(run(BUILD / "bin/comch_fi_perftest", test, "--provider", "shm", "--size", 64,
+                                     "--seconds", 0.01, "--json").stdout)[0]
+            self.assertEqual("latency_us" in figures, has, test)
+            self.assertGreater(figures["messages_per_second"], 0)
+
+    def test_numbers_that_are_none_are_refused(self):
+        for program, *command in (("comch_fi_perftest", "lat", "--cpus=-7,0"),
+                                  ("comch_fi_perftest", "lat", "--seconds", "nan"),
+                                  ("comch_limits", "hand-over", "--cpus=-7,0"),
+                                  ("comch_limits", "hand-over", "--seconds", "nan"),
+                                  ("comch_scaling", "quiet", "--cpus=-7,0"),
+                                  ("comch_scaling", "quiet", "--seconds", "nan"),
+                                  ("comch_doca_perf", "--cpu=-7"), ("comch_doca_perf", "--server-cpu=-7")):
+            with self.subTest(program=program, command=command):
+                self.assertRegex(run(BUILD / "bin" / program, *command, code=105).stderr, "-7|nan")
 
     def test_limits(self):
         output = run(BUILD / "bin/comch_limits", "hand-over", "line-rate", "memcpy", "stream",
