@@ -25,6 +25,7 @@ class Perftest(unittest.TestCase):
     COUNT = 200  # messages where all sizes are tried
     STANDSTILL = 5  # seconds that a client waits for a server that stands still
     MANY = 5000  # enough to fill what can be filled
+    SECONDS_OF = 100000  # round trips, asleep in between, that take more than one
 
     def setUp(self):
         stack = contextlib.ExitStack()
@@ -203,15 +204,16 @@ class Perftest(unittest.TestCase):
         line = re.compile(r"\[1/1\] 8 bytes: (warm-up )?(\d+) %, (\d+) messages, \d+/s")
         for path in ("fast", "control"):
             with self.subTest(path=path):
-                said = self.run_program("-b", "-p", path, "--sleep", "-n", "100000", "-w", "2s",
+                said = self.run_program("-b", "-p", path, "--sleep", "-n", str(self.SECONDS_OF), "-w", "2s",
                                         "--progress").stderr
                 lines = [line.fullmatch(text) for text in said.splitlines()]
                 self.assertTrue(all(lines), said)
                 self.assertTrue(lines[0][1], said)
                 measuring = [found for found in lines if not found[1]]
                 for _, percent, messages in map(re.Match.groups, measuring):
-                    self.assertLessEqual(int(messages), 100000, said)
-                    self.assertAlmostEqual(int(percent), int(messages) / 1000, delta=1, msg=said)
+                    self.assertLessEqual(int(messages), self.SECONDS_OF, said)
+                    self.assertAlmostEqual(int(percent), 100 * int(messages) / self.SECONDS_OF, delta=1,
+                                           msg=said)
 
     def test_help(self):
         text = self.run_program("--help").stdout
