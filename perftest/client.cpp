@@ -1,5 +1,6 @@
 #include "perftest/client.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -23,7 +24,7 @@
 namespace comch::perftest {
 namespace {
 
-constexpr double connect_timeout = 10; // seconds
+constexpr double connect_timeout = 10; // seconds, or --timeout if that is longer
 
 int complain(const Error& error) {
     fmt::print(stderr, "comch_perftest: {}\n", error.message);
@@ -102,7 +103,7 @@ public:
         program_.client = std::move(*client);
         Session& session =
             program_.session.emplace(*engine_, program_.client->connection(), "the server");
-        session.set_timeout(connect_timeout);
+        session.set_timeout(std::max(connect_timeout, options_.timeout));
         auto waited = session.wait([&] { return program_.client->outcome() != Errc::in_progress; });
         if (!waited) {
             return waited;
@@ -141,10 +142,8 @@ public:
         Wrong wrong;
         std::size_t number = 0;
         for (const std::uint64_t size : options_.sizes) {
-            Amount all = options_.goal;
-            all.messages = (all.messages + options_.warm_up.messages) * options_.plan.threads;
-            all.seconds += options_.warm_up.seconds;
-            progress.begin(size, ++number, options_.sizes.size(), all);
+            progress.begin(size, ++number, options_.sizes.size(), of_all_threads(options_.warm_up),
+                           of_all_threads(options_.goal));
             auto result = round(size, progress);
             progress.clear();
             if (!result) {
@@ -178,6 +177,11 @@ public:
     }
 
 private:
+    [[nodiscard]] Amount of_all_threads(Amount amount) const {
+        amount.messages *= options_.plan.threads;
+        return amount;
+    }
+
     [[nodiscard]] Result<void> greet() {
         Session& session = *program_.session;
         if (auto ok =

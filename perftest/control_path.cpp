@@ -44,8 +44,8 @@ public:
 
     /// Round trips until there were so many, or so long.
     [[nodiscard]] Result<void> ping(const Amount& amount, ProgressLine& progress) {
-        set_goal(amount, received());
-        if (goal_ == received()) {
+        begin(amount);
+        if (done() == goal_) {
             return {};
         }
         finished_ = false;
@@ -66,7 +66,7 @@ public:
 
     /// Sends until so many have arrived, or so long.
     [[nodiscard]] Result<void> stream(const Amount& amount, ProgressLine& progress) {
-        set_goal(amount, confirmed_);
+        begin(amount);
         while (confirmed_ < goal_) {
             send_burst();
             if (idle_.progress(session_.engine(), look_interval)) {
@@ -85,7 +85,27 @@ public:
         return {};
     }
 
-    void forget_round_trips() { round_trips_.clear(); }
+    /// Until all that was sent has arrived.
+    [[nodiscard]] Result<void> settle(ProgressLine& progress) {
+        for (refresh_confirmed(); confirmed_ != sent_; refresh_confirmed()) {
+            if (idle_.progress(session_.engine(), look_interval)) {
+                if (auto ok = look(&progress); !ok) {
+                    return ok;
+                }
+            }
+        }
+        return {};
+    }
+
+    /// What is to come is measured; the warm-up is over.
+    void measure() {
+        phase_ = Phase::measurement;
+        round_trips_.clear();
+    }
+    /// What goals count.
+    [[nodiscard]] std::uint64_t done() const noexcept {
+        return plan_.mode == Mode::ping_pong ? received() : confirmed_;
+    }
 
     // ---- server
 
@@ -115,7 +135,6 @@ public:
 
     [[nodiscard]] std::uint64_t sent() const noexcept { return sent_; }
     [[nodiscard]] std::uint64_t received() const noexcept { return checker_.count(); }
-    [[nodiscard]] std::uint64_t confirmed() const noexcept { return confirmed_; }
     [[nodiscard]] const Histogram& round_trips() const noexcept { return round_trips_; }
     [[nodiscard]] Wrong wrong() const { return checker_.wrong(); }
 
@@ -199,8 +218,9 @@ private:
         }
     }
 
-    void set_goal(const Amount& amount, std::uint64_t from) {
-        goal_ = amount.seconds > 0 ? no_limit : from + amount.messages;
+    void begin(const Amount& amount) {
+        began_with_ = done();
+        goal_ = amount.seconds > 0 ? no_limit : began_with_ + amount.messages;
         deadline_ = amount.seconds > 0 ? Clock::now() + Clock::ticks(amount.seconds) : no_limit;
     }
 
@@ -223,7 +243,7 @@ private:
             return session_.stalled();
         }
         if (progress != nullptr) {
-            progress->update(plan_.mode == Mode::ping_pong ? received() : confirmed_);
+            progress->update(phase_, done() - began_with_);
         }
         return {};
     }
@@ -240,7 +260,9 @@ private:
     std::uint64_t sent_ = 0;
     std::uint64_t confirmed_ = 0;
     std::uint64_t owed_ = 0; ///< replies that found no room
-    std::uint64_t goal_ = 0;
+    Phase phase_ = Phase::warm_up;
+    std::uint64_t began_with_ = 0; ///< done() when warm-up or measurement began
+    std::uint64_t goal_ = 0;       ///< of done()
     std::uint64_t deadline_ = 0;
     std::uint64_t round_trip_began_ = 0;
     bool finished_ = false;
@@ -281,16 +303,22 @@ Result<RoundResult> run_control_client(Session& session, const Plan& plan, const
     if (auto ok = run(warm_up); !ok) {
         return tl::unexpected(std::move(ok.error()));
     }
-    round.forget_round_trips();
+    if (goal.messages != 0 && !ping_pong) {
+        // What the warm-up has sent would be among so many messages.
+        if (auto ok = round.settle(progress); !ok) {
+            return tl::unexpected(std::move(ok.error()));
+        }
+    }
+    round.measure();
     RoundResult result{.load = load};
-    const std::uint64_t sent_before = ping_pong ? round.received() : round.confirmed();
+    const std::uint64_t done_before = round.done();
     const std::uint64_t received_before = round.received();
     const std::uint64_t began = Clock::now();
     if (auto ok = run(goal); !ok) {
         return tl::unexpected(std::move(ok.error()));
     }
     result.seconds = Clock::seconds(static_cast<double>(Clock::now() - began));
-    result.sent = (ping_pong ? round.received() : round.confirmed()) - sent_before;
+    result.sent = round.done() - done_before;
     result.received = plan.mode == Mode::two_way ? round.received() - received_before : 0;
     result.round_trips = round.round_trips();
 

@@ -41,8 +41,8 @@ public:
         return reach(Stage::waiting);
     }
 
-    /// Waits until all are at this stage or beyond. A message of the protocol that comes meanwhile
-    /// can only be bad news.
+    /// Waits until all are at this stage or beyond, and calls `tick` now and then. A message of the
+    /// protocol that comes meanwhile can only be bad news.
     template <class Tick> [[nodiscard]] Result<void> reach(Stage stage, Tick tick) {
         const auto there = [&] {
             // One that has failed will not get there, and the others may wait for it.
@@ -52,9 +52,8 @@ public:
         auto waited = session_.wait(
             [&] { return session_.connection() == nullptr || session_.has_message() || there(); },
             [&] {
-                const std::uint64_t sum = activity();
-                tick(sum);
-                return sum;
+                tick();
+                return activity();
             });
         // What the session knows explains what the workers saw.
         if (waited && session_.has_message()) {
@@ -73,7 +72,7 @@ public:
         return failure();
     }
     [[nodiscard]] Result<void> reach(Stage stage) {
-        return reach(stage, [](std::uint64_t) {});
+        return reach(stage, [] {});
     }
 
     /// What went wrong in a worker. A lost connection is left to the session to explain.
@@ -123,6 +122,20 @@ public:
         std::uint64_t sum = 0;
         for (const auto& worker : workers_) {
             sum += worker->activity() + static_cast<std::uint64_t>(worker->stage());
+        }
+        return sum;
+    }
+    /// Measuring only when all are.
+    [[nodiscard]] Phase phase() const {
+        const bool all = std::all_of(workers_.begin(), workers_.end(), [](const auto& w) {
+            return w->phase() == Phase::measurement;
+        });
+        return all ? Phase::measurement : Phase::warm_up;
+    }
+    [[nodiscard]] std::uint64_t done(Phase phase) const {
+        std::uint64_t sum = 0;
+        for (const auto& worker : workers_) {
+            sum += worker->done(phase);
         }
         return sum;
     }
@@ -231,9 +244,11 @@ Result<RoundResult> run_fast_client(Session& session, const Plan& plan, const Lo
     if (!crew.begin(ready->consumers)) {
         return session.unexpected_message();
     }
-    if (auto ok =
-            crew.reach(Stage::measured, [&](std::uint64_t messages) { progress.update(messages); });
-        !ok) {
+    const auto tick = [&] {
+        const Phase phase = crew.phase();
+        progress.update(phase, crew.done(phase));
+    };
+    if (auto ok = crew.reach(Stage::measured, tick); !ok) {
         return tl::unexpected(std::move(ok.error()));
     }
     RoundResult result = collect(crew, load);

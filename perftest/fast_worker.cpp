@@ -161,7 +161,7 @@ bool FastWorker::open() {
 void FastWorker::touch(Buffers& buffers) {
     for (std::uint32_t i = 0; i < buffers.count() && !given_up(); ++i) {
         buffers.touch(i);
-        shown_.fetch_add(1, std::memory_order_relaxed);
+        activity_.fetch_add(1, std::memory_order_relaxed);
     }
 }
 
@@ -172,17 +172,16 @@ bool FastWorker::wait_for_begin() {
 }
 
 void FastWorker::run_client() {
-    const bool ping_pong = setup_.plan.mode == Mode::ping_pong;
-    const auto go = [&](const Amount& amount) { ping_pong ? ping(amount) : stream(amount); };
-    const auto done = [&] { return ping_pong ? checker_.count() : completed_; };
-    go(setup_.warm_up);
+    go(Phase::warm_up, setup_.warm_up);
+    if (setup_.goal.messages != 0) {
+        settle(); // what the warm-up has sent would be among so many messages
+    }
     measured_.round_trips.clear();
-    const std::uint64_t sent_before = done();
     const std::uint64_t received_before = checker_.count();
     measured_.began = Clock::now();
-    go(setup_.goal);
+    go(Phase::measurement, setup_.goal);
     measured_.ended = Clock::now();
-    measured_.sent = done() - sent_before;
+    measured_.sent = done() - began_with_;
     measured_.received = setup_.plan.mode == Mode::two_way ? checker_.count() - received_before : 0;
     settle();
     if (!failed_) {
@@ -190,12 +189,24 @@ void FastWorker::run_client() {
     }
 }
 
-void FastWorker::ping(const Amount& amount) {
-    set_goal(amount, checker_.count());
-    if (goal_ == checker_.count() || failed_) {
+void FastWorker::go(Phase phase, const Amount& amount) {
+    phase_.store(phase, std::memory_order_relaxed);
+    began_with_ = done();
+    goal_ = amount.seconds > 0 ? no_limit : began_with_ + amount.messages;
+    deadline_ = amount.seconds > 0 ? Clock::now() + Clock::ticks(amount.seconds) : no_limit;
+    finished_ = false;
+    if (setup_.plan.mode == Mode::ping_pong) {
+        ping();
+    } else {
+        stream();
+    }
+    show();
+}
+
+void FastWorker::ping() {
+    if (done() == goal_ || failed_) {
         return;
     }
-    finished_ = false;
     round_trip_began_ = Clock::now();
     reply();
     while (!finished_ && !failed_) {
@@ -206,9 +217,7 @@ void FastWorker::ping(const Amount& amount) {
     }
 }
 
-void FastWorker::stream(const Amount& amount) {
-    set_goal(amount, completed_);
-    finished_ = false;
+void FastWorker::stream() {
     while (completed_ < goal_ && !finished_ && !failed_) {
         send_burst();
         step();
@@ -255,9 +264,15 @@ void FastWorker::drain() {
 
 // ---- per message --------------------------------------------------------------------------------
 
-void FastWorker::set_goal(const Amount& amount, std::uint64_t from) noexcept {
-    goal_ = amount.seconds > 0 ? no_limit : from + amount.messages;
-    deadline_ = amount.seconds > 0 ? Clock::now() + Clock::ticks(amount.seconds) : no_limit;
+/// What goals count: round trips, or what was sent and has arrived.
+std::uint64_t FastWorker::done() const noexcept {
+    return setup_.plan.mode == Mode::ping_pong ? checker_.count() : completed_;
+}
+
+void FastWorker::show() noexcept {
+    activity_.store(completed_ + checker_.count(), std::memory_order_relaxed);
+    const Phase phase = phase_.load(std::memory_order_relaxed);
+    shown_[static_cast<std::size_t>(phase)].store(done() - began_with_, std::memory_order_relaxed);
 }
 
 bool FastWorker::send_one(bool more) noexcept {
@@ -319,7 +334,7 @@ void FastWorker::step() noexcept {
 
 /// What need not be done for every message.
 void FastWorker::look() noexcept {
-    shown_.store(completed_ + checker_.count(), std::memory_order_relaxed);
+    show();
     if (deadline_ != no_limit && Clock::now() >= deadline_ && setup_.plan.mode != Mode::ping_pong) {
         finished_ = true;
     }

@@ -3,6 +3,7 @@
 // on its data path a worker touches nothing that another thread writes meanwhile.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <limits>
@@ -16,6 +17,7 @@
 #include "perftest/buffers.hpp"
 #include "perftest/content.hpp"
 #include "perftest/idle.hpp"
+#include "perftest/progress_line.hpp"
 #include "perftest/result.hpp"
 #include "perftest/values.hpp"
 
@@ -64,9 +66,15 @@ public:
 
     [[nodiscard]] Stage stage() const noexcept { return stage_.load(std::memory_order_acquire); }
     [[nodiscard]] std::uint32_t consumer() const noexcept { return consumer_->id(); }
-    /// Messages so far, both ways; now and then brought up to date.
+    /// Changes while things go on.
     [[nodiscard]] std::uint64_t activity() const noexcept {
-        return shown_.load(std::memory_order_relaxed);
+        return activity_.load(std::memory_order_relaxed);
+    }
+    /// Client: what it is at, and how much it has done in that phase, in what the goal counts; now
+    /// and then brought up to date.
+    [[nodiscard]] Phase phase() const noexcept { return phase_.load(std::memory_order_relaxed); }
+    [[nodiscard]] std::uint64_t done(Phase phase) const noexcept {
+        return shown_[static_cast<std::size_t>(phase)].load(std::memory_order_relaxed);
     }
     /// Where to send to. From `waiting` on.
     void begin(std::uint32_t peer_consumer) noexcept;
@@ -98,15 +106,17 @@ private:
     [[nodiscard]] bool wait_for_begin();
     void touch(Buffers& buffers);
     void run_client();
+    void go(Phase phase, const Amount& amount);
     void run_server();
     void drain();
 
-    void ping(const Amount& amount);
-    void stream(const Amount& amount);
+    void ping();
+    void stream();
     void settle();
 
     // per message
-    void set_goal(const Amount& amount, std::uint64_t from) noexcept;
+    [[nodiscard]] std::uint64_t done() const noexcept;
+    void show() noexcept;
     [[nodiscard]] bool send_one(bool more = false) noexcept;
     void send_burst() noexcept;
     [[nodiscard]] bool may_reuse() const noexcept;
@@ -129,7 +139,9 @@ private:
     std::atomic<std::uint64_t> expected_{no_limit}; ///< until finish()
     std::atomic<bool> give_up_{false};
 
-    alignas(64) std::atomic<std::uint64_t> shown_{0};
+    alignas(64) std::atomic<std::uint64_t> activity_{0};
+    std::atomic<Phase> phase_{Phase::warm_up};
+    std::array<std::atomic<std::uint64_t>, 2> shown_{}; ///< by phase
 
     // ---- the thread's own
 
@@ -148,7 +160,8 @@ private:
     std::uint64_t submitted_ = 0;   ///< sends accepted
     std::uint64_t completed_ = 0;   ///< and arrived
     std::uint64_t owed_ = 0;        ///< replies that found no room
-    std::uint64_t goal_ = no_limit; ///< of completed_, or received in a ping-pong
+    std::uint64_t began_with_ = 0;  ///< done() when the phase began
+    std::uint64_t goal_ = no_limit; ///< of done()
     std::uint64_t deadline_ = no_limit;
     std::uint64_t round_trip_began_ = 0;
     bool finished_ = false; ///< the goal is reached

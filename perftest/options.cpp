@@ -1,6 +1,7 @@
 #include "perftest/options.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <ostream>
 #include <utility>
 
@@ -58,7 +59,9 @@ lines. Both give times in seconds or microseconds as their names say.
 What a message costs besides the channel: nothing is allocated for it, the clock is read
 once a round trip and once in many messages in the other modes. Each message of a stream
 has memory of its own, as a program's would, up to 32 MiB in all; --buffers 1 uses the
-same again and again, as ucx_perftest does, so that it stays in the CPU's caches.
+same again and again, as ucx_perftest does, so that it stays in the CPU's caches. So many
+buffers are received into; a stream is sent from no more than --window of them, as json
+and csv tell (buffers, send_buffers).
 --verify writes and compares every byte, which takes time that counts: it is for being sure.
 
 Environment: COMCH_DOMAIN, COMCH_DOMAIN_FILE, COMCH_DEVICE as in comch_info --help.
@@ -181,6 +184,121 @@ void check_combination(const Options& options, const CLI::App& app) {
     }
 }
 
+/// An option whose text `take` makes something of.
+void add_text(CLI::App& group, const char* names, const char* type, const char* text,
+              std::function<void(const std::string&)> take) {
+    group.add_option_function<std::string>(names, take, text)->type_name(type);
+}
+
+void add_who(CLI::App& app, Options& options) {
+    CLI::App& who = *app.add_option_group("Who")->description("Who this process is");
+    who.add_flag("-S,--server", options.server, "The DPU's side: wait for a client");
+    who.add_flag("--persistent", options.persistent, "Server: serve one client after another");
+    who.add_flag("-b,--both-sides", options.both_sides, "Be the client, and start the server too");
+    app.add_option("--ready-fd", options.ready_fd)->group(""); // --both-sides' own
+}
+
+void set_count(Options& options, const std::string& value) {
+    options.goal = parsed("--count", parse_amount(value));
+    if (options.goal.messages == 0) {
+        wrong("--count: '" + value +
+              "' is not a number of messages above 0; for a time use --duration");
+    }
+}
+
+void add_what(CLI::App& app, Options& options) {
+    CLI::App& what = *app.add_option_group("What")->description("What is measured (client)");
+    add_text(what, "-p,--path", "PATH", "fast or control (default: fast)", [&](const auto& value) {
+        options.plan.path =
+            choose<Path>("--path", value, {{"fast", Path::fast}, {"control", Path::control}});
+    });
+    add_text(what, "-m,--mode", "MODE", "ping-pong, one-way or two-way (default: ping-pong)",
+             [&](const auto& value) {
+                 options.plan.mode = choose<Mode>("--mode", value,
+                                                  {{"ping-pong", Mode::ping_pong},
+                                                   {"one-way", Mode::one_way},
+                                                   {"two-way", Mode::two_way}});
+             });
+    add_text(what, "-s,--sizes", "LIST",
+             "Bytes: 8,64,1K; 1:1M doubles; 1:1Mx4; 64:512+64 (default: 8)",
+             [&](const auto& value) { options.sizes = parsed("--sizes", parse_sizes(value)); });
+    add_text(what, "-n,--count", "N", "Messages to measure, each size and thread",
+             [&](const auto& value) { set_count(options, value); });
+    add_text(what, "-d,--duration", "TIME", "How long to measure each size (default: 1s)",
+             [&](const auto& value) {
+                 options.goal = {.messages = 0,
+                                 .seconds = parsed("--duration", parse_seconds(value))};
+             });
+    add_text(
+        what, "-w,--warm-up", "N|TIME",
+        "Before that, not measured: 1000 or 50ms (default: a tenth, at most 100000 or 1s)",
+        [&](const auto& value) { options.warm_up = parsed("--warm-up", parse_amount(value)); });
+    what.add_option("-W,--window", options.window,
+                    "Messages under way (default: 256, but 2 to 32 MiB in all)")
+        ->type_name("N")
+        ->check(CLI::Range(1u, max_window).description(""));
+    what.add_option("-B,--buffers", options.buffers,
+                    "Buffers to cycle through (default: each message's its own; in a ping-pong 4, "
+                    "above 1 MiB 2)")
+        ->type_name("N")
+        ->check(CLI::Range(1u, limits::consumer_tasks).description(""));
+    what.add_option("-t,--threads", options.plan.threads, "Threads on each side (default: 1)")
+        ->type_name("N")
+        ->check(CLI::Range(1u, max_threads).description(""));
+    what.add_flag("-v,--verify", options.plan.verify, "Compare every byte that arrives");
+    what.add_flag("--sleep", options.plan.sleep,
+                  "Both sides sleep when there is nothing to do, not poll");
+    add_text(
+        what, "--timeout", "TIME", "Give up when nothing moves for so long (default: 30s)",
+        [&](const auto& value) { options.timeout = parsed("--timeout", parse_seconds(value)); });
+}
+
+void add_where(CLI::App& app, Options& options) {
+    CLI::App& where = *app.add_option_group("Where")->description("Where it runs");
+    add_text(where, "-c,--cpus", "LIST",
+             "CPUs of the client's threads, in turn: 0,2-5 (default: any)",
+             [&](const auto& value) { options.cpus = parsed("--cpus", parse_cpus(value)); });
+    add_text(where, "-C,--server-cpus", "LIST",
+             "CPUs of the server's threads; given to the client, too", [&](const auto& value) {
+                 options.server_cpus = parsed("--server-cpus", parse_cpus(value));
+             });
+    where.add_option("--name", options.name, "The server's name (default: comch_perftest)")
+        ->type_name("NAME");
+    where
+        .add_option("--device", options.device,
+                    "Device's name or PCI address, instead of COMCH_DEVICE's")
+        ->type_name("DEVICE");
+    where
+        .add_option("--representor", options.representor,
+                    "Server: whose clients to serve (default: the first host function)")
+        ->type_name("FUNCTION");
+    where.add_option("--domain", options.domain.directory, "Domain, instead of COMCH_DOMAIN's")
+        ->type_name("PATH|NAME");
+    where
+        .add_option("--domain-file", options.domain.description_file,
+                    "Description, instead of COMCH_DOMAIN_FILE's")
+        ->type_name("FILE");
+}
+
+void add_output(CLI::App& app, Options& options) {
+    CLI::App& output = *app.add_option_group("Output")->description("What is said");
+    add_text(output, "-f,--format", "FORMAT", "table, csv or json (default: table)",
+             [&](const auto& value) {
+                 options.format = choose<Format>(
+                     "--format", value,
+                     {{"table", Format::table}, {"csv", Format::csv}, {"json", Format::json}});
+             });
+    output.add_flag("--progress", options.progress,
+                    "Show on standard error how far it is (default: if a terminal)");
+    output.add_flag("--no-progress")->description("Do not show it");
+}
+
+/// A tenth of what is measured, but no more than it takes to fill every ring and cache.
+Amount default_warm_up(const Amount& goal) {
+    return {.messages = std::min<std::uint64_t>((goal.messages + 9) / 10, 100'000),
+            .seconds = std::min(goal.seconds / 10, 1.0)};
+}
+
 } // namespace
 
 std::optional<int> parse_options(int argc, const char* const* argv, Options& options,
@@ -188,154 +306,19 @@ std::optional<int> parse_options(int argc, const char* const* argv, Options& opt
     CLI::App app(description, "comch_perftest");
     app.footer(footer);
     app.get_formatter()->column_width(28);
-    bool no_progress = false;
-    std::uint64_t messages = 0;
-
-    auto* who = app.add_option_group("Who")->description("Who this process is");
-    who->add_flag("-S,--server", options.server, "The DPU's side: wait for a client");
-    who->add_flag("--persistent", options.persistent, "Server: serve one client after another");
-    who->add_flag("-b,--both-sides", options.both_sides, "Be the client, and start the server too");
-
-    auto* what = app.add_option_group("What")->description("What is measured (client)");
-    what->add_option_function<std::string>(
-            "-p,--path",
-            [&](const std::string& value) {
-                options.plan.path = choose<Path>(
-                    "--path", value, {{"fast", Path::fast}, {"control", Path::control}});
-            },
-            "fast or control (default: fast)")
-        ->type_name("PATH");
-    what->add_option_function<std::string>(
-            "-m,--mode",
-            [&](const std::string& value) {
-                options.plan.mode = choose<Mode>("--mode", value,
-                                                 {{"ping-pong", Mode::ping_pong},
-                                                  {"one-way", Mode::one_way},
-                                                  {"two-way", Mode::two_way}});
-            },
-            "ping-pong, one-way or two-way (default: ping-pong)")
-        ->type_name("MODE");
-    what->add_option_function<std::string>(
-            "-s,--sizes",
-            [&](const std::string& value) {
-                options.sizes = parsed("--sizes", parse_sizes(value));
-            },
-            "Bytes: 8,64,1K; 1:1M doubles; 1:1Mx4; 64:512+64 (default: 8)")
-        ->type_name("LIST");
-    what->add_option_function<std::string>(
-            "-n,--count",
-            [&](const std::string& value) {
-                const Amount amount = parsed("--count", parse_amount(value));
-                if (amount.messages == 0) {
-                    wrong("--count: '" + value +
-                          "' is not a number of messages above 0; for a "
-                          "time use --duration");
-                }
-                options.goal = amount;
-                messages = amount.messages;
-            },
-            "Messages to measure, each size and thread")
-        ->type_name("N");
-    what->add_option_function<std::string>(
-            "-d,--duration",
-            [&](const std::string& value) {
-                options.goal.seconds = parsed("--duration", parse_seconds(value));
-                options.goal.messages = 0;
-            },
-            "How long to measure each size (default: 1s)")
-        ->type_name("TIME");
-    auto* warm_up_option =
-        what->add_option_function<std::string>(
-                "-w,--warm-up",
-                [&](const std::string& value) {
-                    options.warm_up = parsed("--warm-up", parse_amount(value));
-                },
-                "Before that, not measured: 1000 or 50ms (default: a tenth, at most "
-                "100000 or 1s)")
-            ->type_name("N|TIME");
-    what->add_option("-W,--window", options.window,
-                     "Messages under way (default: 256, but 2 to 32 MiB in all)")
-        ->type_name("N")
-        ->check(CLI::Range(1u, max_window).description(""));
-    what->add_option("-B,--buffers", options.buffers,
-                     "Buffers to cycle through (default: each message's its own; in a ping-pong 4, "
-                     "above 1 MiB 2)")
-        ->type_name("N")
-        ->check(CLI::Range(1u, limits::consumer_tasks).description(""));
-    what->add_option("-t,--threads", options.plan.threads, "Threads on each side (default: 1)")
-        ->type_name("N")
-        ->check(CLI::Range(1u, max_threads).description(""));
-    what->add_flag("-v,--verify", options.plan.verify, "Compare every byte that arrives");
-    what->add_flag("--sleep", options.plan.sleep,
-                   "Both sides sleep when there is nothing to do, not poll");
-    what->add_option_function<std::string>(
-            "--timeout",
-            [&](const std::string& value) {
-                options.timeout = parsed("--timeout", parse_seconds(value));
-            },
-            "Give up when nothing moves for so long (default: 30s)")
-        ->type_name("TIME");
-
-    auto* where = app.add_option_group("Where")->description("Where it runs");
-    where
-        ->add_option_function<std::string>(
-            "-c,--cpus",
-            [&](const std::string& value) { options.cpus = parsed("--cpus", parse_cpus(value)); },
-            "CPUs of the client's threads, in turn: 0,2-5 (default: any)")
-        ->type_name("LIST");
-    where
-        ->add_option_function<std::string>(
-            "-C,--server-cpus",
-            [&](const std::string& value) {
-                options.server_cpus = parsed("--server-cpus", parse_cpus(value));
-            },
-            "CPUs of the server's threads; given to the client, too")
-        ->type_name("LIST");
-    where->add_option("--name", options.name, "The server's name (default: comch_perftest)")
-        ->type_name("NAME");
-    where
-        ->add_option("--device", options.device,
-                     "Device's name or PCI address, instead of COMCH_DEVICE's")
-        ->type_name("DEVICE");
-    where
-        ->add_option("--representor", options.representor,
-                     "Server: whose clients to serve (default: the first host function)")
-        ->type_name("FUNCTION");
-    where->add_option("--domain", options.domain.directory, "Domain, instead of COMCH_DOMAIN's")
-        ->type_name("PATH|NAME");
-    where
-        ->add_option("--domain-file", options.domain.description_file,
-                     "Description, instead of COMCH_DOMAIN_FILE's")
-        ->type_name("FILE");
-
-    auto* how = app.add_option_group("Output")->description("What is said");
-    how->add_option_function<std::string>(
-           "-f,--format",
-           [&](const std::string& value) {
-               options.format = choose<Format>(
-                   "--format", value,
-                   {{"table", Format::table}, {"csv", Format::csv}, {"json", Format::json}});
-           },
-           "table, csv or json (default: table)")
-        ->type_name("FORMAT");
-    how->add_flag("--progress", options.progress,
-                  "Show on standard error how far it is (default: if a terminal)");
-    how->add_flag("--no-progress", no_progress, "Do not show it");
-    app.add_option("--ready-fd", options.ready_fd)->group(""); // --both-sides' own
-
+    add_who(app, options);
+    add_what(app, options);
+    add_where(app, options);
+    add_output(app, options);
     try {
         app.parse(argc, argv);
-        if (warm_up_option->count() == 0) {
-            // A tenth, but no more than it takes to fill every ring and cache.
-            options.warm_up =
-                messages != 0
-                    ? Amount{.messages = std::min<std::uint64_t>((messages + 9) / 10, 100'000),
-                             .seconds = 0}
-                    : Amount{.messages = 0, .seconds = std::min(options.goal.seconds / 10, 1.0)};
+        if (app.count("--warm-up") == 0) {
+            options.warm_up = default_warm_up(options.goal);
         }
         check_combination(options, app);
         if (!options.progress) {
-            options.progress = !no_progress && !options.server && ::isatty(STDERR_FILENO) == 1;
+            options.progress =
+                app.count("--no-progress") == 0 && !options.server && ::isatty(STDERR_FILENO) == 1;
         }
     } catch (const CLI::ParseError& error) {
         return app.exit(error, out, err);

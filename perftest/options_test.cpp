@@ -86,6 +86,8 @@ TEST(Options, WhatIsWrongIsSaid) {
         {{"-p", "control", "-B", "1"}, "--buffers"},
         {{"--count", "0"}, "--count"},
         {{"--count", "5s"}, "--duration"},
+        {{"--count", "18446744073709551615"}, "more than 281474976710656"},
+        {{"--warm-up", "1e4"}, "'1e4'"},
         {{"--count", "5", "--duration", "1s"}, "excludes"},
         {{"--duration", "0"}, "'0'"},
         {{"--window", "4"}, "ping-pong"},
@@ -140,6 +142,19 @@ TEST(Load, WindowsOfLargeMessagesAreSmall) {
     EXPECT_EQ(make_load(Plan{}, 8, 0, 0).window, 1u);
     EXPECT_EQ(make_load(Plan{}, 8, 0, 0).buffers, 4u) << "one message is under way";
     EXPECT_EQ(make_load(Plan{}, 8, 0, 32).buffers, 32u);
+}
+
+TEST(Load, HasAsManyBuffersAsAskedFor) {
+    for (const std::uint32_t buffers : {1u, 65u, 1000u, limits::consumer_tasks}) {
+        for (const Mode mode : {Mode::ping_pong, Mode::one_way, Mode::two_way}) {
+            const Load load = make_load(Plan{.mode = mode}, 8, 0, buffers);
+            EXPECT_EQ(load.buffers, buffers) << to_string(mode);
+            EXPECT_GE(load.posted, buffers) << "each is posted";
+        }
+    }
+    const Plan one_way{.mode = Mode::one_way};
+    const Load load = make_load(one_way, 8, 16, 1000);
+    EXPECT_EQ(send_buffers(one_way, load), 16u) << "one for each message under way";
 }
 
 } // namespace

@@ -47,7 +47,7 @@ struct Load {
     std::uint32_t buffers = 1; ///< fast path: that many of them are different memory
 };
 
-/// Different buffers that a thread sends from.
+/// Different buffers that a thread sends from. In a stream no more than the window are under way.
 [[nodiscard]] constexpr std::uint32_t send_buffers(const Plan& plan, const Load& load) noexcept {
     return plan.mode == Mode::ping_pong ? load.buffers : std::min(load.buffers, load.window);
 }
@@ -82,6 +82,7 @@ struct Load {
         load.posted =
             std::min(window != 0 ? 2 * window : fits(2 * default_window), limits::consumer_tasks);
     }
+    load.posted = std::max(load.posted, std::min(buffers, limits::consumer_tasks));
     load.buffers = buffers != 0 ? std::min(buffers, load.posted) : load.posted;
     return load;
 }

@@ -88,7 +88,8 @@ public:
         fmt::print(out_,
                    "path,mode,threads,verified,bytes,window,messages,seconds,messages_per_second,"
                    "bytes_per_second,sent_bytes_per_second,received_bytes_per_second,min_us,"
-                   "mean_us,p50_us,p90_us,p99_us,p99_9_us,p99_99_us,max_us,wrong\n");
+                   "mean_us,p50_us,p90_us,p99_us,p99_9_us,p99_99_us,max_us,wrong,buffers,"
+                   "send_buffers\n");
         std::fflush(out_);
     }
 
@@ -107,7 +108,8 @@ public:
                 fmt::print(out_, ",");
             }
         }
-        fmt::print(out_, ",{}\n", f.wrong);
+        fmt::print(out_, ",{},{},{}\n", f.wrong, result.load.buffers,
+                   send_buffers(plan_, result.load));
         std::fflush(out_);
     }
 
@@ -123,12 +125,12 @@ public:
     explicit JsonReport(std::FILE* out) : out_(out) {}
 
     void begin(const Options& options, const Parties& parties) override {
-        mode_ = options.plan.mode;
+        plan_ = options.plan;
         const auto amount = [](const Amount& a) {
             return a.seconds > 0 ? Json{{"seconds", a.seconds}} : Json{{"messages", a.messages}};
         };
         json_ = {{"path", to_string(options.plan.path)},
-                 {"mode", to_string(mode_)},
+                 {"mode", to_string(plan_.mode)},
                  {"threads", options.plan.threads},
                  {"verified", options.plan.verify},
                  {"sleeping", options.plan.sleep},
@@ -150,17 +152,18 @@ public:
         Json row = {{"bytes", f.size},
                     {"window", f.window},
                     {"buffers", result.load.buffers},
+                    {"send_buffers", send_buffers(plan_, result.load)},
                     {"messages", f.messages},
                     {"seconds", f.seconds},
                     {"messages_per_second", f.messages_per_second},
                     {"bytes_per_second", f.bytes_per_second}};
-        if (mode_ == Mode::two_way) {
+        if (plan_.mode == Mode::two_way) {
             row["sent_messages"] = f.sent;
             row["received_messages"] = f.received;
             row["sent_bytes_per_second"] = f.sent_bytes_per_second;
             row["received_bytes_per_second"] = f.received_bytes_per_second;
         }
-        if (mode_ == Mode::ping_pong) {
+        if (plan_.mode == Mode::ping_pong) {
             const auto& l = f.latency;
             row["latency_us"] = {{"min", l.min},       {"mean", l.mean}, {"p50", l.p50},
                                  {"p90", l.p90},       {"p99", l.p99},   {"p99_9", l.p99_9},
@@ -178,7 +181,7 @@ public:
 
 private:
     std::FILE* out_;
-    Mode mode_ = Mode::ping_pong;
+    Plan plan_;
     Json json_;
 };
 

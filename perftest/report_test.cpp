@@ -39,7 +39,7 @@ RoundResult ping_pong() {
 }
 
 RoundResult two_way() {
-    RoundResult result{.load = {.size = 1000, .window = 32}};
+    RoundResult result{.load = {.size = 1000, .window = 32, .posted = 64, .buffers = 64}};
     result.sent = 1000;
     result.received = 3000;
     result.seconds = 2;
@@ -92,6 +92,8 @@ TEST(Report, JsonHasItAll) {
     options.plan.mode = Mode::two_way;
     const auto other = nlohmann::json::parse(print(options, {two_way()}));
     EXPECT_EQ(other["results"][0]["received_messages"], 3000);
+    EXPECT_EQ(other["results"][0]["buffers"], 64);
+    EXPECT_EQ(other["results"][0]["send_buffers"], 32);
     EXPECT_FALSE(other["results"][0].contains("latency_us"));
 }
 
@@ -117,7 +119,7 @@ TEST(Report, CsvLinesHaveAsManyFieldsAsTheFirst) {
         while (std::getline(text, line)) {
             commas.push_back(std::count(line.begin(), line.end(), ','));
         }
-        EXPECT_EQ(commas, (std::vector<std::ptrdiff_t>{20, 20, 20}));
+        EXPECT_EQ(commas, (std::vector<std::ptrdiff_t>{22, 22, 22}));
     }
 }
 

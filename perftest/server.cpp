@@ -1,6 +1,7 @@
 #include "perftest/server.hpp"
 
 #include <cerrno>
+#include <list>
 #include <memory>
 #include <optional>
 
@@ -39,32 +40,44 @@ std::string_view words_for(EndReason reason) {
     }
 }
 
-/// What the server's handlers work on: one client at a time.
+/// What the server's handlers work on.
 struct Program {
     ProgressEngine* engine = nullptr;
-    std::optional<Session> session;
+    /// The first is being served. The next client may be there before all has been said of one that
+    /// has died, and waits.
+    std::list<Session> sessions;
+
+    /// Null of one that is not known any more.
+    [[nodiscard]] Session* session_of(const Connection& connection) {
+        for (Session& session : sessions) {
+            if (session.connection() == &connection) {
+                return &session;
+            }
+        }
+        return nullptr;
+    }
 
     [[nodiscard]] ServerHandlers handlers() {
         return {.user = this,
                 .connected =
                     [](void* user, Connection& connection) {
                         auto& self = *static_cast<Program*>(user);
-                        self.session.emplace(*self.engine, connection, "the client");
+                        self.sessions.emplace_back(*self.engine, connection, "the client");
                     },
                 .disconnected =
                     [](void* user, Connection& connection, EndReason reason) {
                         auto& self = *static_cast<Program*>(user);
-                        if (self.session && self.session->connection() == &connection) {
-                            self.session->on_end(std::string(words_for(reason)),
-                                                 reason == EndReason::closed ||
-                                                     reason == EndReason::local);
+                        if (Session* const session = self.session_of(connection)) {
+                            session->on_end(std::string(words_for(reason)),
+                                            reason == EndReason::closed ||
+                                                reason == EndReason::local);
                         }
                     },
                 .message =
                     [](void* user, Connection& connection, std::span<const std::byte> message) {
                         auto& self = *static_cast<Program*>(user);
-                        if (self.session && self.session->connection() == &connection) {
-                            self.session->on_message(message);
+                        if (Session* const session = self.session_of(connection)) {
+                            session->on_message(message);
                         }
                     }};
     }
@@ -92,7 +105,7 @@ struct Served {
 
 /// From its Hello to its goodbye.
 Result<Served> serve_client(Server& server, Session& session) {
-    session.set_timeout(greeting_timeout);
+    session.set_timeout(greeting_timeout, "Start it again");
     const auto hello = session.receive<protocol::Hello>();
     if (!hello) {
         return tl::unexpected(hello.error());
@@ -192,7 +205,7 @@ int run_server(const Options& options) {
     if (!engine) {
         return complain(engine.error());
     }
-    Program program{.engine = engine->get(), .session = {}};
+    Program program{.engine = engine->get(), .sessions = {}};
     std::string function;
     auto server = open_server(options, **engine, program, function);
     if (!server) {
@@ -205,19 +218,19 @@ int run_server(const Options& options) {
 
     int status = 0;
     do {
-        while (!program.session && !interrupt::requested()) {
-            if ((*engine)->progress() == 0 && (*engine)->arm() == Errc::ok && !program.session &&
-                !interrupt::requested()) {
+        const auto nothing = [&] { return program.sessions.empty() && !interrupt::requested(); };
+        while (nothing()) {
+            if ((*engine)->progress() == 0 && (*engine)->arm() == Errc::ok && nothing()) {
                 sleep_on(**engine, -1);
             }
         }
-        if (!program.session) {
+        if (program.sessions.empty()) {
             if (!options.persistent && !quiet) {
                 status = complain({Errc::canceled, "interrupted before a client came"});
             }
             break;
         }
-        Session& session = *program.session;
+        Session& session = program.sessions.front();
         const auto served = serve_client(**server, session);
         status = served ? 0 : 1;
         if (served && !quiet) {
@@ -230,7 +243,7 @@ int run_server(const Options& options) {
             }
             give_up(**server, session, served.error());
         }
-        program.session.reset();
+        program.sessions.pop_front();
     } while (options.persistent && !interrupt::requested());
     interrupt::release();
     // Interrupting is how a persistent server ends.

@@ -1,5 +1,6 @@
 #include "perftest/server_process.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -21,7 +22,7 @@
 namespace comch::perftest {
 namespace {
 
-constexpr int start_timeout_ms = 10'000;
+constexpr double start_timeout = 10; // seconds, or --timeout if that is longer
 constexpr int end_timeout_ms = 3'000;
 
 /// In the child: nothing that allocates or locks.
@@ -87,10 +88,11 @@ ServerProcess::start(const Options& options, const std::string& name, const std:
     }
     std::unique_ptr<ServerProcess> process(new ServerProcess(pid));
     writing.reset();
+    const double timeout = std::max(start_timeout, options.timeout);
     pollfd entry{.fd = reading.get(), .events = POLLIN, .revents = 0};
     int polled = 0;
     do {
-        polled = ::poll(&entry, 1, start_timeout_ms);
+        polled = ::poll(&entry, 1, static_cast<int>(timeout * 1000));
     } while (polled < 0 && errno == EINTR);
     char byte = 0;
     if (polled == 1 && ::read(reading.get(), &byte, 1) == 1) {
@@ -98,8 +100,9 @@ ServerProcess::start(const Options& options, const std::string& name, const std:
     }
     return fail(Errc::io,
                 polled == 0
-                    ? fmt::format("the server that was started does not listen after {} s",
-                                  start_timeout_ms / 1000)
+                    ? fmt::format("the server that was started does not listen after {} s; "
+                                  "--timeout allows for more",
+                                  timeout)
                     : "the server that was started ended before it listened" + process->death());
 }
 

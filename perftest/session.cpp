@@ -68,8 +68,8 @@ tl::unexpected<Error> Session::stalled() const {
     return fail(
         Errc::io,
         fmt::format("nothing has moved for {} s and {} is still connected: is it stopped, or "
-                    "are there far too few CPUs? --timeout allows for more",
-                    timeout_.value_or(0), peer_));
+                    "are there far too few CPUs? {}",
+                    timeout_.value_or(0), peer_, advice_));
 }
 
 tl::unexpected<Error> Session::unexpected_message() const {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <comch/connection.hpp>
@@ -62,8 +63,13 @@ public:
     /// Why nothing more will come of it: the connection has ended, or this process is to end.
     [[nodiscard]] std::optional<Error> failure() const;
 
-    /// Time for the other end to do its part; none: as long as it takes.
-    void set_timeout(std::optional<double> seconds) noexcept { timeout_ = seconds; }
+    /// Time for the other end to do its part; none: as long as it takes. `advice`: what helps who
+    /// has to wait for longer.
+    void set_timeout(std::optional<double> seconds,
+                     std::string_view advice = "--timeout allows for more") noexcept {
+        timeout_ = seconds;
+        advice_ = advice;
+    }
     [[nodiscard]] std::optional<double> timeout() const noexcept { return timeout_; }
 
     [[nodiscard]] Result<void> send(const protocol::Message& message);
@@ -152,6 +158,7 @@ private:
     std::string end_; ///< why the connection has ended
     bool orderly_ = false;
     std::optional<double> timeout_;
+    std::string_view advice_;
 };
 
 } // namespace comch::perftest

@@ -194,12 +194,18 @@ Result<Amount> parse_amount(std::string_view text) {
     const std::string unit = lower(trim(rest));
     if (number && (unit.empty() || unit == "k")) {
         const auto messages = multiply(*number, unit.empty() ? 1 : 1000);
-        if (messages) {
-            return Amount{.messages = *messages, .seconds = 0};
+        if (!messages || *messages > max_messages) {
+            return fail(Errc::invalid_argument,
+                        fmt::format("'{}' is more than {} messages, which would take years", whole,
+                                    max_messages));
         }
+        return Amount{.messages = *messages, .seconds = 0};
     }
+    // 1e4 was meant as a number of messages.
+    const bool has_unit =
+        !whole.empty() && std::isalpha(static_cast<unsigned char>(whole.back())) != 0;
     auto seconds = parse_seconds(whole);
-    if (!seconds) {
+    if (!seconds || !has_unit) {
         return fail(Errc::invalid_argument,
                     fmt::format("'{}' is neither a number of messages (1000, 10k) nor a time with "
                                 "its unit (500ms, 2s)",

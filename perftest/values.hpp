@@ -21,6 +21,8 @@ struct Amount {
 inline constexpr std::size_t max_sizes = 1000; ///< in one list
 inline constexpr std::uint32_t max_cpu = 4095;
 inline constexpr double max_seconds = 86400;
+/// Years of the fastest; sums of such numbers do not wrap.
+inline constexpr std::uint64_t max_messages = std::uint64_t{1} << 48;
 
 /// "64", "4K", "1MiB", "2g": K, M and G are powers of 1024.
 [[nodiscard]] Result<std::uint64_t> parse_size(std::string_view text);
@@ -32,8 +34,8 @@ inline constexpr double max_seconds = 86400;
 /// "2", "2s", "500ms", "100us", "1m".
 [[nodiscard]] Result<double> parse_seconds(std::string_view text);
 
-/// A plain number of messages ("100000", "100k", k as in a thousand), or a time with its unit (m:
-/// minutes).
+/// A plain number of messages ("100000", "100k", k as in a thousand), or a time, which needs its unit
+/// here (m: minutes).
 [[nodiscard]] Result<Amount> parse_amount(std::string_view text);
 
 /// "0,2-5,1": in this order.

@@ -79,6 +79,24 @@ TEST(Amounts, AreMessagesOrTimes) {
     }
 }
 
+TEST(Amounts, OfTimeHaveAUnit) {
+    EXPECT_EQ(parse_amount("1e4s").value(), (Amount{.seconds = 10'000}));
+    for (const char* text : {"1e4", "0.5", ".5", "1e4 "}) {
+        const auto amount = parse_amount(text);
+        ASSERT_FALSE(amount.has_value()) << text << ": " << amount->seconds << " s";
+        EXPECT_NE(amount.error().message.find("a time with its unit"), std::string::npos);
+    }
+}
+
+TEST(Amounts, DoNotWrap) {
+    EXPECT_EQ(parse_amount("281474976710656").value(), (Amount{.messages = max_messages}));
+    for (const char* text : {"281474976710657", "281474976711k", "18446744073709551615"}) {
+        const auto amount = parse_amount(text);
+        ASSERT_FALSE(amount.has_value()) << text;
+        EXPECT_NE(amount.error().message.find("more than 281474976710656"), std::string::npos);
+    }
+}
+
 TEST(CpuLists, KeepTheirOrder) {
     EXPECT_EQ(parse_cpus("3").value(), (Cpus{3}));
     EXPECT_EQ(parse_cpus("0,2-5,1").value(), (Cpus{0, 2, 3, 4, 5, 1}));

@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import pathlib
+import re
 import select
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import time
 import unittest
 
 PROGRAM = str(pathlib.Path(os.environ["COMCH_BUILD_DIR"]) / "bin/comch_perftest")
+STAT = str(pathlib.Path(os.environ["COMCH_BUILD_DIR"]) / "bin/comch_stat")
 PATIENCE = 60  # seconds for anything that ends by itself; it takes far less
 LATENCIES = ["min", "p50", "p90", "p99", "p99_9", "p99_99", "max"]
 SIZES = {"fast": [1, 8, 57, 1000, 4089, 32769, 100000, 1000001], "control": [1, 8, 57, 1000, 4080]}
@@ -23,6 +25,7 @@ class Perftest(unittest.TestCase):
     COUNT = 200  # messages where all sizes are tried
     STANDSTILL = 5  # seconds that a client waits for a server that stands still
     MANY = 5000  # enough to fill what can be filled
+    SECONDS_OF = 100000  # round trips, asleep in between, that take more than one
 
     def setUp(self):
         stack = contextlib.ExitStack()
@@ -141,6 +144,14 @@ class Perftest(unittest.TestCase):
         row = self.measure("-b", "-m", "one-way", "-s", "4K", "-n", "1000", "-B", "1")["results"][0]
         self.assertEqual((row["buffers"], row["messages"]), (1, 1000))
 
+    def test_a_warm_up_that_takes_a_time_is_none_of_the_messages(self):
+        for path in ("fast", "control"):
+            for mode in ("one-way", "two-way"):
+                with self.subTest(path=path, mode=mode):
+                    row = self.measure("-b", "-p", path, "-m", mode, "-W", "1000", "-w", "50ms", "-n",
+                                       "10")["results"][0]
+                    self.assertEqual(row["messages"] - row.get("received_messages", 0), 10)
+
     def test_durations_and_ranges(self):
         report = self.measure("-b", "-s", "8:64", "-d", "100ms", "-w", "10ms")
         self.assertEqual([row["bytes"] for row in report["results"]], [8, 16, 32, 64])
@@ -187,6 +198,22 @@ class Perftest(unittest.TestCase):
         result = self.run_program("-b", "-d", "1.5s", "--progress")
         self.assertRegex(result.stderr, r"\[1/1\] 8 bytes: \d+ %, \d+ messages, \d+/s")
         self.assertEqual(self.run_program("-b", "-d", "1.5s").stderr, "")
+
+    def test_progress_counts_what_the_goal_counts(self):
+        # Asleep in between, so that it takes seconds; each line is about one of the two phases.
+        line = re.compile(r"\[1/1\] 8 bytes: (warm-up )?(\d+) %, (\d+) messages, \d+/s")
+        for path in ("fast", "control"):
+            with self.subTest(path=path):
+                said = self.run_program("-b", "-p", path, "--sleep", "-n", str(self.SECONDS_OF), "-w", "2s",
+                                        "--progress").stderr
+                lines = [line.fullmatch(text) for text in said.splitlines()]
+                self.assertTrue(all(lines), said)
+                self.assertTrue(lines[0][1], said)
+                measuring = [found for found in lines if not found[1]]
+                for _, percent, messages in map(re.Match.groups, measuring):
+                    self.assertLessEqual(int(messages), self.SECONDS_OF, said)
+                    self.assertAlmostEqual(int(percent), 100 * int(messages) / self.SECONDS_OF, delta=1,
+                                           msg=said)
 
     def test_help(self):
         text = self.run_program("--help").stdout
@@ -339,6 +366,45 @@ class Perftest(unittest.TestCase):
                               self.words_at_the_end(client))
                 server.send_signal(signal.SIGCONT)
                 self.words_at_the_end(server)
+
+    def test_a_server_that_stands_still_is_connected_to_for_as_long_as_timeout_says(self):
+        server = self.start_server()
+        server.send_signal(signal.SIGSTOP)
+        self.assertIn("nothing has moved for 11 s", self.run_program("--timeout", "11s", status=1).stderr)
+
+    def test_the_next_client_may_come_before_the_end_of_the_last_is_known(self):
+        for number, arguments in enumerate(self.kinds()):
+            with self.subTest(arguments=arguments):
+                name = f"server{number}"
+                server = self.start_server("--persistent", "--name", name)
+                client = self.start_long_client("--name", name, *arguments)
+                server.send_signal(signal.SIGSTOP)
+                client.kill()
+                client.wait()
+                following = self.start("--name", name, "-n", "100", "-v")
+                self.wait_until_connecting(following)
+                server.send_signal(signal.SIGCONT)
+                _, words = following.communicate(timeout=PATIENCE)
+                # Which of the two the server notices first is not said.
+                if following.returncode != 0:
+                    self.assertIn("busy with another client", words)
+                self.assertIn("has died", server.stderr.readline())
+                if following.returncode == 0:
+                    self.assertIn("served a client: 1 rounds", server.stderr.readline())
+                self.measure("--name", name, "-n", "100", "-v")
+                self.assertIn("served a client: 1 rounds", server.stderr.readline())
+                server.terminate()
+                self.words_at_the_end(server, status=0)
+
+    def wait_until_connecting(self, client):
+        deadline = time.monotonic() + PATIENCE
+        states = set()
+        while "connecting" not in states:
+            self.assertLess(time.monotonic(), deadline, f"it does not connect: {states}")
+            seen = json.loads(subprocess.run([STAT, "--json"], env=self.environment, check=True,
+                                             stdout=subprocess.PIPE, timeout=PATIENCE).stdout)
+            states = {connection["state"] for process in seen["processes"] if process["pid"] == client.pid
+                      for connection in process["connections"]}
 
     def test_the_other_half_ends_with_the_client(self):
         client = self.start_long_client("-b")

@@ -236,6 +236,7 @@ def check_channels(domain):
         for c in (one, other):
             expect(isinstance(c["in_flight"], int), "in flight", c)
         document = snapshot(domain)
+        expect(document["totals"]["connections"] == 1, "both ends and the channel are of one", document)
         expect(any(c["kind"] == "connection" and c["face"] == "channel"
                    for p in document["processes"] for c in p["connections"]), "the connection itself")
     finally:
@@ -253,8 +254,9 @@ def check_filters(domain):
                "the other end counts although it is not shown:", only)
         both = snapshot(domain, "--pid", str(pid), "--pid", str(processes["dpu"].pid))
         expect(len(both["processes"]) == both["totals"]["processes"] == 2, "--pid twice", both)
-        none = snapshot(domain, "--face", "channel")
-        expect(none["processes"] == [] and none["totals"]["tx_bytes"] == 0, "--face", none)
+        for face in ("channel", "memory"):
+            none = snapshot(domain, "--face", face)
+            expect(none["processes"] == [] and none["totals"]["tx_bytes"] == 0, "--face", face, none)
         expect(len(snapshot(domain, "--face", "uct")["processes"]) == 2, "--face uct")
         once = stat(domain)
         expect(str(pid) in once and "total" in once and "inline" in once, once)
@@ -397,6 +399,13 @@ def check_broken_files(domain):
             running(domain, processes)
 
 
+def check_intervals(domain):
+    for interval in ("nan", "-1", "0.05", "1e9", "soon"):
+        result = subprocess.run([STAT, "--domain", domain, "--interval", interval], capture_output=True,
+                                text=True, check=False, timeout=PATIENCE)
+        expect(result.returncode > 100 and "0.1 to 3600" in result.stderr, "--interval", interval, result)
+
+
 def check_missing(domain):
     os.rmdir(domain)
     result = subprocess.run([STAT, "--domain", domain], capture_output=True, text=True, check=False,
@@ -417,6 +426,7 @@ CHECKS = [
     ("watching", check_watching),
     ("the terminal", check_terminal),
     ("broken files", check_broken_files),
+    ("intervals that are none", check_intervals),
     ("a domain that is not there", check_missing),
 ]
 

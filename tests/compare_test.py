@@ -15,20 +15,25 @@ SOURCE = pathlib.Path(os.environ["COMCH_SOURCE_DIR"])
 BUILD = pathlib.Path(os.environ["COMCH_BUILD_DIR"])
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(SOURCE / "perftest"))
-from comparison import libfabric, programs, rows, scaling, ucx  # noqa: E402
+from comparison import doca, libfabric, mpi, programs, rows, scaling, ucx  # noqa: E402
 from comparison.measure import Pair, Samples, best_peer, judge  # noqa: E402
 from comparison.placement import placement  # noqa: E402
 from comparison.rows import Row  # noqa: E402
 import perftest_pair  # noqa: E402  (comparison knows where it is)
 
 
-def run(*command, code=0):
+def run(*command, code=0, codes=()):
     result = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL,
                             capture_output=True, text=True, timeout=120, check=False)
-    if result.returncode != code:
-        raise AssertionError(f"{command} ended with {result.returncode}, not {code}:\n"
+    codes = codes or (code,)
+    if result.returncode not in codes:
+        raise AssertionError(f"{command} ended with {result.returncode}, none of {codes}:\n"
                              f"{result.stdout}{result.stderr}")
     return result
+
+
+def compare(*arguments, codes=(0,)):
+    return run(sys.executable, SOURCE / "perftest/compare", "--build-dir", BUILD, *arguments, codes=codes)
 
 
 class Arithmetic(unittest.TestCase):
@@ -44,15 +49,43 @@ class Arithmetic(unittest.TestCase):
         self.assertEqual(placement([50, 60, 99.9]), "near")
         self.assertEqual(placement([250, 101]), "far")
         self.assertIsNone(placement([50, 250, 50]))
+        self.assertEqual(placement([60, 95]), "near")
+        self.assertEqual(placement([200, 330]), "far")
         self.assertEqual(placement([None, None, None]), "emulated")
+
+    def test_probes_about_the_limit_need_not_be_on_one_side_of_it(self):
+        self.assertEqual(placement([95, 99, 104]), "near")
+        self.assertEqual(placement([98, 104, 103]), "far")
+        self.assertIsNone(placement([80, 121, 100]))
 
     def test_pairs_during_which_the_placement_changed_are_thrown_away(self):
         samples = Samples()
         probes = iter([50, 50, 250, 50, 50, 50])
         for _ in range(2):
             samples.take(self.RATE, "posix", lambda: next(probes), lambda name, row: 1.0, False)
-        self.assertEqual(samples.thrown_away, 1)
+        self.assertEqual(samples.thrown_away, {(self.RATE, "posix"): 1})
+        self.assertIsNone(samples.why_none(self.RATE, "posix"), "one was kept")
         self.assertEqual(len(samples.of(self.RATE, "posix", "near")), 1)
+
+    def test_a_row_without_pairs_says_why(self):
+        samples = Samples()
+        probes = itertools.cycle([50, 250])
+        for _ in range(2):
+            samples.take(self.RATE, "posix", lambda: next(probes), lambda name, row: 1.0, False)
+        self.assertEqual(samples.why_none(self.RATE, "posix"), "too noisy: 0 of 2 pairs kept")
+        self.assertEqual(samples.why_none(self.RATE, "sysv"), "not measured: time was up")
+        samples.failed[self.RATE, "sysv"] += 1
+        self.assertEqual(samples.why_none(self.RATE, "sysv"), "failed: 0 of 1 pairs came to an end")
+
+    def test_runners_tell_what_they_tell(self):
+        for told, runner, *row in (("mean", ucx, "ucp", "tag_lat"), ("median", ucx, "start", "ucx_lat"),
+                                   ("median", doca, "doca", "doca_lat"), ("median", mpi, "mpi", "mpi_lat"),
+                                   ("mean", mpi, "mpi", "mpi_alltoall"),
+                                   ("mean", libfabric, "fi", "tag_lat"),
+                                   ("median", libfabric, "fi-mpi", "mpi_lat")):
+            self.assertEqual(runner.tells(Row(*row, 8)), told, row)
+        self.assertEqual(ucx.tells(Row("ucp", "tag_lat", 8, latency="median")), "median")
+        self.assertEqual(libfabric.tells(Row("fi", "pingpong_lat", 8, latency="median")), "mean")
 
     def test_a_program_that_tells_nothing_is_none_of_a_pair(self):
         samples = Samples()
@@ -114,9 +147,8 @@ class Programs(unittest.TestCase):
         with tempfile.TemporaryDirectory(prefix="comch-compare-") as directory:
             path = pathlib.Path(directory) / "figures.json"
             while not wanted <= figures.keys() and time.monotonic() < end:
-                texts.append(run(sys.executable, SOURCE / "perftest/compare", *arguments, "--rounds", 1,
-                                 "--build-dir", BUILD, "--json", path).stdout)
-                figures |= {entry[key]: entry for entry in json.loads(path.read_text())}
+                texts.append(compare(*arguments, "--rounds", 1, "--json", path, codes=(0, 1)).stdout)
+                figures |= {entry[key]: entry for entry in json.loads(path.read_text()) if entry["pairs"]}
         self.assertLessEqual(wanted, figures.keys())
         for entry in figures.values():
             self.assertEqual(entry["bytes"], 8)
@@ -126,8 +158,39 @@ class Programs(unittest.TestCase):
         return "".join(texts), figures
 
     def test_compare_measures(self):
-        text, _ = self.measured("peer", {"posix", "hand-over"}, "--rows", "am_lat")
+        text, figures = self.measured("peer", {"posix", "hand-over"}, "--rows", "am_lat")
         self.assertIn("UCT am_lat short 8 B", text)
+        entry = figures["posix"]
+        self.assertEqual((entry["latency"], entry["peer_latency"]), ("mean", "mean"))
+        self.assertEqual(figures["hand-over"]["peer_latency"], "median")
+        pair, verdict = entry["pairs"][0], entry["verdicts"][0]
+        self.assertEqual((verdict["placement"], verdict["comch"], verdict["peer"], verdict["pairs"]),
+                         (pair["placement"], pair["comch"], pair["peer"], 1))
+        self.assertEqual(verdict["quartiles"], [verdict["ratio"]] * 2)
+        self.assertEqual(verdict["target"], 0.85 if pair["placement"] == "near" else 0.75)
+        self.assertEqual(verdict["verdict"], "too noisy to say")
+        self.assertEqual((entry["thrown_away"], entry["failed"]), (0, 0))
+
+    def test_a_peer_is_chosen_by_its_name(self):
+        _, figures = self.measured("peer", {"posix+cma"}, "--rows", "UCP tag_lat 8 B", "--peers", "posix+cma")
+        self.assertEqual(figures.keys(), {"posix+cma"})
+
+    def test_what_was_not_measured_is_listed(self):
+        with tempfile.TemporaryDirectory(prefix="comch-compare-") as directory:
+            path = pathlib.Path(directory) / "figures.json"
+            result = compare("--minutes", "1e-9", "--rows", "am_lat", "--peers", "posix", "--json", path,
+                             codes=(1,))
+            entries = json.loads(path.read_text())
+        self.assertIn("UCT am_lat short 8 B beside posix: not measured: time was up", result.stdout)
+        self.assertIn("UCT am_lat short 8 B beside hand-over: not measured: time was up", result.stdout)
+        self.assertIn("no pair was kept", result.stderr)
+        self.assertEqual([entry["pairs"] + entry["verdicts"] for entry in entries], [[], []])
+
+    def test_figures_that_cannot_be_written_are_not_measured(self):
+        with tempfile.NamedTemporaryFile() as file:
+            for option in ("--json", "--plots"):
+                said = compare("--rows", "am_lat", option, f"{file.name}/figures", codes=(2,)).stderr
+                self.assertRegex(said, f"error: {option}: .*Not a directory: '{file.name}")
 
     def test_interrupted_compare_ends_in_an_orderly_way(self):
         with subprocess.Popen([sys.executable, str(SOURCE / "perftest/compare"), "--rounds", "1000",
@@ -152,10 +215,13 @@ class Programs(unittest.TestCase):
 
     def test_compare_refuses_what_it_cannot_do(self):
         for wrong, says in ((["--rows", "no such row"], "no row"), (["--peers", "nobody"], "no peer"),
-                            (["--rounds", "0"], "at least 1"),
-                            (["--set", "mpi", "--latency", "median"], "not for the set mpi")):
-            error = run(sys.executable, SOURCE / "perftest/compare", *wrong, code=2).stderr
-            self.assertIn(says, error)
+                            (["--rounds", "0"], "at least 1"), (["--minutes", "0"], "more than 0"),
+                            (["--minutes=-3"], "more than 0"), (["--minutes", "nan"], "more than 0"),
+                            (["--rows", "["], "neither a name nor a regular expression"),
+                            (["--peers", "posix+cma", "--rows", "am_lat"], "beside posix+cma"),
+                            (["--set", "doca", "--peers", "sysv"], "beside sysv"),
+                            (["--set", "mpi", "--latency", "median"], "the row MPI mpi_alltoall")):
+            self.assertIn(says, compare(*wrong, codes=(2,)).stderr)
 
     def test_a_program_that_fails_does_not_end_the_comparison(self):
         for does, says in (("exit 3", "exit code 3"), ("echo none", "no result"), ("", "No such file")):
@@ -228,9 +294,10 @@ class Programs(unittest.TestCase):
         error = run(BUILD / "bin/comch_fi_perftest", "lat", "--provider", "nobody", code=1).stderr
         self.assertIn("no provider 'nobody'", error)
 
-    def test_libfabric_whose_other_process_ends_says_so(self):
+    def words_of_libfabric_when_to_the_other_process(self, happens, *options):
+        """What comch_fi_perftest says of a signal to its other half, amid messages."""
         with unittest.mock.patch.dict(os.environ, libfabric.environment("host", BUILD)), subprocess.Popen(
-                [BUILD / "bin/comch_fi_perftest", "lat", "--size", "8", "--seconds", "60"],
+                [BUILD / "bin/comch_fi_perftest", "lat", "--size", "8", "--seconds", "60", *options],
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
             others = pathlib.Path(f"/proc/{program.pid}/task/{program.pid}/children")
             received = 0
@@ -240,9 +307,39 @@ class Programs(unittest.TestCase):
                 seen = json.loads(run(BUILD / "bin/comch_stat", "--json", "--pid", other).stdout) if other else {}
                 received = sum(connection["rx_messages"] for process in seen.get("processes", [])
                                for connection in process["connections"])
-            os.kill(int(other), signal.SIGKILL)
-            self.assertRegex(program.communicate(timeout=60)[1], "the other process has ended|Connection reset")
-            self.assertEqual(program.returncode, 1)
+            os.kill(int(other), happens)
+            try:
+                words = program.communicate(timeout=60)[1]
+            finally:
+                program.kill()
+            self.assertEqual(program.returncode, 1, words)
+            return words
+
+    def test_libfabric_whose_other_process_ends_says_so(self):
+        self.assertRegex(self.words_of_libfabric_when_to_the_other_process(signal.SIGKILL),
+                         "the other process has ended|Connection reset")
+
+    def test_libfabric_whose_other_process_stands_still_says_so(self):
+        self.assertIn("nothing has moved for 1 s and the other process is still there",
+                      self.words_of_libfabric_when_to_the_other_process(signal.SIGSTOP, "--timeout", "1"))
+
+    def test_latency_is_of_ping_pongs(self):
+        for test, has in (("lat", True), ("bw", False)):
+            figures = json.loads(run(BUILD / "bin/comch_fi_perftest", test, "--provider", "shm", "--size", 64,
+                                     "--seconds", 0.01, "--json").stdout)[0]
+            self.assertEqual("latency_us" in figures, has, test)
+            self.assertGreater(figures["messages_per_second"], 0)
+
+    def test_numbers_that_are_none_are_refused(self):
+        for program, *command in (("comch_fi_perftest", "lat", "--cpus=-7,0"),
+                                  ("comch_fi_perftest", "lat", "--seconds", "nan"),
+                                  ("comch_limits", "hand-over", "--cpus=-7,0"),
+                                  ("comch_limits", "hand-over", "--seconds", "nan"),
+                                  ("comch_scaling", "quiet", "--cpus=-7,0"),
+                                  ("comch_scaling", "quiet", "--seconds", "nan"),
+                                  ("comch_doca_perf", "--cpu=-7"), ("comch_doca_perf", "--server-cpu=-7")):
+            with self.subTest(program=program, command=command):
+                self.assertRegex(run(BUILD / "bin" / program, *command, code=105).stderr, "-7|nan")
 
     def test_limits(self):
         output = run(BUILD / "bin/comch_limits", "hand-over", "line-rate", "memcpy", "stream",

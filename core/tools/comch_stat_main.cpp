@@ -22,6 +22,7 @@
 
 #include "core/counters/counter_files.hpp"
 #include "core/device/settings.hpp"
+#include "core/tools/checks.hpp"
 #include "core/tools/output.hpp"
 #include "core/tools/stat/json.hpp"
 #include "core/tools/stat/screen.hpp"
@@ -59,8 +60,11 @@ Columns:
                  bulk ring, two copies), mapped (memory of the peer: one copy, or over RDMA none),
                  vm (by the kernel)
 
+k, M, G are powers of 1000, of bytes too.
+
 The totals are of connections that have ended, too; with --face only as long as their rows are
-there, since nobody keeps whose the others were.
+there, since nobody keeps whose the others were. What is open is counted as connections: one whose
+both ends are rows is one, and the channels of a connection are none of their own.
 
 JSON has all counters of every connection, under the names of comch/counters_layout.hpp. With
 --interval there is one document on each line, with rates per second.
@@ -212,13 +216,13 @@ int main(int argc, char** argv) {
     app.add_flag("--json", options.json, "print JSON");
     auto* const interval =
         app.add_option("--interval", options.interval, "refresh every so many seconds")
-            ->check(CLI::Range(0.1, 3600.0));
+            ->check(comch::tools::number_between(0.1, 3600));
     app.add_option("--count", options.count, "stop after so many refreshes")
         ->check(CLI::PositiveNumber)
         ->needs(interval);
     app.add_option("--pid", options.filter.pids, "only this process; may be given several times");
     app.add_option("--face", options.filter.faces, "only connections of this face; may be repeated")
-        ->check(CLI::IsMember({"uct", "ofi", "channel"}));
+        ->check(CLI::IsMember({"uct", "ofi", "channel", "memory"}));
     CLI11_PARSE(app, argc, argv);
 
     const comch::NamedSettings names({.domain = "--domain"});

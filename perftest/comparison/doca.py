@@ -10,6 +10,11 @@ def can(name, _row):
     return name in PEERS
 
 
+def tells(_row):
+    """Which of all messages' latencies run() tells."""
+    return "median"
+
+
 def command(name, row, build_dir):
     cpus = [str(cpu) for cpu in ucx.cpus()]
     mode = "ping-pong" if row.is_latency else "one-way"
@@ -22,7 +27,7 @@ def command(name, row, build_dir):
 
 
 def run(name, row, build_dir):
-    """The row's figure, in its unit; of a latency the median."""
+    """The row's figure, in its unit."""
     figures = figures_of(f"{row.name} over {name}", command(name, row, build_dir))
     if name == "core":
         figures = figures["results"][0]

@@ -13,6 +13,11 @@ def can(name, row):
     return name == ("UCX, comch" if row.level == "fi-mpi" else "shm")
 
 
+def tells(row):
+    """Which of all messages' latencies run() tells."""
+    return mpi.tells(row) if row.level == "fi-mpi" else "mean" if row.test.startswith("pingpong") else row.latency
+
+
 def environment(side, build_dir):
     return {"COMCH_SIDE": side, "FI_PROVIDER_PATH": str(build_dir.resolve() / "lib/libfabric")}
 

@@ -4,6 +4,11 @@ from .programs import figures_of
 NAMES = ("hand-over", "line-rate", "memcpy", "stream", "process-vm")
 
 
+def tells(_row):
+    """Which of all messages' latencies run() tells."""
+    return "median"
+
+
 def run(name, row, program, cpus):
     """In the row's unit."""
     command = [str(program), name, "--json", "--seconds", "0.1", "--size", str(row.size),

@@ -2,6 +2,7 @@
 
 Two runs make a pair only if all three probes name the same placement.
 """
+import collections
 import dataclasses
 import statistics
 
@@ -17,12 +18,13 @@ class Pair:
 
 
 class Samples:
-    """All that was measured: pairs by (row, peer)."""
+    """All that was measured, by (row, peer): pairs, and how many do not count."""
 
     def __init__(self):
         self.pairs = {}
-        self.thrown_away = 0
-        self.failed = 0
+        self.thrown_away = collections.Counter()  # the placement changed meanwhile
+        self.failed = collections.Counter()       # there is no result
+        self.ended = "time was up"                # why there is no more
 
     def take(self, row, peer, probe, run, peer_first):
         names = (peer, "comch") if peer_first else ("comch", peer)
@@ -35,9 +37,18 @@ class Samples:
             probes.append(probe())
         where = placement(probes)
         if where is None:
-            self.thrown_away += 1
+            self.thrown_away[row, peer] += 1
             return
         self.pairs.setdefault((row, peer), []).append(Pair(values["comch"], values[peer], where))
+
+    def why_none(self, row, peer):
+        """In words; None if a pair was kept."""
+        if self.pairs.get((row, peer)):
+            return None
+        thrown_away, failed = self.thrown_away[row, peer], self.failed[row, peer]
+        if thrown_away:
+            return f"too noisy: 0 of {thrown_away + failed} pairs kept"
+        return f"failed: 0 of {failed} pairs came to an end" if failed else f"not measured: {self.ended}"
 
     def of(self, row, peer, where):
         return [pair for pair in self.pairs.get((row, peer), []) if pair.placement == where]
@@ -69,6 +80,13 @@ class Verdict:
         """Both quartiles are on the same side of the target."""
         return self.pairs >= 3 and (self.row.reached(self.target, self.low) ==
                                     self.row.reached(self.target, self.high))
+
+    @property
+    def words(self):
+        """None without a target."""
+        if self.target is None:
+            return None
+        return ("reached" if self.reached else "MISSED") if self.conclusive else "too noisy to say"
 
 
 def judge(samples, row, peer, where):

@@ -28,7 +28,8 @@ class Row:
 
     ranks: int = 2        # of an MPI job
     link: str = "soft"    # what carries it: "soft" or "verbs"
-    latency: str = "mean" # which of all messages' latencies: "mean" or "median"
+    latency: str = "mean" # which of all messages' latencies is asked for, "mean" or "median"; what is
+                          # told says the runner's tells()
 
     @property
     def is_latency(self):

@@ -13,6 +13,11 @@ def can(name, _row):
     return name in PEERS
 
 
+def tells(_row):
+    """Which of all messages' latencies run() tells."""
+    return "median"
+
+
 def run(name, row, build_dir):
     """The row's figure, in its unit."""
     cpus = ucx.cpus()

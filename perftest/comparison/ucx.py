@@ -29,6 +29,11 @@ def can(name, row):
     return name in PEERS and (row.level != "uct" or name != "posix+cma")
 
 
+def tells(row):
+    """Which of all messages' latencies run() tells."""
+    return "median" if row.level == "start" else row.latency
+
+
 def start_up(transport):
     """Microseconds of a program that opens UCX, has an endpoint to itself, and ends: the median of some."""
     times = []

@@ -27,6 +27,11 @@ def can(name, row):
     return name in {"ucp": PEERS, "uct": ()}.get(row.level, ("libfabric",))
 
 
+def tells(row):
+    """Which of all messages' latencies run() tells."""
+    return row.latency
+
+
 def rc_verbs():
     """Its sides find each other as those of raw verbs do. What connects them are datagrams, whose sender
     soft-RoCE does not tell in the way that UCX checks."""

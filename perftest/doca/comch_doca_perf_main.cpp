@@ -139,8 +139,10 @@ int main(int argc, char** argv) {
                    "One-way: messages under way (default: 256, but "
                    "2 to 32 MiB in all)")
         ->check(CLI::Range(1u, max_window));
-    app.add_option("-c,--cpu", options.client_cpu, "CPU of the client (default: any)");
-    app.add_option("-C,--server-cpu", options.server_cpu, "CPU of the server (default: any)");
+    app.add_option("-c,--cpu", options.client_cpu, "CPU of the client (default: any)")
+        ->check(CLI::NonNegativeNumber);
+    app.add_option("-C,--server-cpu", options.server_cpu, "CPU of the server (default: any)")
+        ->check(CLI::NonNegativeNumber);
     CLI11_PARSE(app, argc, argv);
     options.plan.mode = mode == "one-way" ? Mode::one_way : Mode::ping_pong;
     try {

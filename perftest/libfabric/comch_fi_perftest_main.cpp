@@ -1,7 +1,9 @@
 // comch_fi_perftest: tagged messages, writes and reads between two processes through libfabric,
 // with any provider.
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -18,17 +20,21 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/tools/checks.hpp"
 #include "core/tools/output.hpp"
 #include "fi_end.hpp"
 #include "perftest/histogram.hpp"
+#include "perftest/long_enough.hpp"
 #include "perftest/pinning.hpp"
 
 namespace {
 
 using comch::perftest::FiEnd;
+using comch::perftest::Silence;
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* description =
@@ -42,6 +48,7 @@ Tests:
   write writes into the other process's memory and bytes per second, in windows that are waited for;
         the other process does nothing but progress
   read  the same for reads of it
+Of each size a first, short run is not counted: it touches pages and registers memory.
 
 Examples:
   FI_PROVIDER_PATH=build/lib/libfabric comch_fi_perftest lat --size 64 --cpus 0,1
@@ -56,6 +63,7 @@ struct Options {
     unsigned window = 64;
     unsigned buffers = 1;
     double seconds = 0.2;
+    double timeout = 30; ///< seconds
     bool median = false;
 };
 
@@ -72,7 +80,12 @@ volatile std::sig_atomic_t child_has_ended = 0;
 /// What the two processes say to each other beside libfabric.
 class Wire {
 public:
-    explicit Wire(int fd) : fd_(fd) {}
+    Wire(int fd, double timeout) : fd_(fd), timeout_(timeout) {
+        timeval time{};
+        time.tv_sec = static_cast<time_t>(timeout);
+        time.tv_usec = static_cast<suseconds_t>((timeout - std::floor(timeout)) * 1e6);
+        (void)::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof(time));
+    }
     ~Wire() { ::close(fd_); }
     Wire(const Wire&) = delete;
     Wire& operator=(const Wire&) = delete;
@@ -86,6 +99,9 @@ public:
     [[nodiscard]] std::vector<std::byte> get() {
         std::vector<std::byte> bytes(512);
         const ssize_t length = ::recv(fd_, bytes.data(), bytes.size(), 0);
+        if (length < 0 && errno == EAGAIN) {
+            comch::perftest::throw_silent(timeout_);
+        }
         if (length <= 0) {
             throw std::runtime_error("the other process has ended");
         }
@@ -108,6 +124,7 @@ public:
 
 private:
     int fd_;
+    double timeout_; ///< seconds
 };
 
 struct Role {
@@ -200,7 +217,7 @@ double access(Role& role, std::size_t size, unsigned window, std::uint64_t count
     return options.test == "write" || options.test == "read";
 }
 
-/// Grows the count until it takes long enough; both ends know each count beforehand.
+/// Both ends know each count beforehand.
 Result measure(Role& role, const Options& options, std::size_t size) {
     const bool is_latency = options.test == "lat";
     comch::perftest::Histogram times;
@@ -216,8 +233,11 @@ Result measure(Role& role, const Options& options, std::size_t size) {
     result.size = size;
     if (!role.first) {
         for (;;) {
+            Silence silence(options.timeout);
+            // Nobody else notices that a device goes away, and lets go of it.
             while (!role.wire.has_word()) {
-                role.end.progress(); // nobody else notices that a device goes away, and lets go of it
+                role.end.progress();
+                silence.look(0);
             }
             const std::uint64_t count = role.wire.get_number();
             if (count == 0) {
@@ -227,18 +247,13 @@ Result measure(Role& role, const Options& options, std::size_t size) {
         }
         return result;
     }
-    std::uint64_t count = 2;
-    for (;;) {
+    const auto timed = comch::perftest::run_long_enough(options.seconds, [&](std::uint64_t count) {
         role.wire.put_number(count);
-        result.seconds = run(count);
-        if (result.seconds >= options.seconds) {
-            break;
-        }
-        const double wanted = options.seconds * 1.1 / std::max(result.seconds, 1e-6);
-        count = static_cast<std::uint64_t>(static_cast<double>(count) * std::min(wanted, 20.0)) + 1;
-    }
+        return run(count);
+    });
     role.wire.put_number(0);
-    result.messages = count * (is_latency ? 2 : options.window);
+    result.seconds = timed.seconds;
+    result.messages = timed.count * (is_latency ? 2 : options.window);
     result.median_us = static_cast<double>(times.percentile(50)) / 2e3;
     return result;
 }
@@ -254,8 +269,8 @@ using Report = std::function<void(const std::vector<Result>&)>;
 
 void play(const Options& options, int fd, bool first, const Report& report) {
     comch::perftest::pin_or_throw(options.cpus[first ? 1 : 0]);
-    Wire wire(fd);
-    FiEnd end(options.provider, options.domains[first ? 1 : 0], is_access(options),
+    Wire wire(fd, options.timeout);
+    FiEnd end(options.provider, options.domains[first ? 1 : 0], is_access(options), options.timeout,
               child_has_ended);
     wire.put(end.name());
     end.meet(wire.get());
@@ -291,9 +306,11 @@ void print(const Options& options, const std::vector<Result>& results, bool as_j
             all.push_back({{"test", options.test},
                            {"provider", options.provider},
                            {"bytes", result.size},
-                           {"latency_us", 1e6 / rate},
                            {"messages_per_second", rate},
                            {"bytes_per_second", bytes}});
+            if (options.test == "lat") {
+                all.back()["latency_us"] = 1e6 / rate;
+            }
             if (options.median) {
                 all.back()["median_latency_us"] = result.median_us;
             }
@@ -350,9 +367,14 @@ int main(int argc, char** argv) {
     app.add_option("--cpus", options.cpus,
                    "receiver's and sender's CPU, as 0,1 (default: not pinned)")
         ->delimiter(',')
-        ->expected(2);
+        ->expected(2)
+        ->check(CLI::NonNegativeNumber);
     app.add_option("--seconds", options.seconds, "for each measurement, at least")
-        ->check(CLI::Range(0.001, 60.0))
+        ->check(comch::tools::number_between(0.001, 60))
+        ->capture_default_str();
+    app.add_option("--timeout", options.timeout,
+                   "seconds after which to give up when nothing moves")
+        ->check(comch::tools::number_between(0.1, 86400))
         ->capture_default_str();
     app.add_flag(
         "--median", options.median,

@@ -20,9 +20,9 @@ constexpr std::size_t max_injected = 64;
 
 } // namespace
 
-FiEnd::FiEnd(const std::string& provider, const std::string& domain, bool rma,
+FiEnd::FiEnd(const std::string& provider, const std::string& domain, bool rma, double timeout,
              const volatile std::sig_atomic_t& other_has_ended)
-    : other_has_ended_(other_has_ended), rma_(rma) {
+    : timeout_(timeout), other_has_ended_(other_has_ended), rma_(rma) {
     const std::unique_ptr<fi_info, void (*)(fi_info*)> hints(fi_allocinfo(), fi_freeinfo);
     hints->caps = rma ? FI_TAGGED | FI_RMA : FI_TAGGED;
     hints->mode = FI_CONTEXT;

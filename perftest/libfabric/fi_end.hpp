@@ -18,14 +18,17 @@
 #include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
 
+#include "silence.hpp"
+
 namespace comch::perftest {
 
 class FiEnd {
 public:
     /// The provider's first endpoint that sends and receives tagged messages, and with `rma` writes
     /// and reads the other end's memory; on the device of that name if there is one given. Calls
-    /// throw once `other_has_ended`, which a signal handler may set.
-    FiEnd(const std::string& provider, const std::string& domain, bool rma,
+    /// throw when nothing has moved for `timeout` seconds, and once `other_has_ended`, which a signal
+    /// handler may set.
+    FiEnd(const std::string& provider, const std::string& domain, bool rma, double timeout,
           const volatile std::sig_atomic_t& other_has_ended);
     ~FiEnd();
     FiEnd(const FiEnd&) = delete;
@@ -97,13 +100,16 @@ private:
         }
     }
     void await(Queue& queue, std::size_t count) {
+        Silence silence(timeout_);
         while (queue.ready < count) {
             throw_if_alone();
             poll(queue);
+            silence.look(queue.ready);
         }
         queue.ready -= count;
     }
     template <class Call> void retry(Queue& queue, Call&& call) {
+        Silence silence(timeout_);
         for (;;) {
             const ssize_t result = call();
             if (result == 0) [[likely]] {
@@ -116,6 +122,7 @@ private:
             throw_if_alone();
             poll(queue);
             poll(&queue == &tx_ ? rx_ : tx_); // either may be what makes progress
+            silence.look(tx_.ready + rx_.ready);
         }
     }
     [[noreturn]] void fail(Queue& queue, ssize_t error);
@@ -126,6 +133,7 @@ private:
         }
     }
 
+    double timeout_;
     const volatile std::sig_atomic_t& other_has_ended_;
     fi_info* info_ = nullptr;
     fid_fabric* fabric_ = nullptr;

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/tools/checks.hpp"
 #include "core/tools/output.hpp"
 #include "limits.hpp"
 
@@ -79,7 +80,7 @@ int main(int argc, char** argv) {
         ->expected(2)
         ->check(CLI::NonNegativeNumber);
     app.add_option("--seconds", options.duration, "for each measurement")
-        ->check(CLI::Range(0.001, 60.0))
+        ->check(comch::tools::number_between(0.001, 60))
         ->capture_default_str();
     app.add_flag("--json", json, "as JSON");
     app.final_callback([&options] {

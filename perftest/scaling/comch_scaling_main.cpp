@@ -24,6 +24,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/link/soft/port.hpp"
+#include "core/tools/checks.hpp"
 #include "core/tools/output.hpp"
 #include "perftest/pinning.hpp"
 
@@ -461,9 +462,10 @@ int main(int argc, char** argv) {
     app.add_option("--cpus", options.cpus,
                    "client's and server's CPU, as 0,1 (default: not pinned)")
         ->delimiter(',')
-        ->expected(2);
+        ->expected(2)
+        ->check(CLI::NonNegativeNumber);
     app.add_option("--seconds", options.seconds, "how long")
-        ->check(CLI::Range(0.01, 60.0))
+        ->check(tools::number_between(0.01, 60))
         ->capture_default_str();
     app.add_flag("--json", json, "as JSON");
     CLI11_PARSE(app, argc, argv);

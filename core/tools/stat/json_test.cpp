@@ -35,6 +35,7 @@ protected:
         c.peer_pid = 43;
         c.connection = 77;
         c.in_flight = 5;
+        processes[0].connections[1].state = counters::SlotState::connecting;
         c.figures = {.tx_messages = 10,
                      .tx_bytes = 1000,
                      .tx_bulk_ring_bytes = 900,

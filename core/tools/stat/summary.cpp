@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <utility>
 
 namespace comch::stat {
@@ -16,6 +17,26 @@ Path largest(const std::array<std::pair<Path, std::uint64_t>, N>& paths) noexcep
                           [](const auto& a, const auto& b) { return a.second < b.second; });
     return most.second == 0 ? Path::none : most.first;
 }
+
+/// Both ends of a connection have its number, as far as it is known.
+class Connections {
+public:
+    void add(const ConnectionSample& end) {
+        if (!end.live() || end.kind == counters::SlotKind::channel) {
+            return;
+        }
+        if (end.connection == 0) {
+            ++unknown_;
+        } else {
+            known_.insert(end.connection);
+        }
+    }
+    [[nodiscard]] std::size_t count() const { return known_.size() + unknown_; }
+
+private:
+    std::set<std::uint64_t> known_;
+    std::size_t unknown_ = 0;
+};
 
 std::uint64_t bulk_bytes(const Figures& f) noexcept {
     return f.tx_bulk_ring_bytes + f.rx_bulk_ring_bytes;
@@ -47,13 +68,14 @@ Totals total(const std::vector<ProcessSample>& processes, const Gains* gains) {
     if (gains != nullptr) {
         totals.gained.emplace();
     }
+    Connections connections;
     for (const ProcessSample& process : processes) {
         add(totals.figures, process.ended);
         if (gains != nullptr) {
             add(*totals.gained, gains->of_ended(process));
         }
         for (const ConnectionSample& connection : process.connections) {
-            totals.connections += connection.live() ? 1 : 0;
+            connections.add(connection);
             add(totals.figures, connection.figures);
             totals.in_flight += connection.in_flight.value_or(0);
             if (gains != nullptr) {
@@ -61,6 +83,7 @@ Totals total(const std::vector<ProcessSample>& processes, const Gains* gains) {
             }
         }
     }
+    totals.connections = connections.count();
     return totals;
 }
 

@@ -22,7 +22,7 @@ void apply(const Filter& filter, std::vector<ProcessSample>& processes);
 
 struct Totals {
     std::size_t processes = 0;
-    std::size_t connections = 0;   ///< live ones
+    std::size_t connections = 0;   ///< live ones, each once, and no channels
     Figures figures;               ///< of those that have ended, too
     std::uint64_t in_flight = 0;   ///< where it is known
     std::optional<Figures> gained; ///< if there is an earlier reading

@@ -70,6 +70,16 @@ TEST(Totals, SumUpAllThatIsThere) {
     EXPECT_EQ(total(processes, &gains).figures.tx_messages, 125u);
 }
 
+TEST(Totals, CountAConnectionOnceAndNoChannels) {
+    std::vector<ProcessSample> processes(2);
+    processes[0].connections = {connection("channel"), connection("channel"), connection("uct")};
+    processes[0].connections[0].connection = 7;
+    processes[0].connections[1].connection = 8;
+    processes[0].connections[1].kind = counters::SlotKind::channel;
+    processes[1].connections = processes[0].connections; // the other ends
+    EXPECT_EQ(total(processes, nullptr).connections, 3u) << "of two it is not known which they are";
+}
+
 TEST(Totals, DoNotLoseWhatConnectionsCountedWhoseSlotsWereTakenAgain) {
     auto processes = three_processes();
     processes[0].connections[0].connection = 1;

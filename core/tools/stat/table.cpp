@@ -78,14 +78,11 @@ std::string peer_text(const ConnectionSample& c, std::size_t width) {
 std::string numbers_of(const Figures& figures, const std::string& in_flight, const Gains* gains) {
     const double seconds = gains != nullptr ? gains->seconds() : 1;
     const auto count = [&](std::uint64_t n) {
-        return short_count(static_cast<double>(n) / seconds);
-    };
-    const auto bytes = [&](std::uint64_t n) {
-        return short_bytes(static_cast<double>(n) / seconds);
+        return short_number(static_cast<double>(n) / seconds);
     };
     return fmt::format("{:>5} {:>5} {:>5} {:>5} {:>6} {:>6} {:>6} {:<6}",
-                       count(operations_out(figures)), bytes(bytes_out(figures)),
-                       count(operations_in(figures)), bytes(bytes_in(figures)), in_flight,
+                       count(operations_out(figures)), count(bytes_out(figures)),
+                       count(operations_in(figures)), count(bytes_in(figures)), in_flight,
                        count(figures.credit_stalls), count(figures.buffer_stalls),
                        short_path(main_path(figures)));
 }
@@ -111,7 +108,7 @@ std::string totals_line(const Totals& totals, const Gains* gains, const Names& n
     return line("total", fmt::format("{} proc", totals.processes), "", "",
                 fmt::format("{} open", totals.connections), "",
                 numbers_of(totals.gained ? *totals.gained : totals.figures,
-                           short_count(static_cast<double>(totals.in_flight)), gains),
+                           short_number(static_cast<double>(totals.in_flight)), gains),
                 names);
 }
 
@@ -122,7 +119,7 @@ std::string line_of(const Row& row, const Gains* gains, const Names& names) {
                                  ? printable(c.face).substr(0, 2) + "/pair"
                                  : printable(c.face);
     const std::string in_flight =
-        c.in_flight ? short_count(static_cast<double>(*c.in_flight)) : "-";
+        c.in_flight ? short_number(static_cast<double>(*c.in_flight)) : "-";
     return line(fmt::format("{}", row.process->pid), printable(row.process->program), face,
                 side_text(c.local_side), peer_text(c, names.peer), short_state(c.state),
                 numbers_of(row.figures, in_flight, gains), names);

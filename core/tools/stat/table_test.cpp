@@ -14,7 +14,7 @@ using ::testing::StartsWith;
 ConnectionSample connection(std::uint32_t slot, std::uint64_t bytes) {
     ConnectionSample sample;
     sample.slot = slot;
-    sample.connection = slot + 1;
+    sample.connection = bytes;
     sample.state = SlotState::connected;
     sample.face = "uct";
     sample.peer = "host_pf0";
@@ -53,6 +53,12 @@ TEST(Table, ShowsTotalsFirstAndThenTheBusiest) {
     for (const std::string& line : lines) {
         EXPECT_LE(line.size(), table_width);
     }
+}
+
+TEST(Table, AMegabyteIsAMillionBytes) {
+    std::vector<ProcessSample> processes(1);
+    processes[0].connections = {connection(0, 1'000'000)};
+    EXPECT_THAT(table(processes, nullptr, {})[2], HasSubstr(" 2.00M 1.00M "));
 }
 
 TEST(Table, WithGainsShowsRatesAndSortsByThem) {

@@ -10,24 +10,20 @@ namespace comch::stat {
 
 using counters::SlotState;
 
-namespace {
-
-std::string shortened(double value, double base) {
+std::string short_number(double value) {
     if (value < 9999.5) {
         return value < 10 && value != std::floor(value) ? fmt::format("{:.1f}", value)
                                                         : fmt::format("{:.0f}", value);
     }
     const char* suffix = "kMGTPE";
-    value /= base;
+    value /= 1000;
     while (value >= 999.5 && suffix[1] != '\0') {
-        value /= base;
+        value /= 1000;
         ++suffix;
     }
     const int decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
     return fmt::format("{:.{}f}{}", value, decimals, *suffix);
 }
-
-} // namespace
 
 const char* state_text(SlotState state) noexcept {
     switch (state) {
@@ -47,13 +43,6 @@ const char* state_text(SlotState state) noexcept {
 
 const char* side_text(std::uint32_t side) noexcept {
     return side == 0 ? "host" : side == 1 ? "dpu" : "unknown";
-}
-
-std::string short_count(double value) {
-    return shortened(value, 1000);
-}
-std::string short_bytes(double value) {
-    return shortened(value, 1024);
 }
 
 std::string printable(std::string_view text) {

@@ -6,22 +6,17 @@ namespace comch::stat {
 namespace {
 
 TEST(Words, NumbersAreShort) {
-    EXPECT_EQ(short_count(0), "0");
-    EXPECT_EQ(short_count(0.25), "0.2");
-    EXPECT_EQ(short_count(7), "7");
-    EXPECT_EQ(short_count(9999), "9999");
-    EXPECT_EQ(short_count(9999.6), "10.0k");
-    EXPECT_EQ(short_count(12345), "12.3k");
-    EXPECT_EQ(short_count(999'499), "999k");
-    EXPECT_EQ(short_count(999'500), "1.00M");
-    EXPECT_EQ(short_count(1.5e9), "1.50G");
-    EXPECT_EQ(short_bytes(9999), "9999");
-    EXPECT_EQ(short_bytes(10240), "10.0k");
-    EXPECT_EQ(short_bytes(1023.0 * 1024), "1.00M");
-    EXPECT_EQ(short_bytes(1.5 * 1024 * 1024 * 1024), "1.50G");
+    EXPECT_EQ(short_number(0), "0");
+    EXPECT_EQ(short_number(0.25), "0.2");
+    EXPECT_EQ(short_number(7), "7");
+    EXPECT_EQ(short_number(9999), "9999");
+    EXPECT_EQ(short_number(9999.6), "10.0k");
+    EXPECT_EQ(short_number(12345), "12.3k");
+    EXPECT_EQ(short_number(999'499), "999k");
+    EXPECT_EQ(short_number(999'500), "1.00M");
+    EXPECT_EQ(short_number(1.5e9), "1.50G");
     for (double value = 0.01; value < 1e19; value *= 1.07) {
-        EXPECT_LE(short_count(value).size(), 5u) << value;
-        EXPECT_LE(short_bytes(value).size(), 5u) << value;
+        EXPECT_LE(short_number(value).size(), 5u) << value;
     }
 }
 
