@@ -38,7 +38,7 @@ template <class Link> ucs_status_t ended(const Ep<Link>& ep) {
 template <class Link, class Status> Status answer(Ep<Link>& ep, Status status) {
     if (ep.turn == Turn::one_operation && status != UCS_ERR_NO_RESOURCE) [[unlikely]] {
         ep.turn = Turn::none;
-        if (!ucs_queue_is_empty(&ep.queue)) {
+        if (!ucs_queue_is_empty(&ep.queue) && ep.connection != nullptr) {
             ep.connection->hold(true);
         }
     }
@@ -259,8 +259,8 @@ template <class Link>
 ucs_status_t written(Ep<Link>& ep, Errc result, std::uint64_t address, std::size_t length) {
     if (ep.get_short != nullptr && (result == Errc::ok || result == Errc::in_progress))
         [[unlikely]] {
-        const auto got = reinterpret_cast<std::uint64_t>(ep.get_short_key[0]);
-        if (address < got + ep.get_short->length && got < address + length) {
+        if (address < ep.get_short_at + ep.get_short->length &&
+            ep.get_short_at < address + length) {
             ep.get_short_outdated = Outdated::by_write;
         }
     }
@@ -287,6 +287,11 @@ ssize_t put_bcopy(uct_ep_h tl_ep, uct_pack_callback_t pack, void* arg, std::uint
     auto& ep = *Ep<Link>::of(tl_ep);
     if (ep.connection == nullptr) [[unlikely]] {
         return ended(ep);
+    }
+    // Not packed in vain: who is refused packs again.
+    if (!ep.connection->may_retry() || (!ucs_queue_is_empty(&ep.queue) && ep.turn == Turn::none))
+        [[unlikely]] {
+        return UCS_ERR_NO_RESOURCE;
     }
     std::byte* const scratch = ep.iface()->scratch.get();
     const std::size_t length = pack(scratch, arg);
@@ -333,24 +338,29 @@ ucs_status_t get_short(uct_ep_h tl_ep, void* buffer, unsigned length, std::uint6
     if (unusual(length, LinkLimits<Link>::max_message)) [[unlikely]] {
         return nothing_or_too_long(ep, "get_short", length, LinkLimits<Link>::max_message);
     }
-    auto* const where = reinterpret_cast<void*>(address);
-    auto* const region = reinterpret_cast<void*>(rkey);
+    const std::uint64_t region = region_of(rkey).key().region;
+    const std::uint64_t last_tried = std::exchange(ep.get_short_tried, ep.iface()->rounds);
     bool again = false;
     if (ep.get_short != nullptr) {
+        if (ep.turn == Turn::none && ep.get_short_tried - last_tried > 1) {
+            // Its caller had gone on, and may have learnt since then what the answer does not show.
+            outdate_get_short_by_order(ep);
+        }
         if (!ep.get_short_done) {
             return UCS_ERR_NO_RESOURCE;
         }
         std::unique_ptr<GetBcopy> get(std::exchange(ep.get_short, nullptr));
         const bool same =
-            ep.get_short_key[0] == where && ep.get_short_key[1] == region && get->length == length;
-        const bool good = same && ep.get_short_outdated == Outdated::no;
+            ep.get_short_at == address && ep.get_short_region == region && get->length == length;
+        const ucs_status_t status = get->status;
+        const bool good = same && (ep.get_short_outdated == Outdated::no || status != UCS_OK);
         again = same && ep.get_short_outdated == Outdated::by_order;
-        if (good) {
+        if (good && status == UCS_OK) {
             std::memcpy(buffer, get->buffer.get(), length);
         }
         ep.iface()->give_back(std::move(get));
         if (good) {
-            return answer(ep, UCS_OK);
+            return answer(ep, status);
         }
     }
     auto get = ep.iface()->take_get();
@@ -364,8 +374,8 @@ ucs_status_t get_short(uct_ep_h tl_ep, void* buffer, unsigned length, std::uint6
     }
     if (result == Errc::in_progress) {
         ep.get_short = get.release();
-        ep.get_short_key[0] = where;
-        ep.get_short_key[1] = region;
+        ep.get_short_at = address;
+        ep.get_short_region = region;
         ep.get_short_done = false;
         ep.get_short_outdated = Outdated::no;
         ep.get_short_again = again;
@@ -644,7 +654,8 @@ template <class Link> void complete(Ep<Link>& ep, void* token, ucs_status_t stat
     const auto bits = reinterpret_cast<std::uintptr_t>(token);
     if ((bits & get_short_mark) != 0) {
         auto* get = reinterpret_cast<GetBcopy*>(bits & ~get_short_mark);
-        if (status == UCS_OK && ep.get_short == get) {
+        if (status != UCS_ERR_CANCELED && ep.get_short == get) {
+            get->status = status; // which the next call finds
             ep.get_short_done = true;
         } else {
             ep.get_short = nullptr;

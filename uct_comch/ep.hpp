@@ -16,17 +16,19 @@ template <class Link> struct Ep {
     uct_base_ep_t super;
     typename Link::Connection* connection = nullptr; ///< null once it has ended
     ucs_queue_head_t queue;                          ///< pending requests
-    ucs_status_t failure = UCS_OK; ///< what operations answer once the connection has ended
-    bool watched = false;          ///< somebody has asked whether the peer is there
-    bool wanted = false;           ///< the peer's end took an operation with it
-    bool untold_loss = false;      ///< it ended in an orderly way, without puts of ours
-    bool untold_end = false;       ///< it ended in an orderly way, and nobody wanted anything
-    bool all_done = false;         ///< it ended in an orderly way, and there is nothing to flush
-    bool stuck = false;            ///< its queue, for want of room, when it last had its turn
-    bool queued = false;           ///< in the interface's list
-    Turn turn = Turn::none;        ///< of the request from the queue that is being tried
-    GetBcopy* get_short = nullptr; ///< the one get_short under way, or its result
-    void* get_short_key[2] = {};   ///< which one: address and region
+    ucs_status_t failure = UCS_OK;  ///< what operations answer once the connection has ended
+    bool watched = false;           ///< somebody has asked whether the peer is there
+    bool wanted = false;            ///< the peer's end took an operation with it
+    bool untold_loss = false;       ///< it ended in an orderly way, without puts of ours
+    bool untold_end = false;        ///< it ended in an orderly way, and nobody wanted anything
+    bool all_done = false;          ///< it ended in an orderly way, and there is nothing to flush
+    bool stuck = false;             ///< its queue, for want of room, when it last had its turn
+    bool queued = false;            ///< in the interface's list
+    Turn turn = Turn::none;         ///< of the request from the queue that is being tried
+    GetBcopy* get_short = nullptr;  ///< the one get_short under way, or its result
+    std::uint64_t get_short_at = 0; ///< its address
+    std::uint64_t get_short_region = 0; ///< and where that is
+    std::uint64_t get_short_tried = 0;  ///< the interface's round in which it was last called for
     Outdated get_short_outdated = Outdated::no;
     bool get_short_again = false; ///< asked once more, since an order came after the first time
     bool get_short_done = false;

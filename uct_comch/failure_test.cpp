@@ -105,6 +105,38 @@ TEST_F(Death, OfATargetNobodyHasHeardFromIsReported) {
     EXPECT_THAT(log.text(), testing::HasSubstr("has not answered yet"));
 }
 
+TEST_F(Death, EndsEveryOperationThoughTheFirstsCompletionDestroysTheEndpoint) {
+    const RemoteKey revocable(target.revocable_key());
+    establish();
+    target.pause();
+    struct Get {
+        uct_completion_t super{};
+        Endpoint* ep = nullptr;
+        unsigned* calls = nullptr;
+    };
+    unsigned calls = 0;
+    std::array<Get, 4> gets;
+    Unpacking unpacking;
+    for (Get& get : gets) {
+        get.ep = &ep;
+        get.calls = &calls;
+        get.super.count = 1;
+        get.super.func = [](uct_completion_t* completion) {
+            auto& self = *reinterpret_cast<Get*>(completion);
+            EXPECT_EQ(completion->status, UCS_ERR_ENDPOINT_TIMEOUT);
+            if (++*self.calls == 1) {
+                self.ep->destroy();
+            }
+        };
+        ASSERT_EQ(uct_ep_get_bcopy(ep, Unpacking::unpack, &unpacking, 8, target.memory(), revocable,
+                                   &get.super),
+                  UCS_INPROGRESS);
+    }
+    target.kill();
+    ASSERT_TRUE(until([&] { return calls == gets.size(); }, host));
+    EXPECT_TRUE(host.failures.empty()) << "of an endpoint that is gone";
+}
+
 TEST_F(Death, EndsEveryOperationInFlightBeforeItIsReported) {
     const RemoteKey revocable(target.revocable_key()); // nothing is done without the owner
     establish();

@@ -177,6 +177,7 @@ template <class Link> unsigned tell_of_ends(Iface<Link>& iface) {
 
 template <class Link> unsigned progress(uct_iface_h tl_iface) {
     Iface<Link>& iface = *Iface<Link>::of(tl_iface);
+    ++iface.rounds;
     Sink<Link> sink{iface};
     unsigned count = iface.port->progress(sink);
     if (!iface.pending.empty()) [[unlikely]] {

@@ -78,6 +78,7 @@ struct GetBcopy {
     void* arg = nullptr;
     std::size_t length = 0;
     uct_completion_t* completion = nullptr;
+    ucs_status_t status = UCS_OK; ///< of a get_short's, once it is there
     std::unique_ptr<std::byte[]> buffer;
 };
 
@@ -92,6 +93,7 @@ template <class Link> struct Iface {
     std::vector<Ep<Link>*> eps;
     std::vector<Ep<Link>*> to_tell; ///< whose orderly end somebody has asked for since
     std::vector<std::unique_ptr<GetBcopy>> get_pool;
+    std::uint64_t rounds = 0; ///< of progress
     std::unique_ptr<std::byte[]> scratch; ///< put_bcopy packs here
     std::size_t max_short = 0;
     std::uint32_t am_data_at = 0; ///< what is in front of it in messages that callbacks pack

@@ -384,6 +384,24 @@ TEST_F(Pending, WhoSendsFromWithinARequestThatFailsOrIsEmptyDoesNotOvertakeTheOn
     }
 }
 
+TEST_F(Pending, AWrongCallFromTheQueueOfAnEndedOneIsRefusedAsEver) {
+    const Log log;
+    establish();
+    fill();
+    ucs_status_t status = UCS_ERR_LAST;
+    Request first([&] {
+        status = uct_ep_am_short(ep, UCT_AM_ID_MAX, 0, nullptr, 0);
+        return UCS_OK;
+    });
+    Request last([&] { return send() == UCS_ERR_NO_RESOURCE ? UCS_ERR_NO_RESOURCE : UCS_OK; });
+    ASSERT_EQ(uct_ep_pending_add(ep, &first.super, 0), UCS_OK);
+    ASSERT_EQ(uct_ep_pending_add(ep, &last.super, 0), UCS_OK);
+    dpu.close();
+    ASSERT_TRUE(until([&] { return last.calls != 0; }, host));
+    EXPECT_EQ(first.calls, 1);
+    EXPECT_EQ(status, UCS_ERR_INVALID_PARAM);
+}
+
 TEST_F(Pending, ARequestThatFlushesAnewBeforeItSendsIsThroughAllTheSame) {
     establish();
     fill();

@@ -403,6 +403,36 @@ TEST_P(Rma, AfterTheEndOfTheRegistrationAPutBreaksTheEndpointButNobodyCrashes) {
 INSTANTIATE_TEST_SUITE_P(Memory, Rma, testing::ValuesIn(kinds),
                          [](const auto& test) { return std::string(name_of(test.param)); });
 
+TEST(PutBcopy, IsNotPackedInVainWhileThereIsNoRoom) {
+    const Lab lab;
+    Target target(Kind::registered, 1 << 20);
+    Interface host("host");
+    Endpoint ep(host, target.address());
+    const RemoteKey key(target.revocable_key());
+    ASSERT_EQ(persist([&] { return uct_ep_am_short(ep, 0, 0, nullptr, 0); }, host), UCS_OK);
+    ASSERT_EQ(flush(ep, host), UCS_OK);
+    target.pause();
+    unsigned packed = 0;
+    const auto put = [&] {
+        return uct_ep_put_bcopy(
+            ep,
+            [](void* to, void* arg) -> std::size_t {
+                std::memset(to, 0, 4096);
+                ++*static_cast<unsigned*>(arg);
+                return 4096;
+            },
+            &packed, target.memory(), key);
+    };
+    unsigned sent = 0;
+    while (put() > 0) {
+        ASSERT_LT(++sent, 1'000'000u);
+    }
+    for (unsigned i = 0; i < 10; ++i) {
+        EXPECT_EQ(put(), UCS_ERR_NO_RESOURCE);
+    }
+    EXPECT_EQ(packed, sent + 1);
+}
+
 /// Answers of a get_short that are there, and that nobody has fetched.
 struct LateGetShort : testing::Test {
     Lab lab;
@@ -454,10 +484,47 @@ TEST_F(LateGetShort, IsNotFromBeforeAWriteToTheSamePlace) {
         ASSERT_EQ(persist([&] { return get(); }, host), UCS_OK);
         EXPECT_EQ(word, 2u) << "write " << &write - writes;
     }
-    leave_one();
-    ASSERT_EQ(uct_ep_put_short(ep, &value, 8, at + 8, key), UCS_OK);
-    EXPECT_EQ(get(), UCS_OK) << "written elsewhere";
+    target.set_word(0, 1);
+    EXPECT_TRUE(until(
+        [&] {
+            EXPECT_EQ(persist([&] { return uct_ep_put_short(ep, &value, 8, at + 8, key); }, host),
+                      UCS_OK);
+            return get() == UCS_OK;
+        },
+        host))
+        << "written elsewhere";
     EXPECT_EQ(word, 1u);
+}
+
+TEST_F(LateGetShort, IsNotFromBeforeWhatItsCallerHasSeenSince) {
+    leave_one();
+    target.set_word(0, 2); // and says so, by this call's answer
+    ASSERT_EQ(persist([&] { return get(); }, host), UCS_OK);
+    EXPECT_EQ(word, 2u);
+}
+
+TEST_F(LateGetShort, ThatTheOwnerRefusesSaysSo) {
+    leave_one();
+    target.deregister();
+    ASSERT_TRUE(until([&] { return get() != UCS_ERR_NO_RESOURCE; }, host));
+    EXPECT_EQ(persist([&] { return get(); }, host), UCS_ERR_REJECTED);
+    // From the queue, too: what is behind it must get its turn.
+    struct Request {
+        uct_pending_req_t super{};
+        LateGetShort* test = nullptr;
+        ucs_status_t status = UCS_ERR_NO_RESOURCE;
+    } request;
+    request.test = this;
+    request.super.func = [](uct_pending_req_t* self) {
+        auto& mine = *reinterpret_cast<Request*>(self);
+        mine.status = mine.test->get();
+        return mine.status == UCS_ERR_NO_RESOURCE ? UCS_ERR_NO_RESOURCE : UCS_OK;
+    };
+    ASSERT_EQ(get(), UCS_ERR_NO_RESOURCE);
+    ASSERT_EQ(uct_ep_pending_add(ep, &request.super, 0), UCS_OK);
+    ASSERT_TRUE(until([&] { return request.status != UCS_ERR_NO_RESOURCE; }, host));
+    EXPECT_EQ(request.status, UCS_ERR_REJECTED);
+    EXPECT_EQ(flush(ep, host), UCS_OK);
 }
 
 TEST_F(LateGetShort, IsNotFromBeforeAFlushOrFence) {

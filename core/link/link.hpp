@@ -273,7 +273,8 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //     Errc fence();                    later operations and messages take effect after earlier ones
 //     template <class Done> void cancel(Done);        all one-sided operations and flushes in
 //           flight end now: done(token, Errc::canceled). Where a device is at one of them, that
-//           ends the connection: on_disconnected(device_error) follows
+//           ends the connection: on_disconnected(device_error) follows. Of those that an end of the
+//           connection has ended already, and the sink has not been told: how
 //     bool lost_writes() const;        in on_disconnected: a put, or an atomic without a result,
 //                                      may not have taken effect at the peer
 //     void hold(bool);                 while on, sends answer again: older ones wait in a queue

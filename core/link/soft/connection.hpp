@@ -2,9 +2,11 @@
 // the one-sided engine. Contract: core/link/link.hpp.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/unique_fd.hpp"
@@ -91,7 +93,12 @@ public:
     Errc flush(void* token);
     Errc fence();
     /// Gives up on all one-sided operations and flushes in flight: `done(token, Errc::canceled)`.
-    template <class Done> void cancel(Done&& done) { one_sided_.cancel(Errc::canceled, done); }
+    template <class Done> void cancel(Done&& done) {
+        for (const auto& [token, status] : std::exchange(untold_, {})) {
+            done(token, status);
+        }
+        one_sided_.cancel(Errc::canceled, done);
+    }
     /// While on, sends answer `again`: the layer above has older ones in a queue.
     void hold(bool on) noexcept {
         if (on) {
@@ -207,6 +214,8 @@ private:
     std::vector<std::byte> answer_;           ///< acceptor: until it is sent
     std::string entry_;                       ///< initiator: the socket to reach
     std::string error_text_;
+    /// What the end has ended, and the sink has not been told of yet.
+    std::deque<std::pair<void*, Errc>> untold_;
 };
 
 } // namespace comch::link::soft

@@ -594,11 +594,14 @@ private:
         c.state_ = Connection::State::ended;
         const Errc code = status_after(reason);
         shut_down(c, code, reason);
-        c.one_sided_.fail_all(code, [&](void* token, Errc status) {
-            if (c.state_ == Connection::State::ended) { // and not closed by the sink meanwhile
-                sink.on_complete(c, token, status);
-            }
-        });
+        c.one_sided_.fail_all(
+            code, [&](void* token, Errc status) { c.untold_.emplace_back(token, status); });
+        // One by one: the sink may cancel or close.
+        while (c.state_ == Connection::State::ended && !c.untold_.empty()) {
+            const auto [token, status] = c.untold_.front();
+            c.untold_.pop_front();
+            sink.on_complete(c, token, status);
+        }
         if (c.state_ == Connection::State::ended) {
             sink.on_disconnected(c, reason, reply);
         }

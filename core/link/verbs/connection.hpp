@@ -92,6 +92,9 @@ public:
     Errc flush(void* token);
     Errc fence();
     template <class Done> void cancel(Done&& done) {
+        for (const auto& [token, status] : std::exchange(untold_, {})) {
+            done(token, status);
+        }
         const bool worked = !pipe_->failed();
         std::vector<void*> tokens = take_own_operations();
         canceled_ = canceled_ || (worked && pipe_->failed());
@@ -291,6 +294,8 @@ private:
     // acceptor, until it is established
     std::string expected_service_;
     std::string error_text_;
+    /// What the end has ended, and the sink has not been told of yet.
+    std::deque<std::pair<void*, Errc>> untold_;
 };
 
 } // namespace comch::link::verbs

@@ -509,17 +509,18 @@ private:
         if (reason == Reason::closed && c.has_unfinished_writes()) {
             c.wait_at_end(c.last_write_); // what has arrived is done, though its report may be late
         }
-        std::vector<std::pair<void*, Errc>> ended;
-        c.fail_all(code, [&](void* token, Errc status) { ended.emplace_back(token, status); });
+        c.fail_all(code,
+                   [&](void* token, Errc status) { c.untold_.emplace_back(token, status); });
         shut_down(c, code, reason);
         if (unmet) {
             discard(c); // the sink never heard of it
             return;
         }
-        for (const auto& [token, status] : ended) {
-            if (c.state_ == Connection::State::ended) { // and not closed by the sink meanwhile
-                sink.on_complete(c, token, status);
-            }
+        // One by one: the sink may cancel or close.
+        while (c.state_ == Connection::State::ended && !c.untold_.empty()) {
+            const auto [token, status] = c.untold_.front();
+            c.untold_.pop_front();
+            sink.on_complete(c, token, status);
         }
         if (c.state_ == Connection::State::ended) {
             sink.on_disconnected(c, reason, reply);
