@@ -69,8 +69,10 @@ doca_error_t doca_clock_create(const doca_dev* dev, doca_clock** clock) {
     if (!comch::doca::is_open(dev) || clock == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
-    *clock = new doca_clock{has_clocks(dev->info)};
-    return DOCA_SUCCESS;
+    return comch::doca::guarded([&] {
+        *clock = new doca_clock{has_clocks(dev->info)};
+        return DOCA_SUCCESS;
+    });
 }
 
 doca_error_t doca_clock_destroy(doca_clock* clock) {

@@ -8,6 +8,7 @@ using comch::doca::Callback;
 using comch::doca::ConnectionConsumer;
 using comch::doca::ConsumerContext;
 using comch::doca::ConsumerTask;
+using comch::doca::guarded;
 
 namespace {
 
@@ -50,8 +51,9 @@ doca_error_t doca_comch_consumer_create(doca_comch_connection* comch_connection,
         return DOCA_ERROR_INVALID_VALUE;
     }
     ConsumerContext* made = nullptr;
-    const doca_error_t result =
-        ConnectionConsumer::create(comch::doca::handle_of(comch_connection), buf_mmap, made);
+    const doca_error_t result = guarded([&] {
+        return ConnectionConsumer::create(comch::doca::handle_of(comch_connection), buf_mmap, made);
+    });
     if (result == DOCA_SUCCESS) {
         *consumer = reinterpret_cast<doca_comch_consumer*>(made);
     }

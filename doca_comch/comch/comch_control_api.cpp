@@ -9,6 +9,7 @@ using comch::doca::ClientContext;
 using comch::doca::ConnectionHandle;
 using comch::doca::ControlCalls;
 using comch::doca::ControlContext;
+using comch::doca::guarded;
 using comch::doca::handle_of;
 using comch::doca::SendTask;
 using comch::doca::ServerContext;
@@ -216,7 +217,8 @@ doca_error_t doca_comch_server_create(doca_dev* dev, doca_dev_rep* repr, const c
         return DOCA_ERROR_INVALID_VALUE;
     }
     ServerContext* server = nullptr;
-    const doca_error_t result = ServerContext::create(dev, repr, name, calls, server);
+    const doca_error_t result =
+        guarded([&] { return ServerContext::create(dev, repr, name, calls, server); });
     if (result == DOCA_SUCCESS) {
         *comch_server = reinterpret_cast<doca_comch_server*>(server);
     }
@@ -278,8 +280,9 @@ doca_error_t doca_comch_server_get_device_rep(const doca_comch_server* comch_ser
 
 doca_error_t doca_comch_server_disconnect(doca_comch_server* comch_server,
                                           doca_comch_connection* connection) {
-    return comch_server == nullptr ? DOCA_ERROR_INVALID_VALUE
-                                   : of(comch_server)->disconnect(handle_of(connection));
+    return comch_server == nullptr
+               ? DOCA_ERROR_INVALID_VALUE
+               : guarded([&] { return of(comch_server)->disconnect(handle_of(connection)); });
 }
 
 doca_error_t doca_comch_server_task_send_set_conf(
@@ -327,7 +330,8 @@ doca_error_t doca_comch_client_create(doca_dev* dev, const char* name,
         return DOCA_ERROR_INVALID_VALUE;
     }
     ClientContext* client = nullptr;
-    const doca_error_t result = ClientContext::create(dev, name, calls, client);
+    const doca_error_t result =
+        guarded([&] { return ClientContext::create(dev, name, calls, client); });
     if (result == DOCA_SUCCESS) {
         *comch_client = reinterpret_cast<doca_comch_client*>(client);
     }

@@ -6,6 +6,7 @@
 
 using comch::doca::Callback;
 using comch::doca::ConnectionProducer;
+using comch::doca::guarded;
 using comch::doca::ProducerContext;
 using comch::doca::ProducerTask;
 
@@ -54,8 +55,8 @@ doca_error_t doca_comch_producer_create(doca_comch_connection* comch_connection,
         return DOCA_ERROR_INVALID_VALUE;
     }
     ProducerContext* made = nullptr;
-    const doca_error_t result =
-        ConnectionProducer::create(comch::doca::handle_of(comch_connection), made);
+    const doca_error_t result = guarded(
+        [&] { return ConnectionProducer::create(comch::doca::handle_of(comch_connection), made); });
     if (result == DOCA_SUCCESS) {
         *producer = reinterpret_cast<doca_comch_producer*>(made);
     }

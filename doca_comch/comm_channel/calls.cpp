@@ -1,6 +1,5 @@
 // doca_comm_channel.h: checks what it is given, and finds the endpoint.
 #include <cstring>
-#include <new>
 #include <string_view>
 
 #include <doca_comm_channel.h>
@@ -9,6 +8,7 @@
 #include "doca_comch/common/status.hpp"
 
 using comch::doca::Endpoint;
+using comch::doca::guarded;
 using comch::doca::Peer;
 using comch::doca::refuse;
 using EndpointPool = comch::doca::HandlePool<doca_comm_channel_ep_t>;
@@ -21,12 +21,10 @@ template <class F> doca_error_t with(const doca_comm_channel_ep_t* handle, bool 
     if (endpoint == nullptr || !valid) {
         return DOCA_ERROR_INVALID_VALUE;
     }
-    try {
+    return guarded([&] {
         const std::lock_guard lock(endpoint->mutex);
         return f(*endpoint);
-    } catch (const std::bad_alloc&) {
-        return DOCA_ERROR_NO_MEMORY;
-    }
+    });
 }
 
 /// A connection of this endpoint, which is locked; null if there is none such.
@@ -44,14 +42,12 @@ template <class F> doca_error_t with(const doca_comm_channel_addr_t* handle, boo
     if (owner == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
-    try {
+    return guarded([&] {
         const std::lock_guard lock(owner->mutex);
         // Another thread may have disconnected it while we waited.
         Peer* const peer = peer_of(*owner, handle);
         return peer != nullptr ? f(*peer) : DOCA_ERROR_INVALID_VALUE;
-    } catch (const std::bad_alloc&) {
-        return DOCA_ERROR_NO_MEMORY;
-    }
+    });
 }
 
 /// For properties, which cannot be changed while they are in use.
@@ -127,7 +123,7 @@ doca_error_t doca_comm_channel_ep_create(doca_comm_channel_ep_t** ep) {
     if (ep == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
-    try {
+    return guarded([&] {
         auto endpoint = Endpoint::create();
         if (!endpoint) {
             return refuse(DOCA_ERROR_INITIALIZATION, endpoint.error().message);
@@ -135,9 +131,7 @@ doca_error_t doca_comm_channel_ep_create(doca_comm_channel_ep_t** ep) {
         *ep = EndpointPool::instance().take(endpoint->get());
         (void)endpoint->release(); // the handle's now
         return DOCA_SUCCESS;
-    } catch (const std::bad_alloc&) {
-        return DOCA_ERROR_NO_MEMORY;
-    }
+    });
 }
 
 doca_error_t doca_comm_channel_ep_destroy(doca_comm_channel_ep_t* local_ep) {

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,12 +11,14 @@
 #include <net/if.h>
 
 #include "core/device/environment.hpp"
+#include "doca_comch/common/never_destroyed.hpp"
 #include "doca_comch/common/status.hpp"
 
 using comch::Device;
 using comch::FunctionKind;
 using comch::Representor;
 using comch::Side;
+using comch::doca::guarded;
 using comch::doca::refuse;
 
 namespace {
@@ -27,10 +28,7 @@ template <class T> struct Open {
     std::mutex mutex;
     std::vector<std::unique_ptr<T>> list; ///< guarded, as are the changes of `opened`
 
-    static Open& instance() {
-        static Open* const table = new Open;
-        return *table;
-    }
+    static Open& instance() { return comch::doca::never_destroyed<Open>(); }
     auto find(const T* wanted) {
         return std::find_if(list.begin(), list.end(),
                             [&](const auto& each) { return each.get() == wanted; });
@@ -68,12 +66,14 @@ doca_error_t compare_address(const comch::Function& function, const char* addres
     if (address == nullptr || equal == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
-    const auto normal = comch::normalize_pci_address(address);
-    if (!normal) {
-        return refuse(normal.error());
-    }
-    *equal = *normal == function.pci_address ? 1 : 0;
-    return DOCA_SUCCESS;
+    return guarded([&] {
+        const auto normal = comch::normalize_pci_address(address);
+        if (!normal) {
+            return refuse(normal.error());
+        }
+        *equal = *normal == function.pci_address ? 1 : 0;
+        return DOCA_SUCCESS;
+    });
 }
 
 doca_pci_func_type type_of(FunctionKind kind) {
@@ -133,20 +133,58 @@ std::uint16_t vhca_id_of(const comch::Domain& domain, const comch::Function& fun
     return static_cast<std::uint16_t>(found - host.begin() + 1);
 }
 
+template <class Info> void destroy_list(Info** list) {
+    for (Info** at = list; *at != nullptr; ++at) {
+        delete *at;
+    }
+    delete[] list;
+}
+
 /// Lists are arrays of pointers that end with a null; what they point to is the list's.
 template <class Info, class Value> Info** make_list(const std::vector<Value>& values) {
-    auto list = std::make_unique<Info*[]>(values.size() + 1);
+    std::unique_ptr<Info*[], void (*)(Info**)> list(
+        new Info* [values.size() + 1] {}, &destroy_list<Info>);
     for (std::size_t i = 0; i < values.size(); ++i) {
         list[i] = new Info{values[i]};
     }
     return list.release();
 }
 
-template <class Info> void destroy_list(Info** list) {
-    for (Info** at = list; *at != nullptr; ++at) {
-        delete *at;
+/// Of both sides, unless the environment names one.
+comch::Result<std::vector<Device>> find_devices() {
+    const auto domain = comch::Domain::open();
+    if (!domain) {
+        return tl::unexpected(domain.error());
     }
-    delete[] list;
+    const std::string wanted = comch::environment("COMCH_SIDE");
+    if (!wanted.empty()) {
+        const auto side = comch::parse_side(wanted);
+        if (!side) {
+            return comch::fail(side.error().code, "COMCH_SIDE: " + side.error().message);
+        }
+        return comch::devices(*domain, *side);
+    }
+    std::vector<Device> found = comch::devices(*domain, Side::dpu);
+    for (Device& device : comch::devices(*domain, Side::host)) {
+        found.push_back(std::move(device));
+    }
+    return found;
+}
+
+/// A list of what `find` finds.
+template <class Info, class Find>
+doca_error_t create_list(Info**& list, std::uint32_t& count, Find find) {
+    list = nullptr;
+    count = 0;
+    return guarded([&] {
+        const auto found = find();
+        if (!found) {
+            return refuse(found.error());
+        }
+        list = make_list<Info>(*found);
+        count = static_cast<std::uint32_t>(found->size());
+        return DOCA_SUCCESS;
+    });
 }
 
 } // namespace
@@ -175,29 +213,7 @@ doca_error_t doca_devinfo_create_list(doca_devinfo*** dev_list, std::uint32_t* n
     if (dev_list == nullptr || nb_devs == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
-    *dev_list = nullptr;
-    *nb_devs = 0;
-    const auto domain = comch::Domain::open();
-    if (!domain) {
-        return refuse(domain.error());
-    }
-    std::vector<Device> found;
-    const std::string wanted = comch::environment("COMCH_SIDE");
-    if (!wanted.empty()) {
-        const auto side = comch::parse_side(wanted);
-        if (!side) {
-            return refuse({side.error().code, "COMCH_SIDE: " + side.error().message});
-        }
-        found = comch::devices(*domain, *side);
-    } else {
-        found = comch::devices(*domain, Side::dpu);
-        for (Device& device : comch::devices(*domain, Side::host)) {
-            found.push_back(std::move(device));
-        }
-    }
-    *dev_list = make_list<doca_devinfo>(found);
-    *nb_devs = static_cast<std::uint32_t>(found.size());
-    return DOCA_SUCCESS;
+    return create_list(*dev_list, *nb_devs, find_devices);
 }
 
 doca_error_t doca_devinfo_destroy_list(doca_devinfo** dev_list) {
@@ -221,9 +237,11 @@ doca_error_t doca_dev_open(doca_devinfo* devinfo, doca_dev** dev) {
             return DOCA_SUCCESS;
         }
     }
-    open.list.push_back(std::unique_ptr<doca_dev>(new doca_dev{.info = *devinfo}));
-    *dev = open.list.back().get();
-    return DOCA_SUCCESS;
+    return guarded([&] {
+        open.list.push_back(std::unique_ptr<doca_dev>(new doca_dev{.info = *devinfo}));
+        *dev = open.list.back().get();
+        return DOCA_SUCCESS;
+    });
 }
 
 doca_error_t doca_dev_close(doca_dev* dev) {
@@ -437,13 +455,8 @@ doca_error_t doca_devinfo_rep_create_list(doca_dev* dev, int filter,
         return refuse(DOCA_ERROR_NOT_SUPPORTED, "the host has no representors: list them with a "
                                                 "device of the DPU");
     }
-    const auto found = dev->info.device.representors();
-    if (!found) {
-        return refuse(found.error());
-    }
-    *dev_list_rep = make_list<doca_devinfo_rep>(*found);
-    *nb_devs_rep = static_cast<std::uint32_t>(found->size());
-    return DOCA_SUCCESS;
+    return create_list(*dev_list_rep, *nb_devs_rep,
+                       [&] { return dev->info.device.representors(); });
 }
 
 doca_error_t doca_devinfo_rep_destroy_list(doca_devinfo_rep** dev_list_rep) {
@@ -460,9 +473,11 @@ doca_error_t doca_dev_rep_open(doca_devinfo_rep* devinfo, doca_dev_rep** dev_rep
     }
     auto& open = Open<doca_dev_rep>::instance();
     const std::lock_guard lock(open.mutex);
-    open.list.push_back(std::unique_ptr<doca_dev_rep>(new doca_dev_rep{.info = *devinfo}));
-    *dev_rep = open.list.back().get();
-    return DOCA_SUCCESS;
+    return guarded([&] {
+        open.list.push_back(std::unique_ptr<doca_dev_rep>(new doca_dev_rep{.info = *devinfo}));
+        *dev_rep = open.list.back().get();
+        return DOCA_SUCCESS;
+    });
 }
 
 doca_error_t doca_dev_rep_close(doca_dev_rep* dev_rep) {

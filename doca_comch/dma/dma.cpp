@@ -75,7 +75,7 @@ private:
     bool drained() const noexcept override { return inflight() == 0; }
     void closed() override {
         pe()->engine().remove(*this);
-        pe()->bury(std::shared_ptr<transfer::Client>(std::move(client_)));
+        pe()->bury(std::move(client_));
     }
 
     [[nodiscard]] static doca_error_t begin_copy(doca_task& task);
@@ -133,6 +133,7 @@ doca_error_t DmaContext::begin_start() {
         return refuse(DOCA_ERROR_INVALID_VALUE,
                       "cannot start the DMA context: configure its memory copy tasks first");
     }
+    doca_task* const tasks = store_.allocate(task_count_, *this);
     auto opened =
         transfer::Client::open(pe()->engine(), device_.info.device, [](void* cookie, Errc status) {
             on_piece(*static_cast<CopyTask*>(cookie), status);
@@ -140,9 +141,9 @@ doca_error_t DmaContext::begin_start() {
     if (!opened) {
         return refuse(opened.error());
     }
-    client_ = std::move(*opened);
-    set_tasks(store_.allocate(task_count_, *this), begin_copy, report);
     pe()->engine().add(*this);
+    client_ = std::move(*opened);
+    set_tasks(tasks, begin_copy, report);
     return DOCA_SUCCESS;
 }
 
@@ -285,8 +286,10 @@ doca_error_t doca_dma_create(doca_dev* dev, doca_dma** dma) {
     if (!comch::doca::is_open(dev) || dma == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
-    *dma = reinterpret_cast<doca_dma*>(new comch::doca::DmaContext(*dev));
-    return DOCA_SUCCESS;
+    return comch::doca::guarded([&] {
+        *dma = reinterpret_cast<doca_dma*>(new comch::doca::DmaContext(*dev));
+        return DOCA_SUCCESS;
+    });
 }
 
 doca_error_t doca_dma_destroy(doca_dma* dma) {
