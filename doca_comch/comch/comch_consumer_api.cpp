@@ -2,13 +2,16 @@
 #include <doca_comch_consumer.h>
 
 #include "doca_comch/comch/consumer.hpp"
-#include "doca_comch/common/device.hpp"
+#include "doca_comch/common/capability.hpp"
 
 using comch::doca::Callback;
+using comch::doca::capability;
 using comch::doca::ConnectionConsumer;
 using comch::doca::ConsumerContext;
 using comch::doca::ConsumerTask;
+using comch::doca::fixed_capability;
 using comch::doca::guarded;
+using comch::doca::is_supported;
 
 namespace {
 
@@ -32,15 +35,6 @@ void report(doca_task& task, bool success) {
     callback(
         reinterpret_cast<doca_comch_consumer_task_post_recv*>(static_cast<ConsumerTask*>(&task)),
         task.user_data, context.user_data);
-}
-
-template <class Get>
-doca_error_t capability(const doca_devinfo* devinfo, uint32_t* value, Get&& get) {
-    if (devinfo == nullptr || value == nullptr) {
-        return DOCA_ERROR_INVALID_VALUE;
-    }
-    *value = static_cast<uint32_t>(get(devinfo->device.capabilities()));
-    return DOCA_SUCCESS;
 }
 
 } // namespace
@@ -69,11 +63,7 @@ doca_ctx* doca_comch_consumer_as_ctx(doca_comch_consumer* consumer) {
 }
 
 doca_error_t doca_comch_consumer_cap_is_supported(const doca_devinfo* devinfo) {
-    if (devinfo == nullptr) {
-        return DOCA_ERROR_INVALID_VALUE;
-    }
-    return devinfo->device.capabilities().consumer_supported ? DOCA_SUCCESS
-                                                             : DOCA_ERROR_NOT_SUPPORTED;
+    return is_supported(devinfo, &comch::Capabilities::consumer_supported);
 }
 
 doca_error_t doca_comch_consumer_cap_get_max_num_tasks(const doca_devinfo* devinfo,
@@ -90,7 +80,7 @@ doca_error_t doca_comch_consumer_cap_get_max_buf_size(const doca_devinfo* devinf
 
 doca_error_t doca_comch_consumer_cap_get_max_buf_list_len(const doca_devinfo* devinfo,
                                                           uint32_t* max_buf_list_len) {
-    return capability(devinfo, max_buf_list_len, [](const auto&) { return 1; });
+    return fixed_capability(devinfo, max_buf_list_len, 1);
 }
 
 doca_error_t doca_comch_consumer_cap_get_max_consumers(const doca_devinfo* devinfo,

@@ -5,8 +5,10 @@
 #include <doca_comm_channel.h>
 
 #include "doca_comch/comm_channel/endpoint.hpp"
+#include "doca_comch/common/capability.hpp"
 #include "doca_comch/common/status.hpp"
 
+using comch::doca::capability;
 using comch::doca::Endpoint;
 using comch::doca::guarded;
 using comch::doca::Peer;
@@ -68,14 +70,6 @@ doca_error_t check_name(const char* name) {
                : refuse(DOCA_ERROR_INVALID_VALUE,
                         "a service's name must not be empty, nor longer than "
                         "doca_comm_channel_get_max_service_name_len() says");
-}
-
-template <class F> doca_error_t capability(const doca_devinfo* devinfo, std::uint32_t* value, F f) {
-    if (devinfo == nullptr || value == nullptr) {
-        return DOCA_ERROR_INVALID_VALUE;
-    }
-    *value = f(devinfo->device.capabilities());
-    return DOCA_SUCCESS;
 }
 
 } // namespace

@@ -3,7 +3,7 @@
 #include <memory>
 #include <utility>
 
-#include "doca_comch/common/device.hpp"
+#include "doca_comch/common/capability.hpp"
 
 using comch::doca::guarded;
 using comch::doca::refuse;
@@ -221,11 +221,7 @@ doca_error_t doca_ctx_set_datapath_on_gpu(doca_ctx* ctx, doca_gpu* gpu_dev) {
 
 doca_error_t doca_ctx_cap_get_num_completion_vectors(const doca_devinfo* devinfo,
                                                      uint32_t* num_comp_vectors) {
-    if (devinfo == nullptr || num_comp_vectors == nullptr) {
-        return DOCA_ERROR_INVALID_VALUE;
-    }
-    *num_comp_vectors = 1;
-    return DOCA_SUCCESS;
+    return comch::doca::fixed_capability(devinfo, num_comp_vectors, 1);
 }
 
 doca_error_t doca_ctx_set_completion_vector(doca_ctx* ctx, uint32_t comp_vector) {

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/transfer/descriptor.hpp"
+#include "doca_comch/common/capability.hpp"
 #include "doca_comch/common/device.hpp"
 #include "doca_comch/common/mmap_handles.hpp"
 #include "doca_comch/common/process_memory.hpp"
@@ -382,20 +383,12 @@ doca_error_t doca_mmap_create_from_export(const doca_data* user_data, const void
 
 doca_error_t doca_mmap_cap_is_export_pci_supported(const doca_devinfo* devinfo,
                                                    uint8_t* mmap_export) {
-    if (devinfo == nullptr || mmap_export == nullptr) {
-        return DOCA_ERROR_INVALID_VALUE;
-    }
-    *mmap_export = 1;
-    return DOCA_SUCCESS;
+    return comch::doca::fixed_capability(devinfo, mmap_export, 1);
 }
 
 doca_error_t doca_mmap_cap_is_create_from_export_pci_supported(const doca_devinfo* devinfo,
                                                                uint8_t* from_export) {
-    if (devinfo == nullptr || from_export == nullptr) {
-        return DOCA_ERROR_INVALID_VALUE;
-    }
-    *from_export = 1;
-    return DOCA_SUCCESS;
+    return comch::doca::fixed_capability(devinfo, from_export, 1);
 }
 
 doca_error_t doca_mmap_dev_get_dpa_handle(doca_mmap* mmap, const doca_dev* dev,

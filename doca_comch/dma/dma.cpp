@@ -6,6 +6,7 @@
 
 #include "core/transfer/client.hpp"
 #include "doca_comch/common/buffer.hpp"
+#include "doca_comch/common/capability.hpp"
 #include "doca_comch/common/context.hpp"
 #include "doca_comch/common/device.hpp"
 #include "doca_comch/common/status.hpp"
@@ -301,25 +302,17 @@ doca_ctx* doca_dma_as_ctx(doca_dma* dma) {
 }
 
 doca_error_t doca_dma_cap_task_memcpy_is_supported(const doca_devinfo* devinfo) {
-    return devinfo == nullptr ? DOCA_ERROR_INVALID_VALUE : DOCA_SUCCESS;
+    return comch::doca::is_supported(devinfo);
 }
 
 doca_error_t doca_dma_cap_task_memcpy_get_max_buf_size(const doca_devinfo* devinfo,
                                                        uint64_t* buf_size) {
-    if (devinfo == nullptr || buf_size == nullptr) {
-        return DOCA_ERROR_INVALID_VALUE;
-    }
-    *buf_size = comch::limits::fast_path_buffer_size;
-    return DOCA_SUCCESS;
+    return comch::doca::fixed_capability(devinfo, buf_size, comch::limits::fast_path_buffer_size);
 }
 
 doca_error_t doca_dma_cap_task_memcpy_get_max_buf_list_len(const doca_devinfo* devinfo,
                                                            uint32_t* max_buf_list_len) {
-    if (devinfo == nullptr || max_buf_list_len == nullptr) {
-        return DOCA_ERROR_INVALID_VALUE;
-    }
-    *max_buf_list_len = comch::doca::max_list_length;
-    return DOCA_SUCCESS;
+    return comch::doca::fixed_capability(devinfo, max_buf_list_len, comch::doca::max_list_length);
 }
 
 doca_error_t doca_dma_cap_get_max_num_tasks(doca_dma* dma, uint32_t* max_num_tasks) {

@@ -12,6 +12,7 @@
 #include <doca_dev.h>
 #include <doca_dpa_dev.h>
 
+#include "doca_comch/common/capability.hpp"
 #include "doca_comch/common/device.hpp"
 #include "doca_comch/common/never_destroyed.hpp"
 #include "doca_comch/common/status.hpp"
@@ -195,7 +196,7 @@ doca_error_t doca_dpa_thread_run(doca_dpa_thread* dpa_thread) {
 // ---- the DPA ------------------------------------------------------------------------------------
 
 doca_error_t doca_dpa_cap_is_supported(const doca_devinfo* devinfo) {
-    return devinfo == nullptr ? DOCA_ERROR_INVALID_VALUE : DOCA_SUCCESS;
+    return comch::doca::is_supported(devinfo);
 }
 
 doca_error_t doca_dpa_create(doca_dev* dev, doca_dpa** dpa) {

@@ -6,16 +6,13 @@
 #include <sched.h>
 
 #include "doca_comch/common/buffer.hpp"
+#include "doca_comch/common/capability.hpp"
 #include "doca_comch/common/device.hpp"
 #include "doca_comch/common/status.hpp"
 #include "doca_comch/sync_event/sync_event.hpp"
 
 namespace comch::doca {
 namespace {
-
-doca_error_t supported(const doca_devinfo* devinfo, doca_error_t answer) {
-    return devinfo == nullptr ? DOCA_ERROR_INVALID_VALUE : answer;
-}
 
 doca_error_t set_location(doca_sync_event* event, Location SyncEvent::*which, Location where,
                           doca_dev* device) {
@@ -77,27 +74,27 @@ using comch::doca::SyncEvent;
 using comch::link::AtomicOp;
 
 doca_error_t doca_sync_event_cap_is_create_supported(const doca_devinfo* devinfo) {
-    return comch::doca::supported(devinfo, DOCA_SUCCESS);
+    return comch::doca::is_supported(devinfo);
 }
 
 doca_error_t doca_sync_event_cap_is_create_from_export_supported(const doca_devinfo* devinfo) {
-    return comch::doca::supported(devinfo, DOCA_SUCCESS);
+    return comch::doca::is_supported(devinfo);
 }
 
 doca_error_t doca_sync_event_cap_is_export_to_remote_pci_supported(const doca_devinfo* devinfo) {
-    return comch::doca::supported(devinfo, DOCA_SUCCESS);
+    return comch::doca::is_supported(devinfo);
 }
 
 doca_error_t doca_sync_event_cap_is_export_to_remote_net_supported(const doca_devinfo* devinfo) {
-    return comch::doca::supported(devinfo, DOCA_ERROR_NOT_SUPPORTED);
+    return comch::doca::is_supported(devinfo, false);
 }
 
 doca_error_t doca_sync_event_cap_is_export_to_dpa_supported(const doca_devinfo* devinfo) {
-    return comch::doca::supported(devinfo, DOCA_ERROR_NOT_SUPPORTED);
+    return comch::doca::is_supported(devinfo, false);
 }
 
 doca_error_t doca_sync_event_cap_is_export_to_gpu_supported(const doca_devinfo* devinfo) {
-    return comch::doca::supported(devinfo, DOCA_ERROR_NOT_SUPPORTED);
+    return comch::doca::is_supported(devinfo, false);
 }
 
 doca_error_t doca_sync_event_create(doca_sync_event** event) {
