@@ -12,6 +12,7 @@
 #include <doca_dev.h>
 #include <doca_dpa_dev.h>
 
+#include "core/base/quiet_thread.hpp"
 #include "doca_comch/common/capability.hpp"
 #include "doca_comch/common/device.hpp"
 #include "doca_comch/common/never_destroyed.hpp"
@@ -43,7 +44,7 @@ void doca_dpa_thread::run() {
 
 void doca_dpa_thread::start() {
     ends_ = false;
-    thread_ = std::thread([this] { work(); });
+    thread_ = comch::quiet_thread("comch-dpa", [this] { work(); });
 }
 
 void doca_dpa_thread::stop() {

@@ -1,5 +1,6 @@
 // Sync events, the DPA and message queues, while there is no memory.
 #include <atomic>
+#include <csignal>
 
 #include <pthread.h>
 
@@ -134,6 +135,9 @@ TEST(DocaNoMemory, AThreadOfTheDpaNeedsAStack) {
         const NoRoomForStacks now;
         EXPECT_EQ(doca_dpa_thread_start(lab.thread), DOCA_ERROR_NO_MEMORY);
     }
+    sigset_t blocked{};
+    EXPECT_EQ(pthread_sigmask(SIG_BLOCK, nullptr, &blocked), 0);
+    EXPECT_EQ(sigismember(&blocked, SIGINT), 0); // as they were before the attempt
     EXPECT_OK(doca_dpa_thread_start(lab.thread));
     EXPECT_OK(doca_dpa_thread_stop(lab.thread));
 }
