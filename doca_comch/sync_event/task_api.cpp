@@ -1,3 +1,4 @@
+// doca_sync_event.h: tasks.
 #include <doca_sync_event.h>
 
 #include "doca_comch/common/capability.hpp"

@@ -1,3 +1,4 @@
+// doca_sync_event.h: events.
 #include <doca_sync_event.h>
 
 #include <span>
