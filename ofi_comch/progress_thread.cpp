@@ -2,11 +2,10 @@
 
 #include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <mutex>
 #include <system_error>
 
-#include <pthread.h>
+#include "core/base/quiet_thread.hpp"
 
 namespace comch::ofi::inline COMCH_OFI_LINK {
 namespace {
@@ -22,19 +21,7 @@ ProgressThread::ProgressThread(const std::shared_ptr<Lock>& lock) : waiter_(lock
     if (!waiter_.can_sleep()) {
         throw std::system_error(errno, std::generic_category(), "a descriptor to sleep on");
     }
-    // The program's signals are for the program's threads.
-    sigset_t all;
-    sigset_t before;
-    (void)sigfillset(&all);
-    (void)::pthread_sigmask(SIG_SETMASK, &all, &before);
-    try {
-        thread_ = std::thread([this] { run(); });
-    } catch (...) {
-        (void)::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-        throw;
-    }
-    (void)::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    (void)::pthread_setname_np(thread_.native_handle(), "comch-progress");
+    thread_ = quiet_thread("comch-progress", [this] { run(); });
 }
 
 ProgressThread::~ProgressThread() {

@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <cerrno>
-#include <csignal>
 #include <cstdlib>
 #include <map>
 #include <memory>
@@ -19,6 +18,7 @@
 
 #include <comch/capabilities.hpp>
 
+#include "core/base/quiet_thread.hpp"
 #include "core/base/unique_fd.hpp"
 #include "core/channel/link_kind.hpp"
 #include "core/device/per_process.hpp"
@@ -70,22 +70,15 @@ public:
     [[nodiscard]] Result<void> start(std::unique_ptr<typename Link::Port> port, UniqueFd bell) {
         address_ = port->address();
         bell_ = std::move(bell);
-        Result<void> result;
-        // The program's signals are for the program's threads.
-        sigset_t all;
-        sigset_t before;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
         try {
-            thread_ = std::thread([this, port = std::move(port)] { run<Link>(*port); });
+            thread_ =
+                quiet_thread("comch-memory", [this, port = std::move(port)] { run<Link>(*port); });
         } catch (const std::system_error& error) {
-            result =
-                fail_errno(Errc::no_memory,
-                           "cannot make the thread that serves exported memory (see ulimit -u)",
-                           error.code().value());
+            return fail_errno(Errc::no_memory,
+                              "cannot make the thread that serves exported memory (see ulimit -u)",
+                              error.code().value());
         }
-        pthread_sigmask(SIG_SETMASK, &before, nullptr);
-        return result;
+        return {};
     }
     ~Service() {
         ends_.store(true, std::memory_order_release);

@@ -123,6 +123,9 @@ doca_error_t Registry::attach(doca_argp_cmd* to, doca_argp_param* param) {
         return refuse(DOCA_ERROR_BAD_STATE, fmt::format("cannot register flag {}: it is registered",
                                                         param->shown_name()));
     }
+    if (to != nullptr) {
+        to->params.reserve(to->params.size() + 1); // without memory, nothing has happened
+    }
     param->state = State::refused; // it is ours, whatever comes now
     if (to == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
@@ -168,7 +171,10 @@ doca_error_t Registry::attach(doca_argp_cmd* to, doca_argp_cmd* command) {
         return refuse(DOCA_ERROR_BAD_STATE,
                       fmt::format("cannot register command '{}': it is registered", command->name));
     }
-    command->state = State::refused; // as above
+    if (to != nullptr) {
+        to->commands.reserve(to->commands.size() + 1); // as above
+    }
+    command->state = State::refused;
     if (to == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }

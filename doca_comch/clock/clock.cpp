@@ -3,7 +3,7 @@
 #include <chrono>
 
 #include "core/base/ticks.hpp"
-#include "doca_comch/common/device.hpp"
+#include "doca_comch/common/capability.hpp"
 #include "doca_comch/common/status.hpp"
 
 struct doca_clock {
@@ -22,10 +22,7 @@ bool has_clocks(const doca_devinfo& info) {
 }
 
 doca_error_t supported(const doca_devinfo* info) {
-    if (info == nullptr) {
-        return DOCA_ERROR_INVALID_VALUE;
-    }
-    return has_clocks(*info) ? DOCA_SUCCESS : DOCA_ERROR_NOT_SUPPORTED;
+    return comch::doca::is_supported(info, info != nullptr && has_clocks(*info));
 }
 
 doca_error_t read_system(clockid_t id, doca_clock_timespec_t& to) {
@@ -69,8 +66,10 @@ doca_error_t doca_clock_create(const doca_dev* dev, doca_clock** clock) {
     if (!comch::doca::is_open(dev) || clock == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
-    *clock = new doca_clock{has_clocks(dev->info)};
-    return DOCA_SUCCESS;
+    return comch::doca::guarded([&] {
+        *clock = new doca_clock{has_clocks(dev->info)};
+        return DOCA_SUCCESS;
+    });
 }
 
 doca_error_t doca_clock_destroy(doca_clock* clock) {

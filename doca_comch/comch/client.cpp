@@ -35,8 +35,17 @@ doca_error_t ClientContext::begin_start() {
     if (const doca_error_t result = prepare(); result != DOCA_SUCCESS) {
         return result;
     }
+    const doca_error_t result = guarded([&] { return open_core(); });
+    if (result != DOCA_SUCCESS) {
+        closed();
+        return result;
+    }
+    return DOCA_ERROR_IN_PROGRESS;
+}
+
+doca_error_t ClientContext::open_core() {
     ClientHandlers handlers;
-    self_ = std::make_shared<ClientContext*>(this);
+    self_ = std::make_unique<ClientContext*>(this);
     handlers.user = self_.get();
     handlers.state_changed = [](void* user, State state) {
         if (ClientContext* const self = of(user); self != nullptr) {
@@ -66,7 +75,7 @@ doca_error_t ClientContext::begin_start() {
     }
     core_ = std::move(*opened);
     join_engine();
-    return DOCA_ERROR_IN_PROGRESS;
+    return DOCA_SUCCESS;
 }
 
 void ClientContext::core_entered(State state) {
@@ -75,8 +84,7 @@ void ClientContext::core_entered(State state) {
     }
     switch (state) {
     case State::running:
-        handle_ = &adopt(core_->connection());
-        enter(DOCA_CTX_STATE_RUNNING);
+        connected();
         break;
     case State::stopping:
         fail();
@@ -87,6 +95,21 @@ void ClientContext::core_entered(State state) {
     case State::starting:
         break;
     }
+}
+
+void ClientContext::connected() {
+    const doca_error_t result = guarded([&] {
+        handle_ = &adopt(core_->connection());
+        return DOCA_SUCCESS;
+    });
+    if (result == DOCA_SUCCESS) {
+        enter(DOCA_CTX_STATE_RUNNING);
+        return;
+    }
+    (void)refuse(result, "the client is connected, but there is no memory for the connection's "
+                         "handle: it is stopped");
+    stop_since_ = Clock::now(); // by the next progress: here the core is in the middle of it
+    fail();
 }
 
 void ClientContext::core_ended() {
@@ -149,7 +172,7 @@ void ClientContext::drain_now() {
 void ClientContext::bury_core() {
     if (core_ != nullptr) {
         *self_ = nullptr;
-        pe()->bury(std::shared_ptr<Client>(std::move(core_)));
+        pe()->bury(std::move(core_));
         pe()->bury(std::move(self_)); // after it
     }
 }

@@ -33,7 +33,9 @@ private:
     void set_wake_on_confirmation(bool on) override;
     void disconnect_now(ConnectionHandle&) override {}
 
+    [[nodiscard]] doca_error_t open_core();
     void core_entered(State state);
+    void connected();
     void core_ended();
     void bury_core();
     void end_connection();
@@ -41,7 +43,7 @@ private:
     std::unique_ptr<Client> core_;
     /// What the core's handlers are given: null once this is idle. Inside a callback it may be
     /// started again, and what the core of before still has to say is not for the new one.
-    std::shared_ptr<ClientContext*> self_;
+    std::unique_ptr<ClientContext*> self_;
     ConnectionHandle* handle_ = nullptr;
     std::optional<Clock::time_point> stop_since_; ///< until the core has been stopped
 };

@@ -2,12 +2,16 @@
 #include <doca_comch_consumer.h>
 
 #include "doca_comch/comch/consumer.hpp"
-#include "doca_comch/common/device.hpp"
+#include "doca_comch/common/capability.hpp"
 
 using comch::doca::Callback;
+using comch::doca::capability;
 using comch::doca::ConnectionConsumer;
 using comch::doca::ConsumerContext;
 using comch::doca::ConsumerTask;
+using comch::doca::fixed_capability;
+using comch::doca::guarded;
+using comch::doca::is_supported;
 
 namespace {
 
@@ -33,15 +37,6 @@ void report(doca_task& task, bool success) {
         task.user_data, context.user_data);
 }
 
-template <class Get>
-doca_error_t capability(const doca_devinfo* devinfo, uint32_t* value, Get&& get) {
-    if (devinfo == nullptr || value == nullptr) {
-        return DOCA_ERROR_INVALID_VALUE;
-    }
-    *value = static_cast<uint32_t>(get(devinfo->device.capabilities()));
-    return DOCA_SUCCESS;
-}
-
 } // namespace
 
 doca_error_t doca_comch_consumer_create(doca_comch_connection* comch_connection,
@@ -50,8 +45,9 @@ doca_error_t doca_comch_consumer_create(doca_comch_connection* comch_connection,
         return DOCA_ERROR_INVALID_VALUE;
     }
     ConsumerContext* made = nullptr;
-    const doca_error_t result =
-        ConnectionConsumer::create(comch::doca::handle_of(comch_connection), buf_mmap, made);
+    const doca_error_t result = guarded([&] {
+        return ConnectionConsumer::create(comch::doca::handle_of(comch_connection), buf_mmap, made);
+    });
     if (result == DOCA_SUCCESS) {
         *consumer = reinterpret_cast<doca_comch_consumer*>(made);
     }
@@ -67,11 +63,7 @@ doca_ctx* doca_comch_consumer_as_ctx(doca_comch_consumer* consumer) {
 }
 
 doca_error_t doca_comch_consumer_cap_is_supported(const doca_devinfo* devinfo) {
-    if (devinfo == nullptr) {
-        return DOCA_ERROR_INVALID_VALUE;
-    }
-    return devinfo->device.capabilities().consumer_supported ? DOCA_SUCCESS
-                                                             : DOCA_ERROR_NOT_SUPPORTED;
+    return is_supported(devinfo, &comch::Capabilities::consumer_supported);
 }
 
 doca_error_t doca_comch_consumer_cap_get_max_num_tasks(const doca_devinfo* devinfo,
@@ -88,7 +80,7 @@ doca_error_t doca_comch_consumer_cap_get_max_buf_size(const doca_devinfo* devinf
 
 doca_error_t doca_comch_consumer_cap_get_max_buf_list_len(const doca_devinfo* devinfo,
                                                           uint32_t* max_buf_list_len) {
-    return capability(devinfo, max_buf_list_len, [](const auto&) { return 1; });
+    return fixed_capability(devinfo, max_buf_list_len, 1);
 }
 
 doca_error_t doca_comch_consumer_cap_get_max_consumers(const doca_devinfo* devinfo,

@@ -3,13 +3,17 @@
 
 #include "doca_comch/comch/client.hpp"
 #include "doca_comch/comch/server.hpp"
+#include "doca_comch/common/capability.hpp"
 
 using comch::doca::Callback;
+using comch::doca::capability;
 using comch::doca::ClientContext;
 using comch::doca::ConnectionHandle;
 using comch::doca::ControlCalls;
 using comch::doca::ControlContext;
+using comch::doca::guarded;
 using comch::doca::handle_of;
+using comch::doca::is_supported;
 using comch::doca::SendTask;
 using comch::doca::ServerContext;
 using comch::doca::to_comch;
@@ -93,15 +97,6 @@ doca_error_t allocate_send(ControlContext* context, doca_comch_connection* peer,
     return result;
 }
 
-template <class Value, class Get>
-doca_error_t capability(const doca_devinfo* devinfo, Value* value, Get&& get) {
-    if (devinfo == nullptr || value == nullptr) {
-        return DOCA_ERROR_INVALID_VALUE;
-    }
-    *value = get(devinfo->device.capabilities());
-    return DOCA_SUCCESS;
-}
-
 } // namespace
 
 // ---- connections --------------------------------------------------------------------------------
@@ -168,19 +163,11 @@ doca_error_t doca_comch_connection_get_counter(const doca_comch_connection* comc
 // ---- what a device can do -----------------------------------------------------------------------
 
 doca_error_t doca_comch_cap_server_is_supported(const doca_devinfo* devinfo) {
-    if (devinfo == nullptr) {
-        return DOCA_ERROR_INVALID_VALUE;
-    }
-    return devinfo->device.capabilities().server_supported ? DOCA_SUCCESS
-                                                           : DOCA_ERROR_NOT_SUPPORTED;
+    return is_supported(devinfo, &comch::Capabilities::server_supported);
 }
 
 doca_error_t doca_comch_cap_client_is_supported(const doca_devinfo* devinfo) {
-    if (devinfo == nullptr) {
-        return DOCA_ERROR_INVALID_VALUE;
-    }
-    return devinfo->device.capabilities().client_supported ? DOCA_SUCCESS
-                                                           : DOCA_ERROR_NOT_SUPPORTED;
+    return is_supported(devinfo, &comch::Capabilities::client_supported);
 }
 
 doca_error_t doca_comch_cap_get_max_name_len(const doca_devinfo* devinfo, uint32_t* max_name_len) {
@@ -216,7 +203,8 @@ doca_error_t doca_comch_server_create(doca_dev* dev, doca_dev_rep* repr, const c
         return DOCA_ERROR_INVALID_VALUE;
     }
     ServerContext* server = nullptr;
-    const doca_error_t result = ServerContext::create(dev, repr, name, calls, server);
+    const doca_error_t result =
+        guarded([&] { return ServerContext::create(dev, repr, name, calls, server); });
     if (result == DOCA_SUCCESS) {
         *comch_server = reinterpret_cast<doca_comch_server*>(server);
     }
@@ -278,8 +266,9 @@ doca_error_t doca_comch_server_get_device_rep(const doca_comch_server* comch_ser
 
 doca_error_t doca_comch_server_disconnect(doca_comch_server* comch_server,
                                           doca_comch_connection* connection) {
-    return comch_server == nullptr ? DOCA_ERROR_INVALID_VALUE
-                                   : of(comch_server)->disconnect(handle_of(connection));
+    return comch_server == nullptr
+               ? DOCA_ERROR_INVALID_VALUE
+               : guarded([&] { return of(comch_server)->disconnect(handle_of(connection)); });
 }
 
 doca_error_t doca_comch_server_task_send_set_conf(
@@ -327,7 +316,8 @@ doca_error_t doca_comch_client_create(doca_dev* dev, const char* name,
         return DOCA_ERROR_INVALID_VALUE;
     }
     ClientContext* client = nullptr;
-    const doca_error_t result = ClientContext::create(dev, name, calls, client);
+    const doca_error_t result =
+        guarded([&] { return ClientContext::create(dev, name, calls, client); });
     if (result == DOCA_SUCCESS) {
         *comch_client = reinterpret_cast<doca_comch_client*>(client);
     }

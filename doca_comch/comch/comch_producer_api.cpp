@@ -2,10 +2,14 @@
 #include <doca_comch_producer.h>
 
 #include "doca_comch/comch/producer.hpp"
-#include "doca_comch/common/device.hpp"
+#include "doca_comch/common/capability.hpp"
 
 using comch::doca::Callback;
+using comch::doca::capability;
 using comch::doca::ConnectionProducer;
+using comch::doca::fixed_capability;
+using comch::doca::guarded;
+using comch::doca::is_supported;
 using comch::doca::ProducerContext;
 using comch::doca::ProducerTask;
 
@@ -37,15 +41,6 @@ void report(doca_task& task, bool success) {
              task.user_data, context.user_data);
 }
 
-template <class Get>
-doca_error_t capability(const doca_devinfo* devinfo, uint32_t* value, Get&& get) {
-    if (devinfo == nullptr || value == nullptr) {
-        return DOCA_ERROR_INVALID_VALUE;
-    }
-    *value = static_cast<uint32_t>(get(devinfo->device.capabilities()));
-    return DOCA_SUCCESS;
-}
-
 } // namespace
 
 doca_error_t doca_comch_producer_create(doca_comch_connection* comch_connection,
@@ -54,8 +49,8 @@ doca_error_t doca_comch_producer_create(doca_comch_connection* comch_connection,
         return DOCA_ERROR_INVALID_VALUE;
     }
     ProducerContext* made = nullptr;
-    const doca_error_t result =
-        ConnectionProducer::create(comch::doca::handle_of(comch_connection), made);
+    const doca_error_t result = guarded(
+        [&] { return ConnectionProducer::create(comch::doca::handle_of(comch_connection), made); });
     if (result == DOCA_SUCCESS) {
         *producer = reinterpret_cast<doca_comch_producer*>(made);
     }
@@ -71,11 +66,7 @@ doca_ctx* doca_comch_producer_as_ctx(doca_comch_producer* producer) {
 }
 
 doca_error_t doca_comch_producer_cap_is_supported(const doca_devinfo* devinfo) {
-    if (devinfo == nullptr) {
-        return DOCA_ERROR_INVALID_VALUE;
-    }
-    return devinfo->device.capabilities().producer_supported ? DOCA_SUCCESS
-                                                             : DOCA_ERROR_NOT_SUPPORTED;
+    return is_supported(devinfo, &comch::Capabilities::producer_supported);
 }
 
 doca_error_t doca_comch_producer_cap_get_max_num_tasks(const doca_devinfo* devinfo,
@@ -92,7 +83,7 @@ doca_error_t doca_comch_producer_cap_get_max_buf_size(const doca_devinfo* devinf
 
 doca_error_t doca_comch_producer_cap_get_max_buf_list_len(const doca_devinfo* devinfo,
                                                           uint32_t* max_buf_list_len) {
-    return capability(devinfo, max_buf_list_len, [](const auto&) { return 1; });
+    return fixed_capability(devinfo, max_buf_list_len, 1);
 }
 
 doca_error_t doca_comch_producer_cap_get_max_producers(const doca_devinfo* devinfo,

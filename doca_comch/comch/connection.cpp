@@ -4,17 +4,15 @@
 #include <memory>
 
 #include "doca_comch/comch/control.hpp"
+#include "doca_comch/common/resting_handles.hpp"
 
 namespace comch::doca {
 
-/// All handles there are, and those that are over, oldest first.
+/// All handles there are, and those that are over.
 struct Handles {
-    /// So many rest before the oldest is used again.
-    static constexpr std::size_t rest = 256;
-
     std::mutex mutex;
     std::deque<std::unique_ptr<ConnectionHandle>> all;
-    std::deque<ConnectionHandle*> over;
+    RestingHandles<ConnectionHandle, 256> over;
 
     static Handles& instance() {
         // Never destroyed: programs may hold handles until they end.
@@ -24,9 +22,7 @@ struct Handles {
 
     ConnectionHandle& take() {
         const std::lock_guard lock(mutex);
-        if (over.size() > rest) {
-            ConnectionHandle* const oldest = over.front();
-            over.pop_front();
+        if (ConnectionHandle* const oldest = over.take(); oldest != nullptr) {
             return *oldest;
         }
         all.push_back(std::unique_ptr<ConnectionHandle>(new ConnectionHandle));
@@ -66,7 +62,7 @@ void ConnectionHandle::cease_disconnecting() noexcept {
     disconnecting_ = false;
 }
 
-void ConnectionHandle::retire() {
+void ConnectionHandle::retire() noexcept {
     {
         const std::lock_guard lock(mutex_);
         core_ = nullptr;
@@ -76,7 +72,7 @@ void ConnectionHandle::retire() {
     }
     Handles& handles = Handles::instance();
     const std::lock_guard lock(handles.mutex);
-    handles.over.push_back(this);
+    handles.over.push(*this);
 }
 
 void ConnectionHandle::detach(std::uint32_t generation) noexcept {

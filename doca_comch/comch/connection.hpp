@@ -28,7 +28,7 @@ public:
     [[nodiscard]] static ConnectionHandle& make(ControlContext& owner, Connection* core);
 
     /// The connection is over, and the program has been told.
-    void retire();
+    void retire() noexcept;
 
     // ---- any thread
 
@@ -80,6 +80,7 @@ public:
     bool busy = false;           ///< in the owner's list
     Clock::time_point disconnecting_since{};
     Clock::time_point moved{}; ///< when some of what waited found room last
+    ConnectionHandle* next_resting = nullptr;
 
 private:
     friend struct Handles;

@@ -101,33 +101,44 @@ doca_error_t ConnectionConsumer::begin_start() {
     if (const doca_error_t result = prepare(begin_post); result != DOCA_SUCCESS) {
         return result;
     }
-    const doca_error_t result = handle_.attach(generation_, [&](Connection& connection) {
-        ConsumerHandlers handlers;
-        handlers.user = this;
-        handlers.received = [](void*, const Received& received) {
-            finish(*static_cast<ConsumerTask*>(received.cookie), to_doca(received.status),
-                   received.length, received.immediate, received.producer);
-        };
-        handlers.state_changed = [](void* user, State state) {
-            auto& self = *static_cast<ConnectionConsumer*>(user);
-            if (state == State::running && self.state() == DOCA_CTX_STATE_STARTING) {
-                self.enter(DOCA_CTX_STATE_RUNNING);
-            } else if (state == State::stopping) {
-                self.fail();
-            }
-        };
-        auto opened =
-            Consumer::open(pe()->engine(), connection,
-                           // Hardware tells its sender whatever the receiver does then.
-                           {.max_posted = task_count(), .id = next_id_, .prompt = true}, handlers);
-        if (!opened) {
-            return refuse(opened.error());
-        }
-        core_ = std::move(*opened);
-        mmap_.consumers.fetch_add(1, std::memory_order_relaxed);
-        return DOCA_SUCCESS;
+    bool answered = false;
+    const doca_error_t result = guarded([&] {
+        const doca_error_t opened = handle_.attach(
+            generation_, [&](Connection& connection) { return open_core(connection); });
+        answered = true;
+        return opened;
     });
+    if (!answered) {
+        next_id_ = handle_.reserve_consumer_id(generation_); // the other end may have heard of it
+    }
     return result == DOCA_SUCCESS ? DOCA_ERROR_IN_PROGRESS : result;
+}
+
+doca_error_t ConnectionConsumer::open_core(Connection& connection) {
+    ConsumerHandlers handlers;
+    handlers.user = this;
+    handlers.received = [](void*, const Received& received) {
+        finish(*static_cast<ConsumerTask*>(received.cookie), to_doca(received.status),
+               received.length, received.immediate, received.producer);
+    };
+    handlers.state_changed = [](void* user, State state) {
+        auto& self = *static_cast<ConnectionConsumer*>(user);
+        if (state == State::running && self.state() == DOCA_CTX_STATE_STARTING) {
+            self.enter(DOCA_CTX_STATE_RUNNING);
+        } else if (state == State::stopping) {
+            self.fail();
+        }
+    };
+    auto opened =
+        Consumer::open(pe()->engine(), connection,
+                       // Hardware tells its sender whatever the receiver does then.
+                       {.max_posted = task_count(), .id = next_id_, .prompt = true}, handlers);
+    if (!opened) {
+        return refuse(opened.error());
+    }
+    core_ = std::move(*opened);
+    mmap_.consumers.fetch_add(1, std::memory_order_relaxed);
+    return DOCA_SUCCESS;
 }
 
 doca_error_t ConnectionConsumer::begin_post(doca_task& base) {
@@ -164,7 +175,7 @@ bool ConnectionConsumer::drained() const noexcept {
 }
 
 void ConnectionConsumer::drain_now() {
-    pe()->bury(std::shared_ptr<Consumer>(std::move(core_)));
+    pe()->bury(std::move(core_));
 }
 
 void ConnectionConsumer::closed() {
@@ -173,7 +184,7 @@ void ConnectionConsumer::closed() {
     // Each start makes another consumer for the other end.
     next_id_ = handle_.reserve_consumer_id(generation_);
     handle_.detach(generation_);
-    pe()->bury(std::shared_ptr<Consumer>(std::move(core_)));
+    pe()->bury(std::move(core_));
 }
 
 } // namespace comch::doca

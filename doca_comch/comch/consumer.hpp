@@ -93,6 +93,7 @@ private:
     void drain_now() override;
     void closed() override;
 
+    [[nodiscard]] doca_error_t open_core(Connection& connection);
     [[nodiscard]] static doca_error_t begin_post(doca_task& task);
 
     ConnectionHandle& handle_;

@@ -157,6 +157,9 @@ doca_error_t ControlContext::begin_send(doca_task& base) {
     auto& self = static_cast<ControlContext&>(*task.ctx);
     doca_error_t result = DOCA_ERROR_AGAIN;
     task.kept.reset();
+    if (!handle.busy) {
+        self.busy_.reserve(self.busy_.size() + 1); // once it is sent, nothing must go wrong
+    }
     if (handle.waiting.empty()) {
         result = self.put(handle, task);
     }

@@ -192,16 +192,17 @@ doca_error_t ConnectionProducer::wait(ProducerTask& task) {
     if (task.immediate_length > task.keep.size()) {
         return DOCA_ERROR_INVALID_VALUE;
     }
-    if (task.immediate_length != 0) {
-        std::memcpy(task.keep.data(), task.immediate, task.immediate_length);
-        task.kept = true;
-    }
+    TaskQueue<ProducerTask>& queue = queue_of(task.consumer);
     if (!in_engine_) {
         pe()->engine().add(*this); // only while something waits: progress costs the others
         in_engine_ = true;
     }
+    if (task.immediate_length != 0) {
+        std::memcpy(task.keep.data(), task.immediate, task.immediate_length);
+        task.kept = true;
+    }
     hold(task);
-    queue_of(task.consumer).push(task);
+    queue.push(task);
     return DOCA_SUCCESS;
 }
 
@@ -210,7 +211,11 @@ void ConnectionProducer::reached(std::uint32_t consumer) {
     if (reached_.size() > limits::consumers_per_connection) {
         reached_.clear(); // most are gone; to the others one send more may wait
     }
-    reached_.insert(consumer);
+    (void)guarded([&] {
+        reached_.insert(
+            consumer); // else one send more may wait: the one that told us is on its way
+        return DOCA_SUCCESS;
+    });
 }
 
 bool ConnectionProducer::waits_for(std::uint32_t consumer) const noexcept {
@@ -292,7 +297,7 @@ bool ConnectionProducer::drained() const noexcept {
 }
 
 void ConnectionProducer::drain_now() {
-    pe()->bury(std::shared_ptr<Producer>(std::move(core_)));
+    pe()->bury(std::move(core_));
 }
 
 void ConnectionProducer::closed() {
@@ -301,7 +306,7 @@ void ConnectionProducer::closed() {
     reached_.clear();
     last_reached_ = 0;
     handle_.detach(generation_);
-    pe()->bury(std::shared_ptr<Producer>(std::move(core_)));
+    pe()->bury(std::move(core_));
 }
 
 } // namespace comch::doca

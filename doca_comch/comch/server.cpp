@@ -42,6 +42,14 @@ doca_error_t ServerContext::begin_start() {
     if (const doca_error_t result = prepare(); result != DOCA_SUCCESS) {
         return result;
     }
+    const doca_error_t result = guarded([&] { return open_core(); });
+    if (result != DOCA_SUCCESS) {
+        closed();
+    }
+    return result;
+}
+
+doca_error_t ServerContext::open_core() {
     ServerHandlers handlers;
     handlers.user = this;
     handlers.connected = [](void* user, Connection& connection) {
@@ -125,7 +133,7 @@ void ServerContext::drain_now() {
     }
     draining_now_ = false;
     leave_engine();
-    pe()->bury(std::shared_ptr<Server>(std::move(core_)));
+    pe()->bury(std::move(core_));
 }
 
 void ServerContext::closed() {
@@ -133,7 +141,7 @@ void ServerContext::closed() {
         return;
     }
     leave_engine();
-    pe()->bury(std::shared_ptr<Server>(std::move(core_)));
+    pe()->bury(std::move(core_));
 }
 
 void ServerContext::set_wake_on_confirmation(bool on) {
@@ -173,11 +181,23 @@ void ServerContext::disconnect_now(ConnectionHandle& handle) {
 }
 
 void ServerContext::connected(Connection& connection) {
-    if (core_ != nullptr) {
-        ConnectionHandle& handle = adopt(connection);
-        live_.push_back(&handle);
-        calls_->connection(on_connected, *this, handle, true);
+    if (core_ == nullptr) {
+        return;
     }
+    const doca_error_t result = guarded([&] {
+        live_.reserve(live_.size() + 1);
+        live_.push_back(&adopt(connection));
+        return DOCA_SUCCESS;
+    });
+    if (result != DOCA_SUCCESS) {
+        (void)refuse(result, "there is no memory for another client: it is disconnected");
+        (void)guarded([&] {
+            (void)core_->disconnect(connection);
+            return DOCA_SUCCESS;
+        });
+        return;
+    }
+    calls_->connection(on_connected, *this, *live_.back(), true);
 }
 
 void ServerContext::disconnected(Connection& connection, EndReason reason) {
@@ -199,9 +219,12 @@ void ServerContext::refused() {
     if (core_ == nullptr) {
         return;
     }
-    ConnectionHandle& handle = ConnectionHandle::make(*this, nullptr);
-    calls_->connection(on_connected, *this, handle, false);
-    handle.retire();
+    ConnectionHandle* const handle = guarded_or<ConnectionHandle*>(
+        nullptr, [&] { return &ConnectionHandle::make(*this, nullptr); });
+    if (handle != nullptr) { // else nobody is told of a client that there is not
+        calls_->connection(on_connected, *this, *handle, false);
+        handle->retire();
+    }
 }
 
 } // namespace comch::doca

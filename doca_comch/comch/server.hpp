@@ -35,6 +35,7 @@ private:
     void set_wake_on_confirmation(bool on) override;
     void disconnect_now(ConnectionHandle& handle) override;
 
+    [[nodiscard]] doca_error_t open_core();
     [[nodiscard]] bool has_attached() const;
     void connected(Connection& connection);
     void disconnected(Connection& connection, EndReason reason);

@@ -1,5 +1,7 @@
 #include "doca_comch/comm_channel/backlog.hpp"
 
+#include <algorithm>
+
 namespace comch::doca {
 
 Backlog::Header Backlog::header_at(std::size_t at) const {
@@ -11,6 +13,10 @@ Backlog::Header Backlog::header_at(std::size_t at) const {
 void Backlog::push(Kind kind, Peer* peer, std::span<const std::byte> bytes) {
     const Header header{
         .peer = peer, .length = static_cast<std::uint32_t>(bytes.size()), .kind = kind};
+    const std::size_t needed = bytes_.size() + size_of(header);
+    if (needed > bytes_.capacity()) { // an entry is there as a whole, or not at all
+        bytes_.reserve(std::max(needed, 2 * bytes_.capacity()));
+    }
     const auto* const raw = reinterpret_cast<const std::byte*>(&header);
     bytes_.insert(bytes_.end(), raw, raw + sizeof(header));
     bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());

@@ -100,6 +100,8 @@ doca_error_t Endpoint::listen(std::string_view name) {
         return refuse(DOCA_ERROR_BAD_STATE,
                       fmt::format("cannot listen as '{}': no representor is set", name));
     }
+    listed_.reserve(comch::limits::clients_per_server);
+    OwnServices::Service service{representor->info.representor.function().id, name};
     auto server = Server::open(*engine_, device->info.device, representor->info.representor, name,
                                {.limits = limits(), .deferred_accept = true}, server_handlers());
     if (!server) {
@@ -107,10 +109,9 @@ doca_error_t Endpoint::listen(std::string_view name) {
                    ? refuse(DOCA_ERROR_CONNECTION_ABORTED, server.error().message)
                    : refuse(server.error());
     }
+    OwnServices::instance().add(service);
+    own_service_ = std::move(service);
     server_ = std::move(*server);
-    own_service_ = {representor->info.representor.function().id, std::string(name)};
-    OwnServices::instance().add(own_service_);
-    listed_.reserve(comch::limits::clients_per_server);
     was_active_ = true;
     return DOCA_SUCCESS;
 }
@@ -131,8 +132,23 @@ doca_error_t Endpoint::connect(std::string_view name, doca_comm_channel_addr_t**
                                   name, device->info.device.function().name));
     }
     ++attempts_;
+    Peer& peer = add_peer();
+    const doca_error_t result =
+        guarded([&] { return open_client(device->info.device, name, peer); });
+    if (result != DOCA_SUCCESS) {
+        client_.reset();
+        remove_peer(peer);
+        return result;
+    }
+    was_active_ = true;
+    *address = peer.handle;
+    settle(); // channels may be armed since an earlier connection
+    return DOCA_SUCCESS;
+}
+
+doca_error_t Endpoint::open_client(const Device& device, std::string_view name, Peer& peer) {
     const Greeting hello = greeting();
-    auto client = Client::open(*engine_, device->info.device, name,
+    auto client = Client::open(*engine_, device, name,
                                {.limits = limits(), .data = as_bytes(hello)}, client_handlers());
     if (!client) {
         return refuse(client.error());
@@ -141,23 +157,16 @@ doca_error_t Endpoint::connect(std::string_view name, doca_comm_channel_addr_t**
         return refuse(DOCA_ERROR_CONNECTION_ABORTED, (*client)->error().message);
     }
     client_ = std::move(*client);
-    Peer& peer = add_peer();
     peer.connection = &client_->connection();
     // A service of this process may be served by the very thread that would wait for it.
-    if (device->info.device.domain()->description().transport == Transport::rdma &&
-        !OwnServices::instance().has({device->info.device.function().id, std::string(name)})) {
+    if (device.domain()->description().transport == Transport::rdma &&
+        !OwnServices::instance().has({device.function().id, std::string(name)})) {
         await_answer(peer);
     }
     if (peer.state == Peer::State::failed) {
-        const std::string reason = client_->error().message;
-        client_.reset();
-        remove_peer(peer);
         receive_event_ = send_event_ = service_event_ = false;
-        return refuse(DOCA_ERROR_CONNECTION_ABORTED, reason);
+        return refuse(DOCA_ERROR_CONNECTION_ABORTED, client_->error().message);
     }
-    was_active_ = true;
-    *address = peer.handle;
-    settle(); // channels may be armed since an earlier connection
     return DOCA_SUCCESS;
 }
 
@@ -172,14 +181,14 @@ void Endpoint::await_answer(const Peer& peer) {
 }
 
 Peer& Endpoint::add_peer() {
-    peers_.push_back(std::make_unique<Peer>(*this));
-    Peer& peer = *peers_.back();
-    peer.handle = AddressPool::instance().take(&peer);
-    peer.handle->owner = this;
-    return peer;
+    auto peer = std::make_unique<Peer>(*this);
+    peers_.reserve(peers_.size() + 1);
+    peer->handle = AddressPool::instance().take(peer.get());
+    peer->handle->owner = this;
+    return *peers_.emplace_back(std::move(peer));
 }
 
-void Endpoint::remove_peer(Peer& peer) {
+void Endpoint::remove_peer(Peer& peer) noexcept {
     backlog_.drop(&peer);
     peer.handle->owner = nullptr;
     AddressPool::instance().give_back(peer.handle);
@@ -218,26 +227,36 @@ bool Endpoint::is_connected_already(const Connection& request, const Greeting& t
 }
 
 void Endpoint::accept_waiting() {
-    requests_wait_ = false;
-    const Greeting own = greeting();
     while (Connection* const request = server_->next_pending()) {
-        const auto theirs = read_greeting(request->peer_data());
-        if (theirs && is_connected_already(*request, *theirs)) {
-            (void)server_->refuse(*request); // reported as refused
-            continue;
-        }
-        if (!server_->accept(*request, as_bytes(own))) {
-            continue;
-        }
-        Peer& peer = add_peer();
-        peer.connection = request;
-        peer.process = request->peer().process_id;
-        peer.endpoint = theirs ? theirs->endpoint : 0;
-        peer.attempt = theirs ? theirs->attempt : 0;
-        request->set_user_data(reinterpret_cast<std::uintptr_t>(&peer));
-        meet(peer, *request);
-        service_event_ = true;
+        accept_next(*request);
     }
+    requests_wait_ = false;
+}
+
+void Endpoint::accept_next(Connection& request) {
+    const Greeting own = greeting();
+    const auto theirs = read_greeting(request.peer_data());
+    if (theirs && is_connected_already(request, *theirs)) {
+        (void)server_->refuse(request); // reported as refused
+        return;
+    }
+    Peer& peer = add_peer(); // first: an accepted client must not lack one
+    try {
+        if (!server_->accept(request, as_bytes(own))) {
+            remove_peer(peer);
+            return;
+        }
+    } catch (...) {
+        remove_peer(peer);
+        throw;
+    }
+    peer.connection = &request;
+    peer.process = request.peer().process_id;
+    peer.endpoint = theirs ? theirs->endpoint : 0;
+    peer.attempt = theirs ? theirs->attempt : 0;
+    request.set_user_data(reinterpret_cast<std::uintptr_t>(&peer));
+    meet(peer, request);
+    service_event_ = true;
 }
 
 // ---- messages ----------------------------------------------------------------------------------
@@ -385,7 +404,7 @@ ServerHandlers Endpoint::server_handlers() noexcept {
                 [](void* user, const comch::Peer&, Refusal) {
                     auto& self = *static_cast<Endpoint*>(user);
                     if (!self.backlog_.ends_with(Backlog::Kind::failed_client)) {
-                        self.backlog_.push(Backlog::Kind::failed_client, nullptr);
+                        self.push_failure(Backlog::Kind::failed_client, nullptr);
                     }
                     self.receive_event_ = true;
                 },
@@ -423,22 +442,35 @@ void Endpoint::on_message(Peer* peer, std::span<const std::byte> message) {
     if (peer == nullptr || peer->state != Peer::State::established) {
         return;
     }
-    if (message.size() > properties.max_message) {
-        refuse_message(*peer);
-        return;
+    // For one that is longer than what the peer was told that we take, a program has no room, and
+    // would never come to the messages behind it. Nor must one be left out.
+    if (message.size() > properties.max_message || !keep(*peer, message)) {
+        fail(*peer);
     }
-    backlog_.push(Backlog::Kind::message, peer, message);
     receive_event_ = true;
 }
 
-/// It is longer than what the peer was told that we take. A program has no room for it, and would
-/// never come to the messages behind it.
-void Endpoint::refuse_message(Peer& peer) {
+/// False: there is no memory for it.
+bool Endpoint::keep(Peer& peer, std::span<const std::byte> message) {
+    return guarded_or(false, [&] {
+        backlog_.push(Backlog::Kind::message, &peer, message);
+        return true;
+    });
+}
+
+void Endpoint::fail(Peer& peer) {
     peer.state = Peer::State::failed;
     send_event_ = receive_event_ = service_event_ = true;
     if (server_) {
-        backlog_.push(Backlog::Kind::failed_peer, &peer);
+        push_failure(Backlog::Kind::failed_peer, &peer);
     }
+}
+
+void Endpoint::push_failure(Backlog::Kind kind, Peer* peer) {
+    (void)guarded([&] {
+        backlog_.push(kind, peer); // else who sends to the peer, or looks at it, finds out
+        return DOCA_SUCCESS;
+    });
 }
 
 void Endpoint::on_end(Peer& peer, bool orderly) {
@@ -449,7 +481,7 @@ void Endpoint::on_end(Peer& peer, bool orderly) {
         send_event_ = true;
         receive_event_ = true;
         if (server_) {
-            backlog_.push(Backlog::Kind::failed_peer, &peer);
+            push_failure(Backlog::Kind::failed_peer, &peer);
         }
     }
 }

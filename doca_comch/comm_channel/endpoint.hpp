@@ -76,17 +76,21 @@ private:
     [[nodiscard]] ServerHandlers server_handlers() noexcept;
     [[nodiscard]] ClientHandlers client_handlers() noexcept;
 
+    [[nodiscard]] doca_error_t open_client(const Device& device, std::string_view name, Peer& peer);
     void await_answer(const Peer& peer);
     Peer& add_peer();
-    void remove_peer(Peer& peer);
+    void remove_peer(Peer& peer) noexcept;
     void meet(Peer& peer, Connection& connection);
     void accept_waiting();
+    void accept_next(Connection& request);
     [[nodiscard]] bool is_connected_already(const Connection& request,
                                             const Greeting& greeting) const;
 
     void on_message(Peer* peer, std::span<const std::byte> message);
     void on_end(Peer& peer, bool orderly);
-    void refuse_message(Peer& peer);
+    [[nodiscard]] bool keep(Peer& peer, std::span<const std::byte> message);
+    void fail(Peer& peer);
+    void push_failure(Backlog::Kind kind, Peer* peer);
     void on_client_state(State state);
 
     /// Progresses the core, if there is room for what may arrive. `slack`: a little more room, for

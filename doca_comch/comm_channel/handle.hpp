@@ -8,13 +8,18 @@
 #include <deque>
 #include <mutex>
 
+#include "doca_comch/common/resting_handles.hpp"
+
 namespace comch::doca {
 
 /// What a handle leads to; null when it has ended. The mark is another one for each kind of handle:
 /// programs in C are easily mistaken about what they hold.
 template <class T, std::uint64_t Mark> struct Handle {
+    using Base = Handle;
+
     const std::uint64_t mark = Mark;
     std::atomic<T*> object{nullptr};
+    Handle* next_resting = nullptr;
 
     /// Null, too, of a null pointer and of what is no handle of this kind.
     [[nodiscard]] static T* object_of(const Handle* handle) noexcept {
@@ -33,31 +38,26 @@ public:
 
     template <class Object> [[nodiscard]] H* take(Object* object) {
         const std::lock_guard lock(mutex_);
-        H* handle = nullptr;
-        if (ended_.size() > rest) {
-            handle = ended_.front();
-            ended_.pop_front();
-        } else {
+        H* handle = static_cast<H*>(ended_.take());
+        if (handle == nullptr) {
             handle = &all_.emplace_back();
         }
         handle->object = object;
         return handle;
     }
 
-    void give_back(H* handle) {
+    void give_back(H* handle) noexcept {
         const std::lock_guard lock(mutex_);
         handle->object = nullptr;
-        ended_.push_back(handle);
+        ended_.push(*handle);
     }
 
 private:
     HandlePool() = default;
-    /// An ended handle rests while this many others end, before it means something else.
-    static constexpr std::size_t rest = 1024;
 
     std::mutex mutex_;
     std::deque<H> all_;
-    std::deque<H*> ended_;
+    RestingHandles<typename H::Base, 1024> ended_;
 };
 
 } // namespace comch::doca

@@ -6,8 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <new>
-#include <utility>
 #include <vector>
 
 #include <doca_buf.h>
@@ -72,13 +70,8 @@ class BufferStore {
 public:
     bool is_pool = false; ///< its buffers keep their places
 
-    /// False: there is no memory for so many.
-    [[nodiscard]] bool add(std::size_t count) {
-        std::unique_ptr<doca_buf[]> block(new (std::nothrow) doca_buf[count]);
-        if (block == nullptr) {
-            return false;
-        }
-        blocks_.push_back(std::move(block));
+    void add(std::size_t count) {
+        blocks_.push_back(std::make_unique<doca_buf[]>(count));
         for (std::size_t i = count; i-- > 0;) {
             doca_buf& buffer = blocks_.back()[i];
             buffer.store = this;
@@ -87,7 +80,6 @@ public:
         }
         total_ += static_cast<std::uint32_t>(count);
         free_count_ += static_cast<std::uint32_t>(count);
-        return true;
     }
 
     /// With one reference; null if all are in use.

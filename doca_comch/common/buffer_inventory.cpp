@@ -3,6 +3,7 @@
 #include "doca_comch/common/buffer.hpp"
 #include "doca_comch/common/status.hpp"
 
+using comch::doca::guarded;
 using comch::doca::refuse;
 
 struct doca_buf_inventory {
@@ -40,12 +41,12 @@ doca_error_t doca_buf_inventory_create(size_t num_elements, doca_buf_inventory**
     if (num_elements == 0 || num_elements > UINT32_MAX || buf_inventory == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
-    auto inventory = std::make_unique<doca_buf_inventory>();
-    if (!inventory->store.add(num_elements)) {
-        return DOCA_ERROR_NO_MEMORY;
-    }
-    *buf_inventory = inventory.release();
-    return DOCA_SUCCESS;
+    return guarded([&] {
+        auto inventory = std::make_unique<doca_buf_inventory>();
+        inventory->store.add(num_elements);
+        *buf_inventory = inventory.release();
+        return DOCA_SUCCESS;
+    });
 }
 
 doca_error_t doca_buf_inventory_destroy(doca_buf_inventory* inventory) {
@@ -92,7 +93,10 @@ doca_error_t doca_buf_inventory_expand(doca_buf_inventory* inventory, uint32_t n
     if (!inventory->started) {
         return DOCA_ERROR_BAD_STATE;
     }
-    return inventory->store.add(num_elements) ? DOCA_SUCCESS : DOCA_ERROR_NO_MEMORY;
+    return guarded([&] {
+        inventory->store.add(num_elements);
+        return DOCA_SUCCESS;
+    });
 }
 
 doca_error_t doca_buf_inventory_buf_get_by_args(doca_buf_inventory* inventory, doca_mmap* mmap,

@@ -5,6 +5,7 @@
 #include "doca_comch/common/buffer.hpp"
 #include "doca_comch/common/status.hpp"
 
+using comch::doca::guarded;
 using comch::doca::refuse;
 
 struct doca_buf_pool {
@@ -47,16 +48,16 @@ doca_error_t doca_buf_pool_create(size_t num_elements, size_t element_size, cons
         buf_pool == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
-    auto pool = std::make_unique<doca_buf_pool>();
-    if (!pool->store.add(num_elements)) {
-        return DOCA_ERROR_NO_MEMORY;
-    }
-    pool->store.is_pool = true;
-    pool->element_size = element_size;
-    pool->mmap = const_cast<doca_mmap*>(mmap);
-    pool->mmap_life = mmap->life;
-    *buf_pool = pool.release();
-    return DOCA_SUCCESS;
+    return guarded([&] {
+        auto pool = std::make_unique<doca_buf_pool>();
+        pool->store.add(num_elements);
+        pool->store.is_pool = true;
+        pool->element_size = element_size;
+        pool->mmap = const_cast<doca_mmap*>(mmap);
+        pool->mmap_life = mmap->life;
+        *buf_pool = pool.release();
+        return DOCA_SUCCESS;
+    });
 }
 
 doca_error_t doca_buf_pool_destroy(doca_buf_pool* buf_pool) {

@@ -3,9 +3,9 @@
 #include <memory>
 #include <utility>
 
-#include "doca_comch/common/device.hpp"
-#include "doca_comch/common/status.hpp"
+#include "doca_comch/common/capability.hpp"
 
+using comch::doca::guarded;
 using comch::doca::refuse;
 
 doca_ctx::~doca_ctx() {
@@ -23,8 +23,8 @@ doca_error_t doca_ctx::connect(doca_pe& pe) {
         return refuse(DOCA_ERROR_NOT_PERMITTED,
                       "cannot connect the context to a progress engine: it has one already");
     }
-    pe_ = &pe;
     pe.connect(*this);
+    pe_ = &pe;
     return DOCA_SUCCESS;
 }
 
@@ -35,6 +35,9 @@ doca_error_t doca_ctx::start() {
     if (pe_ == nullptr && needs_engine()) {
         return refuse(DOCA_ERROR_NOT_CONNECTED, "cannot start the context: connect it to a "
                                                 "progress engine first (doca_pe_connect_ctx)");
+    }
+    if (pe_ != nullptr) {
+        pe_->reserve_for_ends();
     }
     const doca_error_t result = begin_start();
     if (result == DOCA_SUCCESS) {
@@ -133,7 +136,7 @@ doca_error_t destroy(doca_ctx* ctx) {
         return refuse(DOCA_ERROR_BAD_STATE,
                       "cannot destroy the context: stop it, and progress until it is idle");
     }
-    std::shared_ptr<doca_ctx> owned(ctx);
+    std::unique_ptr<doca_ctx> owned(ctx);
     if (doca_pe* const pe = ctx->pe(); pe != nullptr) {
         pe->bury(std::move(owned)); // inside its own callback, say
     }
@@ -145,11 +148,11 @@ doca_error_t destroy(doca_ctx* ctx) {
 // ---- the API ------------------------------------------------------------------------------------
 
 doca_error_t doca_ctx_start(doca_ctx* ctx) {
-    return ctx == nullptr ? DOCA_ERROR_INVALID_VALUE : ctx->start();
+    return ctx == nullptr ? DOCA_ERROR_INVALID_VALUE : guarded([&] { return ctx->start(); });
 }
 
 doca_error_t doca_ctx_stop(doca_ctx* ctx) {
-    return ctx == nullptr ? DOCA_ERROR_INVALID_VALUE : ctx->stop();
+    return ctx == nullptr ? DOCA_ERROR_INVALID_VALUE : guarded([&] { return ctx->stop(); });
 }
 
 doca_error_t doca_ctx_get_num_inflight_tasks(const doca_ctx* ctx, size_t* num_inflight_tasks) {
@@ -197,7 +200,10 @@ doca_error_t doca_ctx_get_state(const doca_ctx* ctx, doca_ctx_states* state) {
 
 void doca_ctx_flush_tasks(doca_ctx* ctx) {
     if (ctx != nullptr) {
-        ctx->flush();
+        (void)guarded([&] {
+            ctx->flush(); // what is left goes out with the next progress
+            return DOCA_SUCCESS;
+        });
     }
 }
 
@@ -215,11 +221,7 @@ doca_error_t doca_ctx_set_datapath_on_gpu(doca_ctx* ctx, doca_gpu* gpu_dev) {
 
 doca_error_t doca_ctx_cap_get_num_completion_vectors(const doca_devinfo* devinfo,
                                                      uint32_t* num_comp_vectors) {
-    if (devinfo == nullptr || num_comp_vectors == nullptr) {
-        return DOCA_ERROR_INVALID_VALUE;
-    }
-    *num_comp_vectors = 1;
-    return DOCA_SUCCESS;
+    return comch::doca::fixed_capability(devinfo, num_comp_vectors, 1);
 }
 
 doca_error_t doca_ctx_set_completion_vector(doca_ctx* ctx, uint32_t comp_vector) {

@@ -8,13 +8,14 @@
 #include <doca_ctx.h>
 
 #include "doca_comch/common/engine.hpp"
+#include "doca_comch/common/status.hpp"
 #include "doca_comch/common/task.hpp"
 
 /// What kinds of contexts do is in begin_start(), begin_stop(), drained() and closed(); they move
 /// the state with enter().
 struct doca_ctx {
 public:
-    /// Begins a task, which is marked as submitted already.
+    /// Begins a task, which is marked as submitted already. Exceptions: it has not begun.
     using Begin = doca_error_t (*)(doca_task&);
     /// Calls the program's callback, for success or for errors.
     using Report = void (*)(doca_task&, bool success);
@@ -68,7 +69,7 @@ public:
         }
         task.use = doca_task::Use::submitted;
         task.status = DOCA_ERROR_IN_PROGRESS;
-        const doca_error_t result = begin_(task);
+        const doca_error_t result = comch::doca::guarded([&] { return begin_(task); });
         if (result != DOCA_SUCCESS) [[unlikely]] {
             task.use = doca_task::Use::allocated;
             task.status = result;
@@ -109,7 +110,8 @@ public:
 protected:
     doca_ctx() = default;
 
-    /// SUCCESS: running; IN_PROGRESS: starting; others: why not.
+    /// SUCCESS: running; IN_PROGRESS: starting; others, and exceptions: why not, and it is as
+    /// before.
     [[nodiscard]] virtual doca_error_t begin_start() = 0;
     /// SUCCESS: stopping has begun. Others: it has not.
     [[nodiscard]] virtual doca_error_t begin_stop() = 0;

@@ -1,40 +1,71 @@
 #include "doca_comch/common/engine.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "doca_comch/common/context.hpp"
 #include "doca_comch/common/status.hpp"
 
+using comch::doca::guarded;
+using comch::doca::guarded_or;
 using comch::doca::refuse;
+
+namespace {
+
+/// What a context may bury until it is started again: its core, what the core's handlers look at,
+/// and itself.
+constexpr std::size_t burials = 3;
+
+/// A flag that is set meanwhile, whatever is thrown.
+class Raised {
+public:
+    explicit Raised(bool& flag) noexcept : flag_(flag) { flag_ = true; }
+    ~Raised() { flag_ = false; }
+    Raised(const Raised&) = delete;
+    Raised& operator=(const Raised&) = delete;
+
+private:
+    bool& flag_;
+};
+
+} // namespace
 
 unsigned doca_pe::progress() {
     if (in_progress_) {
         return 0;
     }
-    in_progress_ = true;
-    unsigned handled = engine_->progress();
-    if (!attended_.empty()) [[unlikely]] {
-        handled += attend_contexts();
+    unsigned handled = 0;
+    {
+        const Raised raised(in_progress_);
+        handled = engine_->progress();
+        if (!attended_.empty()) [[unlikely]] {
+            handled += attend_contexts();
+        }
     }
-    in_progress_ = false;
     if (!buried_.empty()) [[unlikely]] {
-        // In the order of burial: what belongs to the core goes before the context it calls.
-        const auto buried = std::move(buried_);
-        buried_.clear();
+        destroy_buried();
     }
     return handled;
 }
 
+void doca_pe::destroy_buried() noexcept {
+    // In the order of burial: what belongs to the core goes before the context it calls.
+    auto buried = std::exchange(buried_, {});
+    buried.clear();
+    if (buried_.empty()) {
+        buried_.swap(buried); // keeps the room
+    }
+}
+
 unsigned doca_pe::attend_contexts() {
     unsigned handled = 0;
-    attending_ = true;
+    const Raised raised(attending_);
     // By index: callbacks may stop, start and destroy contexts.
     for (std::size_t i = 0; i < attended_.size(); ++i) {
         if (doca_ctx* const ctx = attended_[i]; ctx != nullptr) {
             handled += ctx->attend();
         }
     }
-    attending_ = false;
     std::erase(attended_, nullptr);
     return handled;
 }
@@ -46,6 +77,16 @@ void doca_pe::request_notification() {
     if (engine_->arm() != comch::Errc::ok || busy) {
         engine_->wake();
     }
+}
+
+void doca_pe::connect(doca_ctx& ctx) {
+    reserve_for_ends_of(contexts_.size() + 1);
+    contexts_.push_back(&ctx);
+}
+
+void doca_pe::reserve_for_ends_of(std::size_t contexts) {
+    attended_.reserve(attended_.size() + contexts);
+    buried_.reserve(buried_.size() + burials * contexts);
 }
 
 void doca_pe::disconnect(doca_ctx& ctx) noexcept {
@@ -67,24 +108,20 @@ void doca_pe::leave(doca_ctx& ctx) noexcept {
     }
 }
 
-void doca_pe::bury(std::shared_ptr<void> object) {
-    if (in_progress_) {
-        buried_.push_back(std::move(object));
-    }
-}
-
 // ---- the API ------------------------------------------------------------------------------------
 
 doca_error_t doca_pe_create(doca_pe** pe) {
     if (pe == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
-    auto engine = comch::ProgressEngine::create();
-    if (!engine) {
-        return refuse(engine.error());
-    }
-    *pe = new doca_pe(std::move(*engine));
-    return DOCA_SUCCESS;
+    return guarded([&] {
+        auto engine = comch::ProgressEngine::create();
+        if (!engine) {
+            return refuse(engine.error());
+        }
+        *pe = new doca_pe(std::move(*engine));
+        return DOCA_SUCCESS;
+    });
 }
 
 doca_error_t doca_pe_destroy(doca_pe* pe) {
@@ -100,11 +137,13 @@ doca_error_t doca_pe_destroy(doca_pe* pe) {
 }
 
 uint8_t doca_pe_progress(doca_pe* pe) {
-    return pe != nullptr && pe->progress() != 0 ? 1 : 0;
+    // Out of memory, something is left to do: programs must not go to sleep beside it.
+    return pe != nullptr && guarded_or(1u, [&] { return pe->progress(); }) != 0 ? 1 : 0;
 }
 
 doca_error_t doca_pe_connect_ctx(doca_pe* pe, doca_ctx* ctx) {
-    return pe == nullptr || ctx == nullptr ? DOCA_ERROR_INVALID_VALUE : ctx->connect(*pe);
+    return pe == nullptr || ctx == nullptr ? DOCA_ERROR_INVALID_VALUE
+                                           : guarded([&] { return ctx->connect(*pe); });
 }
 
 doca_error_t doca_pe_get_notification_handle(const doca_pe* pe,
@@ -120,8 +159,10 @@ doca_error_t doca_pe_request_notification(doca_pe* pe) {
     if (pe == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
-    pe->request_notification();
-    return DOCA_SUCCESS;
+    return guarded([&] {
+        pe->request_notification();
+        return DOCA_SUCCESS;
+    });
 }
 
 doca_error_t doca_pe_clear_notification(doca_pe* pe, doca_notification_handle_t) {

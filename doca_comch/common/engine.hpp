@@ -20,23 +20,34 @@ public:
     [[nodiscard]] unsigned progress();
     void request_notification();
 
-    void connect(doca_ctx& ctx) { contexts_.push_back(&ctx); }
+    void connect(doca_ctx& ctx);
     void disconnect(doca_ctx& ctx) noexcept;
 
+    /// Whenever a context starts: makes room, so that none of them can fail to end.
+    void reserve_for_ends() { reserve_for_ends_of(contexts_.size()); }
     /// A context is stopping, or has tasks to flush: it is looked at with each progress.
     void attend(doca_ctx& ctx);
     void leave(doca_ctx& ctx) noexcept;
 
     /// Destroys something, after the callbacks that are on the stack have returned.
-    void bury(std::shared_ptr<void> object);
+    template <class T> void bury(std::unique_ptr<T> object) {
+        if (in_progress_ && object != nullptr) {
+            buried_.emplace_back(nullptr, [](void* it) { delete static_cast<T*>(it); });
+            buried_.back().reset(object.release());
+        }
+    }
 
 private:
+    using Buried = std::unique_ptr<void, void (*)(void*)>;
+
+    void reserve_for_ends_of(std::size_t contexts);
     [[nodiscard]] unsigned attend_contexts();
+    void destroy_buried() noexcept;
 
     std::unique_ptr<comch::ProgressEngine> engine_;
     std::vector<doca_ctx*> contexts_;
     std::vector<doca_ctx*> attended_;
-    std::vector<std::shared_ptr<void>> buried_;
+    std::vector<Buried> buried_;
     bool in_progress_ = false;
     bool attending_ = false;
 };

@@ -7,12 +7,14 @@
 #include <fmt/format.h>
 
 #include "core/transfer/descriptor.hpp"
+#include "doca_comch/common/capability.hpp"
 #include "doca_comch/common/device.hpp"
 #include "doca_comch/common/mmap_handles.hpp"
 #include "doca_comch/common/process_memory.hpp"
 #include "doca_comch/common/status.hpp"
 
 using comch::MemoryMap;
+using comch::doca::guarded;
 using comch::doca::refuse;
 
 namespace {
@@ -61,6 +63,57 @@ doca_error_t unused(const doca_mmap& mmap) {
     return DOCA_SUCCESS;
 }
 
+doca_error_t start(doca_mmap& mmap) {
+    const std::uint32_t permissions = permissions_of(mmap.access);
+    // A device would find that out when it registers the memory. Here the program would, when the
+    // first message is copied there.
+    const bool writable = (permissions & comch::local_write) != 0;
+    if (!comch::doca::is_mapped(mmap.address, mmap.length, writable)) {
+        return refuse(DOCA_ERROR_INVALID_VALUE,
+                      fmt::format("cannot start the memory map: not all of the {} bytes from {} on "
+                                  "are memory that this process may {}",
+                                  mmap.length, mmap.address, writable ? "write" : "read"));
+    }
+    auto map = MemoryMap::create({static_cast<std::byte*>(mmap.address), mmap.length}, permissions);
+    if (!map) {
+        return refuse(map.error());
+    }
+    mmap.map = std::move(*map);
+    mmap.was_started = true;
+    return DOCA_SUCCESS;
+}
+
+/// The other side's device reaches the memory without this program's help.
+doca_error_t export_to(const comch::Device& device, const doca_mmap& mmap,
+                       std::vector<std::byte>& exported) {
+    auto descriptor = comch::transfer::export_memory(device, *mmap.map);
+    if (!descriptor) {
+        return refuse(descriptor.error());
+    }
+    exported = std::move(*descriptor);
+    return DOCA_SUCCESS;
+}
+
+doca_error_t import_to(doca_dev& dev, std::span<const std::byte> exported,
+                       const doca_data* user_data, doca_mmap*& mmap) {
+    auto memory = comch::transfer::import_memory(exported);
+    if (!memory) {
+        return refuse(memory.error());
+    }
+    auto made = std::make_unique<doca_mmap>();
+    made->address = memory->map->address();
+    made->length = memory->map->size();
+    made->map = std::move(memory->map);
+    made->service = memory->service;
+    made->importer = dev.info.device;
+    made->devices.push_back({.device = dev.info.device, .exported = {}});
+    if (user_data != nullptr) {
+        made->user_data = *user_data;
+    }
+    mmap = made.release();
+    return DOCA_SUCCESS;
+}
+
 } // namespace
 
 doca_mmap::Device* doca_mmap::find(const comch::Device& device) noexcept {
@@ -74,8 +127,10 @@ doca_error_t doca_mmap_create(doca_mmap** mmap) {
     if (mmap == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
-    *mmap = new doca_mmap;
-    return DOCA_SUCCESS;
+    return guarded([&] {
+        *mmap = new doca_mmap;
+        return DOCA_SUCCESS;
+    });
 }
 
 doca_error_t doca_mmap_destroy(doca_mmap* mmap) {
@@ -169,8 +224,10 @@ doca_error_t doca_mmap_add_dev(doca_mmap* mmap, doca_dev* dev) {
         return refuse(DOCA_ERROR_NO_MEMORY, "the memory map has as many devices as it was set to "
                                             "have (doca_mmap_set_max_num_devices)");
     }
-    mmap->devices.push_back({.device = dev->info.device, .exported = {}});
-    return DOCA_SUCCESS;
+    return guarded([&] {
+        mmap->devices.push_back({.device = dev->info.device, .exported = {}});
+        return DOCA_SUCCESS;
+    });
 }
 
 doca_error_t doca_mmap_rm_dev(doca_mmap* mmap, doca_dev* dev) {
@@ -195,24 +252,7 @@ doca_error_t doca_mmap_start(doca_mmap* mmap) {
                                             "(doca_mmap_set_memrange) and a device "
                                             "(doca_mmap_add_dev)");
     }
-    const std::uint32_t permissions = permissions_of(mmap->access);
-    // A device would find that out when it registers the memory. Here the program would, when the
-    // first message is copied there.
-    const bool writable = (permissions & comch::local_write) != 0;
-    if (!comch::doca::is_mapped(mmap->address, mmap->length, writable)) {
-        return refuse(DOCA_ERROR_INVALID_VALUE,
-                      fmt::format("cannot start the memory map: not all of the {} bytes from {} on "
-                                  "are memory that this process may {}",
-                                  mmap->length, mmap->address, writable ? "write" : "read"));
-    }
-    auto map =
-        MemoryMap::create({static_cast<std::byte*>(mmap->address), mmap->length}, permissions);
-    if (!map) {
-        return refuse(map.error());
-    }
-    mmap->map = std::move(*map);
-    mmap->was_started = true;
-    return DOCA_SUCCESS;
+    return guarded([&] { return start(*mmap); });
 }
 
 doca_error_t doca_mmap_stop(doca_mmap* mmap) {
@@ -310,12 +350,11 @@ doca_error_t doca_mmap_export_pci(doca_mmap* mmap, const doca_dev* dev, const vo
                       "cannot export the memory map to a device that it does not have");
     }
     if (found->exported.empty()) {
-        // The other side's device reaches the memory without this program's help.
-        auto descriptor = comch::transfer::export_memory(dev->info.device, *mmap->map);
-        if (!descriptor) {
-            return refuse(descriptor.error());
+        const doca_error_t result =
+            guarded([&] { return export_to(dev->info.device, *mmap, found->exported); });
+        if (result != DOCA_SUCCESS) {
+            return result;
         }
-        found->exported = std::move(*descriptor);
     }
     *export_desc = found->exported.data();
     *export_desc_len = found->exported.size();
@@ -336,41 +375,20 @@ doca_error_t doca_mmap_create_from_export(const doca_data* user_data, const void
         mmap == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
-    auto memory = comch::transfer::import_memory(
-        {static_cast<const std::byte*>(export_desc), export_desc_len});
-    if (!memory) {
-        return refuse(memory.error());
-    }
-    auto made = std::make_unique<doca_mmap>();
-    made->address = memory->map->address();
-    made->length = memory->map->size();
-    made->map = std::move(memory->map);
-    made->service = memory->service;
-    made->importer = dev->info.device;
-    made->devices.push_back({.device = dev->info.device, .exported = {}});
-    if (user_data != nullptr) {
-        made->user_data = *user_data;
-    }
-    *mmap = made.release();
-    return DOCA_SUCCESS;
+    return guarded([&] {
+        return import_to(*dev, {static_cast<const std::byte*>(export_desc), export_desc_len},
+                         user_data, *mmap);
+    });
 }
 
 doca_error_t doca_mmap_cap_is_export_pci_supported(const doca_devinfo* devinfo,
                                                    uint8_t* mmap_export) {
-    if (devinfo == nullptr || mmap_export == nullptr) {
-        return DOCA_ERROR_INVALID_VALUE;
-    }
-    *mmap_export = 1;
-    return DOCA_SUCCESS;
+    return comch::doca::fixed_capability(devinfo, mmap_export, 1);
 }
 
 doca_error_t doca_mmap_cap_is_create_from_export_pci_supported(const doca_devinfo* devinfo,
                                                                uint8_t* from_export) {
-    if (devinfo == nullptr || from_export == nullptr) {
-        return DOCA_ERROR_INVALID_VALUE;
-    }
-    *from_export = 1;
-    return DOCA_SUCCESS;
+    return comch::doca::fixed_capability(devinfo, from_export, 1);
 }
 
 doca_error_t doca_mmap_dev_get_dpa_handle(doca_mmap* mmap, const doca_dev* dev,
@@ -384,6 +402,8 @@ doca_error_t doca_mmap_dev_get_dpa_handle(doca_mmap* mmap, const doca_dev* dev,
     if (mmap->find(dev->info.device) == nullptr) {
         return refuse(DOCA_ERROR_NOT_FOUND, "the memory map does not have this device");
     }
-    *dpa_mmap = comch::doca::handle_of(*mmap);
-    return DOCA_SUCCESS;
+    return guarded([&] {
+        *dpa_mmap = comch::doca::handle_of(*mmap);
+        return DOCA_SUCCESS;
+    });
 }

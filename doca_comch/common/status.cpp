@@ -13,4 +13,11 @@ doca_error_t refuse(const Error& error) {
     return refuse(to_doca(error.code), error.message);
 }
 
+doca_error_t refuse(const std::system_error& error) {
+    // Not AGAIN: that makes programs progress and try again, which frees no thread.
+    const bool is_short = error.code() == std::errc::resource_unavailable_try_again ||
+                          error.code() == std::errc::not_enough_memory;
+    return refuse(is_short ? DOCA_ERROR_NO_MEMORY : DOCA_ERROR_OPERATING_SYSTEM, error.what());
+}
+
 } // namespace comch::doca

@@ -1,7 +1,10 @@
-// The core's error codes as the API's, in one table, and their sentences in the log.
+// The core's error codes as the API's, in one table, and their sentences in the log; exceptions as
+// codes.
 #pragma once
 
+#include <new>
 #include <string_view>
+#include <system_error>
 
 #include <comch/error.hpp>
 #include <doca_error.h>
@@ -55,5 +58,31 @@ doca_error_t refuse(doca_error_t code, std::string_view sentence);
 
 /// The same for what the core said.
 doca_error_t refuse(const Error& error);
+
+/// A thread that cannot be started, say.
+doca_error_t refuse(const std::system_error& error);
+
+/// Calls what may allocate or start a thread, for programs in C: where that fails they get a code.
+/// As long as it does not, this costs nothing, so it is used on the data path, too. Exceptions of
+/// other kinds are none of ours: callbacks in C++ may throw, and a thread that is cancelled unwinds.
+template <class F> [[nodiscard]] doca_error_t guarded(F&& f) {
+    try {
+        return f();
+    } catch (const std::bad_alloc&) {
+        return DOCA_ERROR_NO_MEMORY;
+    } catch (const std::system_error& error) {
+        return refuse(error);
+    }
+}
+
+/// The same for a call that answers with something else: `otherwise` where it fails.
+template <class T, class F> [[nodiscard]] T guarded_or(T otherwise, F&& f) {
+    T result = otherwise;
+    (void)guarded([&] {
+        result = f();
+        return DOCA_SUCCESS;
+    });
+    return result;
+}
 
 } // namespace comch::doca

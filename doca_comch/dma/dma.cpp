@@ -6,6 +6,7 @@
 
 #include "core/transfer/client.hpp"
 #include "doca_comch/common/buffer.hpp"
+#include "doca_comch/common/capability.hpp"
 #include "doca_comch/common/context.hpp"
 #include "doca_comch/common/device.hpp"
 #include "doca_comch/common/status.hpp"
@@ -75,7 +76,7 @@ private:
     bool drained() const noexcept override { return inflight() == 0; }
     void closed() override {
         pe()->engine().remove(*this);
-        pe()->bury(std::shared_ptr<transfer::Client>(std::move(client_)));
+        pe()->bury(std::move(client_));
     }
 
     [[nodiscard]] static doca_error_t begin_copy(doca_task& task);
@@ -133,6 +134,7 @@ doca_error_t DmaContext::begin_start() {
         return refuse(DOCA_ERROR_INVALID_VALUE,
                       "cannot start the DMA context: configure its memory copy tasks first");
     }
+    doca_task* const tasks = store_.allocate(task_count_, *this);
     auto opened =
         transfer::Client::open(pe()->engine(), device_.info.device, [](void* cookie, Errc status) {
             on_piece(*static_cast<CopyTask*>(cookie), status);
@@ -140,9 +142,9 @@ doca_error_t DmaContext::begin_start() {
     if (!opened) {
         return refuse(opened.error());
     }
-    client_ = std::move(*opened);
-    set_tasks(store_.allocate(task_count_, *this), begin_copy, report);
     pe()->engine().add(*this);
+    client_ = std::move(*opened);
+    set_tasks(tasks, begin_copy, report);
     return DOCA_SUCCESS;
 }
 
@@ -285,8 +287,10 @@ doca_error_t doca_dma_create(doca_dev* dev, doca_dma** dma) {
     if (!comch::doca::is_open(dev) || dma == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
-    *dma = reinterpret_cast<doca_dma*>(new comch::doca::DmaContext(*dev));
-    return DOCA_SUCCESS;
+    return comch::doca::guarded([&] {
+        *dma = reinterpret_cast<doca_dma*>(new comch::doca::DmaContext(*dev));
+        return DOCA_SUCCESS;
+    });
 }
 
 doca_error_t doca_dma_destroy(doca_dma* dma) {
@@ -298,25 +302,17 @@ doca_ctx* doca_dma_as_ctx(doca_dma* dma) {
 }
 
 doca_error_t doca_dma_cap_task_memcpy_is_supported(const doca_devinfo* devinfo) {
-    return devinfo == nullptr ? DOCA_ERROR_INVALID_VALUE : DOCA_SUCCESS;
+    return comch::doca::is_supported(devinfo);
 }
 
 doca_error_t doca_dma_cap_task_memcpy_get_max_buf_size(const doca_devinfo* devinfo,
                                                        uint64_t* buf_size) {
-    if (devinfo == nullptr || buf_size == nullptr) {
-        return DOCA_ERROR_INVALID_VALUE;
-    }
-    *buf_size = comch::limits::fast_path_buffer_size;
-    return DOCA_SUCCESS;
+    return comch::doca::fixed_capability(devinfo, buf_size, comch::limits::fast_path_buffer_size);
 }
 
 doca_error_t doca_dma_cap_task_memcpy_get_max_buf_list_len(const doca_devinfo* devinfo,
                                                            uint32_t* max_buf_list_len) {
-    if (devinfo == nullptr || max_buf_list_len == nullptr) {
-        return DOCA_ERROR_INVALID_VALUE;
-    }
-    *max_buf_list_len = comch::doca::max_list_length;
-    return DOCA_SUCCESS;
+    return comch::doca::fixed_capability(devinfo, max_buf_list_len, comch::doca::max_list_length);
 }
 
 doca_error_t doca_dma_cap_get_max_num_tasks(doca_dma* dma, uint32_t* max_num_tasks) {

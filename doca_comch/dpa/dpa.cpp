@@ -7,15 +7,18 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <new>
 #include <utility>
 
 #include <doca_dev.h>
 #include <doca_dpa_dev.h>
 
+#include "core/base/quiet_thread.hpp"
+#include "doca_comch/common/capability.hpp"
 #include "doca_comch/common/device.hpp"
+#include "doca_comch/common/never_destroyed.hpp"
 #include "doca_comch/common/status.hpp"
 
+using comch::doca::guarded;
 using comch::doca::refuse;
 
 namespace {
@@ -41,7 +44,7 @@ void doca_dpa_thread::run() {
 
 void doca_dpa_thread::start() {
     ends_ = false;
-    thread_ = std::thread([this] { work(); });
+    thread_ = comch::quiet_thread("comch-dpa", [this] { work(); });
 }
 
 void doca_dpa_thread::stop() {
@@ -109,8 +112,10 @@ doca_error_t doca_dpa_thread_create(doca_dpa* dpa, doca_dpa_thread** dpa_thread)
     if (!dpa->started) {
         return refuse(DOCA_ERROR_BAD_STATE, "cannot create a DPA thread: the DPA is not started");
     }
-    *dpa_thread = new doca_dpa_thread(*dpa);
-    return DOCA_SUCCESS;
+    return guarded([&] {
+        *dpa_thread = new doca_dpa_thread(*dpa);
+        return DOCA_SUCCESS;
+    });
 }
 
 doca_error_t doca_dpa_thread_destroy(doca_dpa_thread* dpa_thread) {
@@ -161,8 +166,10 @@ doca_error_t doca_dpa_thread_start(doca_dpa_thread* dpa_thread) {
         return refuse(DOCA_ERROR_BAD_STATE, "cannot start the DPA thread: it is started already, "
                                             "or has no function");
     }
-    dpa_thread->start();
-    return DOCA_SUCCESS;
+    return guarded([&] {
+        dpa_thread->start();
+        return DOCA_SUCCESS;
+    });
 }
 
 doca_error_t doca_dpa_thread_stop(doca_dpa_thread* dpa_thread) {
@@ -190,15 +197,17 @@ doca_error_t doca_dpa_thread_run(doca_dpa_thread* dpa_thread) {
 // ---- the DPA ------------------------------------------------------------------------------------
 
 doca_error_t doca_dpa_cap_is_supported(const doca_devinfo* devinfo) {
-    return devinfo == nullptr ? DOCA_ERROR_INVALID_VALUE : DOCA_SUCCESS;
+    return comch::doca::is_supported(devinfo);
 }
 
 doca_error_t doca_dpa_create(doca_dev* dev, doca_dpa** dpa) {
     if (!comch::doca::is_open(dev) || dpa == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
-    *dpa = new doca_dpa;
-    return DOCA_SUCCESS;
+    return guarded([&] {
+        *dpa = new doca_dpa;
+        return DOCA_SUCCESS;
+    });
 }
 
 doca_error_t doca_dpa_destroy(doca_dpa* dpa) {
@@ -305,8 +314,9 @@ void DpaLog::write(std::string_view text) {
 }
 
 void doca_dpa_dev_log(doca_dpa_dev_log_level_t log_level, const char* format, ...) {
-    static DpaLog* const elsewhere = new DpaLog; // of a function that runs on no DPA
-    DpaLog& log = current_dpa != nullptr ? current_dpa->log : *elsewhere;
+    // Else of a function that runs on no DPA.
+    DpaLog& log =
+        current_dpa != nullptr ? current_dpa->log : comch::doca::never_destroyed<DpaLog>();
     if (format == nullptr || log_level <= DOCA_DPA_DEV_LOG_LEVEL_DISABLE || !log.wants(log_level)) {
         return;
     }
@@ -352,16 +362,12 @@ doca_error_t doca_dpa_log_file_set_path(doca_dpa* dpa, const char* file_path) {
 
 // ---- completions --------------------------------------------------------------------------------
 
-bool doca_dpa_completion::start() {
+void doca_dpa_completion::start() {
     const std::lock_guard lock(mutex_);
-    elements_.reset(new (std::nothrow) Element[queue_size_]);
-    if (elements_ == nullptr) {
-        return false;
-    }
+    elements_ = std::make_unique<Element[]>(queue_size_);
     added_ = got_ = acknowledged_ = 0;
     requested_ = true; // the first one runs the thread: who should ask before?
     started_ = true;
-    return true;
 }
 
 void doca_dpa_completion::stop() {
@@ -417,8 +423,10 @@ doca_error_t doca_dpa_completion_create(doca_dpa* dpa, unsigned int queue_size,
     if (dpa == nullptr || queue_size == 0 || dpa_comp == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
-    *dpa_comp = new doca_dpa_completion(*dpa, queue_size);
-    return DOCA_SUCCESS;
+    return guarded([&] {
+        *dpa_comp = new doca_dpa_completion(*dpa, queue_size);
+        return DOCA_SUCCESS;
+    });
 }
 
 doca_error_t doca_dpa_completion_destroy(doca_dpa_completion* dpa_comp) {
@@ -455,7 +463,10 @@ doca_error_t doca_dpa_completion_start(doca_dpa_completion* dpa_comp) {
     if (dpa_comp->started()) {
         return DOCA_ERROR_BAD_STATE;
     }
-    return dpa_comp->start() ? DOCA_SUCCESS : DOCA_ERROR_NO_MEMORY;
+    return guarded([&] {
+        dpa_comp->start();
+        return DOCA_SUCCESS;
+    });
 }
 
 doca_error_t doca_dpa_completion_stop(doca_dpa_completion* dpa_comp) {
@@ -529,10 +540,12 @@ doca_dpa_notification_completion_create(doca_dpa* dpa, doca_dpa_thread* dpa_thre
         &dpa_thread->dpa() != dpa) {
         return DOCA_ERROR_INVALID_VALUE;
     }
-    *notify_comp = new doca_dpa_notification_completion{.dpa = *dpa, .thread = *dpa_thread};
-    ++dpa->users;
-    ++dpa_thread->users;
-    return DOCA_SUCCESS;
+    return guarded([&] {
+        *notify_comp = new doca_dpa_notification_completion{.dpa = *dpa, .thread = *dpa_thread};
+        ++dpa->users;
+        ++dpa_thread->users;
+        return DOCA_SUCCESS;
+    });
 }
 
 doca_error_t

@@ -104,8 +104,7 @@ public:
     doca_dpa_completion(const doca_dpa_completion&) = delete;
     doca_dpa_completion& operator=(const doca_dpa_completion&) = delete;
 
-    /// False: there is no memory for so many.
-    [[nodiscard]] bool start();
+    void start();
     void stop();
     [[nodiscard]] bool started() const noexcept { return started_; }
 

@@ -54,8 +54,7 @@ void apply_upper(doca_log_backend& backend, std::uint32_t level) {
 } // namespace
 
 Backends& Backends::instance() {
-    static Backends* const backends = new Backends;
-    return *backends;
+    return never_destroyed<Backends>();
 }
 
 bool Backends::full(Speaker speaker, std::size_t more) const {
@@ -65,14 +64,13 @@ bool Backends::full(Speaker speaker, std::size_t more) const {
     return static_cast<std::size_t>(count) + more > max_backends;
 }
 
-doca_log_backend& Backends::append(Speaker speaker, Sink sink) {
+std::unique_ptr<doca_log_backend> Backends::make(Speaker speaker, Sink sink) const {
     const bool program = speaker == Speaker::program;
-    backends_.push_back(std::make_unique<doca_log_backend>(
+    return std::make_unique<doca_log_backend>(
         doca_log_backend{.speaker = speaker,
                          .sink = std::move(sink),
                          .lower = program ? global_lower_ : global_library_,
-                         .upper = program ? global_upper_ : std::uint32_t{DOCA_LOG_LEVEL_CRIT}}));
-    return *backends_.back();
+                         .upper = program ? global_upper_ : std::uint32_t{DOCA_LOG_LEVEL_CRIT}});
 }
 
 doca_error_t Backends::add(Speaker speaker, Sink sink, doca_log_backend** backend) {
@@ -81,7 +79,7 @@ doca_error_t Backends::add(Speaker speaker, Sink sink, doca_log_backend** backen
     if (full(speaker, 1)) {
         return DOCA_ERROR_NO_MEMORY;
     }
-    *backend = &append(speaker, std::move(sink));
+    *backend = backends_.emplace_back(make(speaker, std::move(sink))).get();
     update_most_verbose();
     return DOCA_SUCCESS;
 }
@@ -98,13 +96,16 @@ doca_error_t Backends::add_standard() {
     if (full(Speaker::program, 2)) {
         return DOCA_ERROR_NO_MEMORY;
     }
+    auto out = make(Speaker::program, std::move(to_out));
+    out->upper_at_least = DOCA_LOG_LEVEL_INFO;
+    apply_upper(*out, global_upper_);
+    auto err = make(Speaker::program, std::move(to_err));
+    err->lower_at_most = DOCA_LOG_LEVEL_WARNING;
+    apply_lower(*err, global_lower_);
+    backends_.reserve(backends_.size() + 2); // both of them, or none
+    backends_.push_back(std::move(out));
+    backends_.push_back(std::move(err));
     has_standard_ = true;
-    doca_log_backend& out = append(Speaker::program, std::move(to_out));
-    out.upper_at_least = DOCA_LOG_LEVEL_INFO;
-    apply_upper(out, global_upper_);
-    doca_log_backend& err = append(Speaker::program, std::move(to_err));
-    err.lower_at_most = DOCA_LOG_LEVEL_WARNING;
-    apply_lower(err, global_lower_);
     update_most_verbose();
     return DOCA_SUCCESS;
 }

@@ -12,6 +12,7 @@
 #include <doca_error.h>
 #include <doca_log.h>
 
+#include "doca_comch/common/never_destroyed.hpp"
 #include "doca_comch/log/sinks.hpp"
 
 namespace comch::doca {
@@ -65,9 +66,10 @@ public:
     void show(Speaker speaker, const Record& record);
 
 private:
+    friend Backends& never_destroyed<Backends>();
     Backends() = default;
     [[nodiscard]] bool full(Speaker speaker, std::size_t more) const;
-    doca_log_backend& append(Speaker speaker, Sink sink);
+    [[nodiscard]] std::unique_ptr<doca_log_backend> make(Speaker speaker, Sink sink) const;
     void update_most_verbose();
     [[nodiscard]] std::vector<spdlog::sinks::sink*> listeners(Speaker speaker,
                                                               std::uint32_t level) const;

@@ -24,17 +24,18 @@ unsigned levels_below(std::string_view name, std::string_view root) {
 } // namespace
 
 Sources& Sources::instance() {
-    static Sources* const sources = new Sources;
-    return *sources;
+    return never_destroyed<Sources>();
 }
 
 int Sources::find_or_add(std::string_view name) {
     for (std::size_t i = 0; i < loggers_.size(); ++i) {
-        if (loggers_[i].name == name) {
+        if (loggers_[i]->name == name) {
             return static_cast<int>(i);
         }
     }
-    loggers_.emplace_back().name = name;
+    auto logger = std::make_unique<doca_logger>();
+    logger->name = name;
+    loggers_.push_back(std::move(logger));
     return count_.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -50,13 +51,13 @@ int Sources::add(std::string_view name) {
 
 doca_logger* Sources::at(int source) {
     const std::lock_guard lock(mutex_);
-    return has(source) ? &loggers_[static_cast<std::size_t>(source)] : nullptr;
+    return has(source) ? loggers_[static_cast<std::size_t>(source)].get() : nullptr;
 }
 
 bool Sources::has(const doca_logger* logger) {
     const std::lock_guard lock(mutex_);
-    for (const doca_logger& each : loggers_) {
-        if (&each == logger) {
+    for (const auto& each : loggers_) {
+        if (each.get() == logger) {
             return true;
         }
     }
@@ -67,10 +68,10 @@ std::vector<doca_logger*> Sources::below(const doca_logger* logger, unsigned dep
     std::vector<doca_logger*> list;
     const std::string_view root = logger != nullptr ? std::string_view(logger->name) : "";
     const std::lock_guard lock(mutex_);
-    for (doca_logger& each : loggers_) {
-        const unsigned levels = levels_below(each.name, root);
+    for (const auto& each : loggers_) {
+        const unsigned levels = levels_below(each->name, root);
         if (levels != 0 && (depth == 0 || levels <= depth)) {
-            list.push_back(&each);
+            list.push_back(each.get());
         }
     }
     return list;

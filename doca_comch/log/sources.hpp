@@ -3,7 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -11,6 +11,8 @@
 
 #include <doca_error.h>
 #include <doca_log.h>
+
+#include "doca_comch/common/never_destroyed.hpp"
 
 struct doca_logger {
     std::string name;
@@ -38,12 +40,13 @@ public:
     [[nodiscard]] std::vector<doca_logger*> below(const doca_logger* logger, unsigned depth);
 
 private:
+    friend Sources& never_destroyed<Sources>();
     Sources() = default;
     [[nodiscard]] int find_or_add(std::string_view name); // under the lock
 
     std::mutex mutex_;
-    std::deque<doca_logger> loggers_; ///< a source's number is its place here
-    std::atomic<int> count_{0};       ///< of them; only grows
+    std::vector<std::unique_ptr<doca_logger>> loggers_; ///< a source's number is its place here
+    std::atomic<int> count_{0};                         ///< of them; only grows
 };
 
 } // namespace comch::doca

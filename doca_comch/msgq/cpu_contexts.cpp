@@ -88,11 +88,17 @@ doca_error_t QueueConsumer::begin_start() {
     if (result != DOCA_SUCCESS) {
         return result;
     }
-    end_.open(
-        task_count(), [](void* user) { static_cast<ProgressEngine*>(user)->wake(); },
-        &pe()->engine());
     pe()->engine().add(*this);
-    return DOCA_SUCCESS;
+    const doca_error_t opened = guarded([&] {
+        end_.open(
+            task_count(), [](void* user) { static_cast<ProgressEngine*>(user)->wake(); },
+            &pe()->engine());
+        return DOCA_SUCCESS;
+    });
+    if (opened != DOCA_SUCCESS) {
+        pe()->engine().remove(*this);
+    }
+    return opened;
 }
 
 doca_error_t QueueConsumer::begin_post(doca_task& base) {

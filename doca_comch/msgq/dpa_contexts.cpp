@@ -181,6 +181,8 @@ doca_error_t DpaConsumer::dpa_handle(std::uint64_t* handle) {
 
 } // namespace comch::doca
 
+using comch::doca::guarded;
+using comch::doca::guarded_or;
 using comch::doca::QueueEnd;
 
 // ---- completions of consumers, the DPA's thread -------------------------------------------------
@@ -283,8 +285,10 @@ doca_error_t doca_comch_consumer_completion_create(doca_comch_consumer_completio
     if (consumer_comp == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
-    *consumer_comp = new doca_comch_consumer_completion;
-    return DOCA_SUCCESS;
+    return guarded([&] {
+        *consumer_comp = new doca_comch_consumer_completion;
+        return DOCA_SUCCESS;
+    });
 }
 
 doca_error_t doca_comch_consumer_completion_destroy(doca_comch_consumer_completion* consumer_comp) {
@@ -328,13 +332,16 @@ doca_error_t doca_comch_consumer_completion_start(doca_comch_consumer_completion
                                    "cannot start the consumer completion: it is started already, "
                                    "or has no DPA thread");
     }
-    consumer_comp->sources =
-        std::make_unique<doca_comch_consumer_completion::Source[]>(consumer_comp->max_consumers);
-    consumer_comp->elements =
-        std::make_unique<doca_comch_consumer_completion::Element[]>(consumer_comp->max_receives);
-    consumer_comp->request_notification(); // the first message runs the thread: who should ask?
-    consumer_comp->started = true;
-    return DOCA_SUCCESS;
+    return guarded([&] {
+        using Completion = doca_comch_consumer_completion;
+        consumer_comp->sources =
+            std::make_unique<Completion::Source[]>(consumer_comp->max_consumers);
+        consumer_comp->elements =
+            std::make_unique<Completion::Element[]>(consumer_comp->max_receives);
+        consumer_comp->request_notification(); // the first message runs the thread: who should ask?
+        consumer_comp->started = true;
+        return DOCA_SUCCESS;
+    });
 }
 
 doca_error_t doca_comch_consumer_completion_stop(doca_comch_consumer_completion* consumer_comp) {
@@ -511,10 +518,14 @@ void doca_dpa_dev_comch_producer_dma_copy(doca_dpa_dev_comch_producer_t producer
                                           uint32_t imm_length, uint32_t flags) {
     const doca_mmap* const to = map_at(dst_mmap, dst_addr, length, true);
     const doca_mmap* const from = map_at(src_mmap, src_addr, length, false);
-    if (to != nullptr && from != nullptr && !(to->imported() && from->imported()) &&
-        comch::doca::copy_and_wait(*to, reinterpret_cast<void*>(dst_addr), *from,
-                                   reinterpret_cast<const void*>(src_addr),
-                                   length) == comch::Errc::ok) {
+    const auto copied = [&] {
+        return guarded_or(comch::Errc::no_memory, [&] {
+                   return comch::doca::copy_and_wait(*to, reinterpret_cast<void*>(dst_addr), *from,
+                                                     reinterpret_cast<const void*>(src_addr),
+                                                     length);
+               }) == comch::Errc::ok;
+    };
+    if (to != nullptr && from != nullptr && !(to->imported() && from->imported()) && copied()) {
         doca_dpa_dev_comch_producer_post_send_imm_only(producer, consumer_id, imm, imm_length,
                                                        flags);
     } else if (producer != 0) {

@@ -4,23 +4,14 @@
 #include "doca_comch/common/device.hpp"
 #include "doca_comch/common/status.hpp"
 
+using comch::doca::ConsumerContext;
 using comch::doca::DpaConsumer;
 using comch::doca::DpaProducer;
+using comch::doca::guarded;
 using comch::doca::QueueConsumer;
 using comch::doca::QueueEnd;
 using comch::doca::QueueProducer;
 using comch::doca::refuse;
-
-QueueEnd* doca_comch_msgq::add_consumer() {
-    const std::lock_guard lock(mutex_);
-    if (made_.size() >= ends_.size()) {
-        return nullptr;
-    }
-    made_.push_back(std::make_unique<QueueEnd>(static_cast<std::uint32_t>(made_.size() + 1)));
-    QueueEnd* const end = made_.back().get();
-    ends_[made_.size() - 1].store(end, std::memory_order_release);
-    return end;
-}
 
 QueueEnd* doca_comch_msgq::find(std::uint32_t id) const noexcept {
     return id == 0 || id > ends_.size() ? nullptr : ends_[id - 1].load(std::memory_order_acquire);
@@ -66,8 +57,10 @@ doca_error_t doca_comch_msgq_create(doca_dev* dev, doca_comch_msgq** msgq) {
     if (!comch::doca::is_open(dev) || msgq == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
-    *msgq = new doca_comch_msgq;
-    return DOCA_SUCCESS;
+    return guarded([&] {
+        *msgq = new doca_comch_msgq;
+        return DOCA_SUCCESS;
+    });
 }
 
 doca_error_t doca_comch_msgq_destroy(doca_comch_msgq* msgq) {
@@ -111,11 +104,14 @@ doca_error_t doca_comch_msgq_start(doca_comch_msgq* msgq) {
                       "cannot start the message queue: it is started already, or has no direction "
                       "(doca_comch_msgq_set_dpa_consumer, doca_comch_msgq_set_dpa_producer)");
     }
-    // Nobody uses those of before: a queue with consumers or producers does not stop.
-    msgq->ends_ = std::vector<std::atomic<QueueEnd*>>(msgq->max_consumers);
-    msgq->made_.clear();
-    msgq->started = true;
-    return DOCA_SUCCESS;
+    return guarded([&] {
+        // Nobody uses those of before: a queue with consumers or producers does not stop.
+        msgq->ends_ = std::vector<std::atomic<QueueEnd*>>(msgq->max_consumers);
+        msgq->made_.clear();
+        msgq->made_.reserve(msgq->max_consumers);
+        msgq->started = true;
+        return DOCA_SUCCESS;
+    });
 }
 
 doca_error_t doca_comch_msgq_stop(doca_comch_msgq* msgq) {
@@ -140,18 +136,19 @@ doca_error_t doca_comch_msgq_consumer_create(doca_comch_msgq* msgq,
     if (!msgq->started) {
         return refuse(DOCA_ERROR_BAD_STATE, "cannot create a consumer: the queue is not started");
     }
-    QueueEnd* const end = msgq->add_consumer();
-    if (end == nullptr) {
-        return DOCA_ERROR_NO_MEMORY;
-    }
-    comch::doca::ConsumerContext* made = nullptr;
-    if (msgq->dpa_consumes) {
-        made = new DpaConsumer(*msgq, *end);
-    } else {
-        made = new QueueConsumer(*msgq, *end);
-    }
-    *consumer = reinterpret_cast<doca_comch_consumer*>(made);
-    return DOCA_SUCCESS;
+    return guarded([&] {
+        ConsumerContext* const made = msgq->add_consumer([&](QueueEnd& end) -> ConsumerContext* {
+            if (msgq->dpa_consumes) {
+                return new DpaConsumer(*msgq, end);
+            }
+            return new QueueConsumer(*msgq, end);
+        });
+        if (made == nullptr) {
+            return DOCA_ERROR_NO_MEMORY;
+        }
+        *consumer = reinterpret_cast<doca_comch_consumer*>(made);
+        return DOCA_SUCCESS;
+    });
 }
 
 doca_error_t doca_comch_msgq_producer_create(doca_comch_msgq* msgq,
@@ -165,13 +162,16 @@ doca_error_t doca_comch_msgq_producer_create(doca_comch_msgq* msgq,
     if (msgq->living_producers == msgq->max_producers) {
         return DOCA_ERROR_NO_MEMORY;
     }
-    const std::uint32_t id = ++msgq->producers;
-    comch::doca::ProducerContext* made = nullptr;
-    if (msgq->dpa_consumes) {
-        made = new QueueProducer(*msgq, id);
-    } else {
-        made = new DpaProducer(*msgq, id);
-    }
-    *producer = reinterpret_cast<doca_comch_producer*>(made);
-    return DOCA_SUCCESS;
+    return guarded([&] {
+        const std::uint32_t id = msgq->producers + 1;
+        comch::doca::ProducerContext* made = nullptr;
+        if (msgq->dpa_consumes) {
+            made = new QueueProducer(*msgq, id);
+        } else {
+            made = new DpaProducer(*msgq, id);
+        }
+        msgq->producers = id;
+        *producer = reinterpret_cast<doca_comch_producer*>(made);
+        return DOCA_SUCCESS;
+    });
 }

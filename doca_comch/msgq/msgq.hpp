@@ -21,9 +21,20 @@ public:
         }
     }
 
-    /// Makes the next consumer's end; null: as many as may be exist. Ends live until the queue's
-    /// next start.
-    [[nodiscard]] comch::doca::QueueEnd* add_consumer();
+    /// Makes the next consumer, which `make` creates for its end; null: as many as may be exist.
+    /// Ends live until the queue's next start.
+    template <class Make> [[nodiscard]] auto add_consumer(Make make) {
+        const std::lock_guard lock(mutex_);
+        if (made_.size() >= ends_.size()) {
+            return decltype(make(*made_[0])){nullptr};
+        }
+        auto end =
+            std::make_unique<comch::doca::QueueEnd>(static_cast<std::uint32_t>(made_.size() + 1));
+        auto* const consumer = make(*end);
+        ends_[made_.size()].store(end.get(), std::memory_order_release);
+        made_.push_back(std::move(end)); // has room
+        return consumer;
+    }
     /// The consumer with this id, or null. Any thread.
     [[nodiscard]] comch::doca::QueueEnd* find(std::uint32_t id) const noexcept;
 

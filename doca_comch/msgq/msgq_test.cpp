@@ -1,11 +1,13 @@
 // Message queues: the CPU and a DPA application, in both directions.
 #include <atomic>
+#include <csignal>
 #include <cstring>
 #include <fstream>
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
+#include <pthread.h>
 
 #include "doca_comch/msgq/test_support.hpp"
 
@@ -290,6 +292,45 @@ TEST(DocaDpa, AThreadRunsWhenItIsNotified) {
     EXPECT_EQ(wakes, 3) << "stopped, it runs nothing";
     EXPECT_OK(doca_dpa_notification_completion_destroy(notification));
     EXPECT_EQ(doca_dpa_notification_completion_destroy(nullptr), DOCA_ERROR_INVALID_VALUE);
+}
+
+/// What a thread of the DPA finds out about itself.
+struct Self {
+    sigset_t blocked{};
+    char name[16] = {};
+    std::atomic<bool> known = false;
+};
+
+void look_at_self(std::uint64_t argument) {
+    Self& self = *reinterpret_cast<Self*>(argument);
+    (void)pthread_sigmask(SIG_BLOCK, nullptr, &self.blocked);
+    (void)pthread_getname_np(pthread_self(), self.name, sizeof(self.name));
+    self.known = true;
+}
+
+TEST(DocaDpa, AThreadTakesNoneOfTheProgramsSignals) {
+    Dpa lab;
+    Self self;
+    ASSERT_OK(doca_dpa_thread_set_func_arg(lab.thread,
+                                           reinterpret_cast<doca_dpa_func_t*>(look_at_self),
+                                           reinterpret_cast<std::uintptr_t>(&self)));
+    ASSERT_OK(doca_dpa_thread_start(lab.thread));
+    ASSERT_OK(doca_dpa_thread_run(lab.thread));
+    doca_dpa_notification_completion* notification = nullptr;
+    ASSERT_OK(doca_dpa_notification_completion_create(lab.dpa, lab.thread, &notification));
+    ASSERT_OK(doca_dpa_notification_completion_start(notification));
+    doca_dpa_dev_notification_completion_t handle = 0;
+    ASSERT_OK(doca_dpa_notification_completion_get_dpa_handle(notification, &handle));
+    doca_dpa_dev_thread_notify(handle);
+    EXPECT_TRUE(progress_until([&] { return self.known.load(); }));
+    EXPECT_STREQ(self.name, "comch-dpa");
+    sigset_t ours{};
+    (void)pthread_sigmask(SIG_BLOCK, nullptr, &ours);
+    for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGALRM}) {
+        EXPECT_EQ(sigismember(&self.blocked, signal), 1) << signal;
+        EXPECT_EQ(sigismember(&ours, signal), 0) << signal;
+    }
+    EXPECT_OK(doca_dpa_notification_completion_destroy(notification));
 }
 
 std::uint64_t talk(std::uint64_t number) {

@@ -36,8 +36,8 @@ SyncEvent::~SyncEvent() {
 }
 
 void SyncEvent::hold(doca_dev& device) {
-    device.users.fetch_add(1, std::memory_order_relaxed);
     devices_.push_back(&device);
+    device.users.fetch_add(1, std::memory_order_relaxed);
 }
 
 doca_error_t SyncEvent::changeable() const {
@@ -60,10 +60,10 @@ doca_error_t SyncEvent::set_location(Location SyncEvent::*which, Location where,
         return refuse(DOCA_ERROR_NOT_SUPPORTED,
                       "a sync event has one publisher and one subscriber");
     }
-    this->*which = where;
     if (device != nullptr) {
         hold(*device);
     }
+    this->*which = where;
     return DOCA_SUCCESS;
 }
 
@@ -100,24 +100,29 @@ doca_error_t SyncEvent::begin_start() {
         return refuse(DOCA_ERROR_INVALID_VALUE, "cannot start the sync event: give it a "
                                                 "publisher's and a subscriber's location");
     }
+    const doca_error_t result = guarded([&] { return open(); });
+    if (result != DOCA_SUCCESS) {
+        closed();
+    }
+    return result;
+}
+
+doca_error_t SyncEvent::open() {
     if (counter_.imported()) {
         if (auto opened = counter_.open(devices_.front()->info.device); !opened) {
             return refuse(opened.error());
         }
     }
     if (needs_engine()) {
-        if (auto opened = open_tasks(); !opened) {
-            counter_.close();
+        allocate_tasks();
+        if (auto opened = tasks_.open(pe()->engine()); !opened) {
             return refuse(opened.error());
         }
     }
     return DOCA_SUCCESS;
 }
 
-Result<void> SyncEvent::open_tasks() {
-    if (auto opened = tasks_.open(pe()->engine()); !opened) {
-        return opened;
-    }
+void SyncEvent::allocate_tasks() {
     for (std::uint8_t kind = 0; kind < doca_task::kinds; ++kind) {
         set_tasks(
             stores_[kind].allocate(conf_[kind].count, *this, kind),
@@ -127,7 +132,6 @@ Result<void> SyncEvent::open_tasks() {
             },
             report, kind);
     }
-    return {};
 }
 
 void SyncEvent::closed() {

@@ -63,7 +63,8 @@ private:
     void closed() override;
 
     [[nodiscard]] doca_error_t changeable() const;
-    [[nodiscard]] Result<void> open_tasks();
+    [[nodiscard]] doca_error_t open();
+    void allocate_tasks();
     static void report(doca_task& task, bool success);
     void hold(doca_dev& device);
 

@@ -1,6 +1,7 @@
 #include "doca_comch/sync_event/tasks.hpp"
 
 #include <cerrno>
+#include <utility>
 
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -49,25 +50,21 @@ EventTasks::EventTasks(doca_ctx& ctx, Counter& counter)
 }
 
 Result<void> EventTasks::open(ProgressEngine& engine) {
-    timer_.reset(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
-    if (!timer_) {
+    UniqueFd timer(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+    if (!timer) {
         return fail_errno(Errc::no_memory, "cannot create the timer of a sync event's tasks",
                           errno);
     }
-    if (auto watched = engine.watch(timer_.get()); !watched) {
-        return watched;
-    }
-    if (counter_.imported()) {
-        if (auto watched = engine.watch(counter_.engine().event_fd()); !watched) {
-            engine.unwatch(timer_.get());
-            return watched;
-        }
-    }
     engine.add(*this);
-    engine_ = &engine;
+    engine_ = &engine; // from here on it is open, and to be closed
+    timer_ = std::move(timer);
     timer_on_ = false;
     resting_ = false;
-    return {};
+    auto watched = engine.watch(timer_.get());
+    if (watched && counter_.imported()) {
+        watched = engine.watch(counter_.engine().event_fd());
+    }
+    return watched;
 }
 
 void EventTasks::close() {

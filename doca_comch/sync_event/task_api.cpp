@@ -1,13 +1,11 @@
+// doca_sync_event.h: tasks.
 #include <doca_sync_event.h>
 
+#include "doca_comch/common/capability.hpp"
 #include "doca_comch/sync_event/sync_event.hpp"
 
 namespace comch::doca {
 namespace {
-
-doca_error_t supported(const doca_devinfo* devinfo) {
-    return devinfo == nullptr ? DOCA_ERROR_INVALID_VALUE : DOCA_SUCCESS;
-}
 
 template <class Report>
 doca_error_t set_conf(doca_sync_event* event, EventTaskKind kind, Report done, Report failed,
@@ -71,7 +69,7 @@ using comch::link::AtomicOp;
 // ---- get
 
 doca_error_t doca_sync_event_cap_task_get_is_supported(const doca_devinfo* devinfo) {
-    return comch::doca::supported(devinfo);
+    return comch::doca::is_supported(devinfo);
 }
 
 doca_error_t doca_sync_event_task_get_set_conf(
@@ -105,7 +103,7 @@ uint64_t* doca_sync_event_task_get_get_ret_val_ptr(const doca_sync_event_task_ge
 // ---- notify_set
 
 doca_error_t doca_sync_event_cap_task_notify_set_is_supported(const doca_devinfo* devinfo) {
-    return comch::doca::supported(devinfo);
+    return comch::doca::is_supported(devinfo);
 }
 
 doca_error_t doca_sync_event_task_notify_set_set_conf(
@@ -139,7 +137,7 @@ uint64_t doca_sync_event_task_notify_set_get_set_val(const doca_sync_event_task_
 // ---- notify_add
 
 doca_error_t doca_sync_event_cap_task_notify_add_is_supported(const doca_devinfo* devinfo) {
-    return comch::doca::supported(devinfo);
+    return comch::doca::is_supported(devinfo);
 }
 
 doca_error_t doca_sync_event_task_notify_add_set_conf(
@@ -187,7 +185,7 @@ doca_sync_event_task_notify_add_get_fetched_val_ptr(const doca_sync_event_task_n
 // ---- wait_eq
 
 doca_error_t doca_sync_event_cap_task_wait_eq_is_supported(const doca_devinfo* devinfo) {
-    return comch::doca::supported(devinfo);
+    return comch::doca::is_supported(devinfo);
 }
 
 doca_error_t doca_sync_event_task_wait_eq_set_conf(
@@ -228,7 +226,7 @@ uint64_t doca_sync_event_task_wait_eq_get_mask(const doca_sync_event_task_wait_e
 // ---- wait_neq
 
 doca_error_t doca_sync_event_cap_task_wait_neq_is_supported(const doca_devinfo* devinfo) {
-    return comch::doca::supported(devinfo);
+    return comch::doca::is_supported(devinfo);
 }
 
 doca_error_t doca_sync_event_task_wait_neq_set_conf(

@@ -1,13 +1,13 @@
 // doca_log.h: backends and their levels.
-#include <new>
-
 #include <fcntl.h>
 
 #include <doca_log.h>
 
+#include "doca_comch/common/status.hpp"
 #include "doca_comch/log/backends.hpp"
 
 using comch::doca::Backends;
+using comch::doca::guarded;
 using comch::doca::Speaker;
 
 namespace {
@@ -17,11 +17,7 @@ doca_error_t create(Speaker speaker, bool valid, doca_log_backend** backend, Mak
     if (!valid || backend == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
-    try {
-        return Backends::instance().add(speaker, make(), backend);
-    } catch (const std::bad_alloc&) {
-        return DOCA_ERROR_NO_MEMORY;
-    }
+    return guarded([&] { return Backends::instance().add(speaker, make(), backend); });
 }
 
 doca_error_t create_with_file(Speaker speaker, FILE* file, doca_log_backend** backend) {
@@ -78,11 +74,7 @@ doca_error_t doca_log_backend_create_with_syslog_sdk(const char* name, doca_log_
 }
 
 doca_error_t doca_log_backend_create_standard() {
-    try {
-        return Backends::instance().add_standard();
-    } catch (const std::bad_alloc&) {
-        return DOCA_ERROR_NO_MEMORY;
-    }
+    return guarded([] { return Backends::instance().add_standard(); });
 }
 
 uint32_t doca_log_get_max_num_backends() {

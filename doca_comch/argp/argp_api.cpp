@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
-#include <new>
 #include <type_traits>
 #include <utility>
 
@@ -11,6 +10,7 @@
 #include "doca_comch/argp/parser.hpp"
 #include "doca_comch/common/status.hpp"
 
+using comch::doca::guarded;
 using comch::doca::Parser;
 
 namespace {
@@ -26,11 +26,7 @@ template <class F> doca_error_t with_parser(F f) {
     if (held == nullptr) {
         return DOCA_ERROR_BAD_STATE;
     }
-    try {
-        return f(*held);
-    } catch (const std::bad_alloc&) {
-        return DOCA_ERROR_NO_MEMORY;
-    }
+    return guarded([&] { return f(*held); });
 }
 
 /// The same for what cannot be changed any more when the callbacks are called.
@@ -77,13 +73,11 @@ doca_error_t doca_argp_init(const char* program_name, void* program_config) {
     if (parser() != nullptr) {
         return DOCA_ERROR_BAD_STATE;
     }
-    try {
+    return guarded([&] {
         parser() =
             std::make_shared<Parser>(program_name != nullptr ? program_name : "", program_config);
         return DOCA_SUCCESS;
-    } catch (const std::bad_alloc&) {
-        return DOCA_ERROR_NO_MEMORY;
-    }
+    });
 }
 
 doca_error_t doca_argp_destroy() {

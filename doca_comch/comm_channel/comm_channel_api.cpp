@@ -1,14 +1,16 @@
 // doca_comm_channel.h: checks what it is given, and finds the endpoint.
 #include <cstring>
-#include <new>
 #include <string_view>
 
 #include <doca_comm_channel.h>
 
 #include "doca_comch/comm_channel/endpoint.hpp"
+#include "doca_comch/common/capability.hpp"
 #include "doca_comch/common/status.hpp"
 
+using comch::doca::capability;
 using comch::doca::Endpoint;
+using comch::doca::guarded;
 using comch::doca::Peer;
 using comch::doca::refuse;
 using EndpointPool = comch::doca::HandlePool<doca_comm_channel_ep_t>;
@@ -21,12 +23,10 @@ template <class F> doca_error_t with(const doca_comm_channel_ep_t* handle, bool 
     if (endpoint == nullptr || !valid) {
         return DOCA_ERROR_INVALID_VALUE;
     }
-    try {
+    return guarded([&] {
         const std::lock_guard lock(endpoint->mutex);
         return f(*endpoint);
-    } catch (const std::bad_alloc&) {
-        return DOCA_ERROR_NO_MEMORY;
-    }
+    });
 }
 
 /// A connection of this endpoint, which is locked; null if there is none such.
@@ -44,14 +44,12 @@ template <class F> doca_error_t with(const doca_comm_channel_addr_t* handle, boo
     if (owner == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
-    try {
+    return guarded([&] {
         const std::lock_guard lock(owner->mutex);
         // Another thread may have disconnected it while we waited.
         Peer* const peer = peer_of(*owner, handle);
         return peer != nullptr ? f(*peer) : DOCA_ERROR_INVALID_VALUE;
-    } catch (const std::bad_alloc&) {
-        return DOCA_ERROR_NO_MEMORY;
-    }
+    });
 }
 
 /// For properties, which cannot be changed while they are in use.
@@ -72,14 +70,6 @@ doca_error_t check_name(const char* name) {
                : refuse(DOCA_ERROR_INVALID_VALUE,
                         "a service's name must not be empty, nor longer than "
                         "doca_comm_channel_get_max_service_name_len() says");
-}
-
-template <class F> doca_error_t capability(const doca_devinfo* devinfo, std::uint32_t* value, F f) {
-    if (devinfo == nullptr || value == nullptr) {
-        return DOCA_ERROR_INVALID_VALUE;
-    }
-    *value = f(devinfo->device.capabilities());
-    return DOCA_SUCCESS;
 }
 
 } // namespace
@@ -127,7 +117,7 @@ doca_error_t doca_comm_channel_ep_create(doca_comm_channel_ep_t** ep) {
     if (ep == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
-    try {
+    return guarded([&] {
         auto endpoint = Endpoint::create();
         if (!endpoint) {
             return refuse(DOCA_ERROR_INITIALIZATION, endpoint.error().message);
@@ -135,9 +125,7 @@ doca_error_t doca_comm_channel_ep_create(doca_comm_channel_ep_t** ep) {
         *ep = EndpointPool::instance().take(endpoint->get());
         (void)endpoint->release(); // the handle's now
         return DOCA_SUCCESS;
-    } catch (const std::bad_alloc&) {
-        return DOCA_ERROR_NO_MEMORY;
-    }
+    });
 }
 
 doca_error_t doca_comm_channel_ep_destroy(doca_comm_channel_ep_t* local_ep) {

@@ -3,15 +3,16 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
-#include <new>
 #include <string>
 
 #include <doca_log.h>
 
+#include "doca_comch/common/status.hpp"
 #include "doca_comch/log/backends.hpp"
 #include "doca_comch/log/sources.hpp"
 
 using comch::doca::Backends;
+using comch::doca::guarded;
 using comch::doca::Sources;
 using comch::doca::Speaker;
 
@@ -19,12 +20,10 @@ doca_error_t doca_log_register_source(const char* source_name, int* source) {
     if (source_name == nullptr || source == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
-    try {
+    return guarded([&] {
         *source = Sources::instance().add(source_name);
         return DOCA_SUCCESS;
-    } catch (const std::bad_alloc&) {
-        return DOCA_ERROR_NO_MEMORY;
-    }
+    });
 }
 
 doca_error_t doca_log_unregister_source(int) {
@@ -36,19 +35,17 @@ doca_error_t doca_logger_create_list(const doca_logger* logger, uint8_t depth,
     if (logger_list == nullptr || nb_loggers == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
-    if (logger != nullptr && !Sources::instance().has(logger)) {
-        return DOCA_ERROR_NOT_FOUND;
-    }
-    try {
+    return guarded([&] {
+        if (logger != nullptr && !Sources::instance().has(logger)) {
+            return DOCA_ERROR_NOT_FOUND;
+        }
         const auto found = Sources::instance().below(logger, depth);
         auto** const list = new doca_logger* [found.size() + 1] {};
         std::copy(found.begin(), found.end(), list);
         *logger_list = list;
         *nb_loggers = static_cast<uint32_t>(found.size());
         return DOCA_SUCCESS;
-    } catch (const std::bad_alloc&) {
-        return DOCA_ERROR_NO_MEMORY;
-    }
+    });
 }
 
 doca_error_t doca_logger_destroy_list(doca_logger** logger_list) {
@@ -76,18 +73,20 @@ doca_error_t doca_logger_set_level(doca_logger* logger, int level, uint8_t propa
         (logger == nullptr && propagate == 0)) {
         return DOCA_ERROR_INVALID_VALUE;
     }
-    if (logger != nullptr) {
-        if (!Sources::instance().has(logger)) {
+    return guarded([&] {
+        if (logger != nullptr && !Sources::instance().has(logger)) {
             return DOCA_ERROR_NOT_FOUND;
         }
-        logger->level = level;
-    }
-    if (propagate != 0) {
-        for (doca_logger* const each : Sources::instance().below(logger, 0)) {
-            each->level = level;
+        if (propagate != 0) {
+            for (doca_logger* const each : Sources::instance().below(logger, 0)) {
+                each->level = level;
+            }
         }
-    }
-    return DOCA_SUCCESS;
+        if (logger != nullptr) {
+            logger->level = level;
+        }
+        return DOCA_SUCCESS;
+    });
 }
 
 doca_error_t doca_logger_get_level(const doca_logger* logger, int* level) {
@@ -123,16 +122,15 @@ doca_error_t doca_log(uint32_t level, int source, const char* fname, int line, c
     if (level > static_cast<uint32_t>(logger->level.load())) {
         return DOCA_SUCCESS;
     }
-    try {
-        va_list arguments;
-        va_start(arguments, format);
+    va_list arguments;
+    va_start(arguments, format);
+    const doca_error_t result = guarded([&] {
         va_list again;
         va_copy(again, arguments);
-        const int length = std::vsnprintf(nullptr, 0, format, arguments);
-        va_end(arguments);
-        std::string text(length > 0 ? static_cast<std::size_t>(length) : 0, '\0');
-        std::vsnprintf(text.data(), text.size() + 1, format, again);
+        const int length = std::vsnprintf(nullptr, 0, format, again);
         va_end(again);
+        std::string text(length > 0 ? static_cast<std::size_t>(length) : 0, '\0');
+        std::vsnprintf(text.data(), text.size() + 1, format, arguments);
         Backends::instance().show(Speaker::program, {.level = level,
                                                      .source = logger->name,
                                                      .file = fname != nullptr ? fname : "",
@@ -140,7 +138,7 @@ doca_error_t doca_log(uint32_t level, int source, const char* fname, int line, c
                                                      .function = func != nullptr ? func : "",
                                                      .text = text});
         return DOCA_SUCCESS;
-    } catch (const std::bad_alloc&) {
-        return DOCA_ERROR_NO_MEMORY;
-    }
+    });
+    va_end(arguments);
+    return result;
 }
