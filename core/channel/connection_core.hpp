@@ -359,6 +359,8 @@ public:
                                     : "cannot open a producer: the connection has as many as the "
                                       "device allows; stop one first");
         }
+        auto attachment = std::make_unique<Attachment>();
+        attachments_.reserve(attachments_.size() + 1);
         if (reserved != 0 && (reserved % 2 != next_consumer_ % 2 || reserved >= next_consumer_ ||
                               !own_ids_.use(reserved))) {
             return fail(
@@ -368,7 +370,6 @@ public:
                             "another",
                             reserved, UsedIds::window));
         }
-        auto attachment = std::make_unique<Attachment>();
         attachment->notifier = std::move(notifier);
         attachment->is_consumer = is_consumer;
         if (is_consumer) {

@@ -393,6 +393,8 @@ Result<DomainDescription> parse_description(std::string_view text, std::string s
         return fail(Errc::invalid_argument,
                     fmt::format("domain description '{}', line {}: not valid TOML: {}", source,
                                 error.location().line(), what));
+    } catch (const std::bad_alloc&) {
+        throw;
     } catch (const std::exception& error) { // not every fault of the text is a toml::exception
         return fail(
             Errc::invalid_argument,

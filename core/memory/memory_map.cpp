@@ -125,7 +125,7 @@ Result<std::vector<std::byte>> MemoryMap::export_descriptor() {
     return bytes;
 }
 
-std::uint64_t MemoryMap::region() const noexcept {
+std::uint64_t MemoryMap::region() const {
     if (imported()) {
         return 0;
     }

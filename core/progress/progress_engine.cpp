@@ -49,17 +49,22 @@ unsigned ProgressEngine::progress() {
         return 0;
     }
     in_progress_ = true;
+    struct Round { // also where a handler throws: the next one begins as ever
+        ProgressEngine& engine;
+        ~Round() {
+            engine.in_progress_ = false;
+            if (engine.has_holes_) [[unlikely]] {
+                std::erase(engine.sources_, nullptr);
+                engine.has_holes_ = false;
+            }
+        }
+    } const round{*this};
     unsigned handled = 0;
     // By index: a handler may add sources (handled in this round too) and remove them.
     for (std::size_t i = 0; i < sources_.size(); ++i) {
         if (ProgressSource* const source = sources_[i]; source != nullptr) [[likely]] {
             handled += source->progress(*source);
         }
-    }
-    in_progress_ = false;
-    if (has_holes_) [[unlikely]] {
-        std::erase(sources_, nullptr);
-        has_holes_ = false;
     }
     return handled;
 }

@@ -1,6 +1,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <new>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -75,6 +76,15 @@ TEST(ProgressEngine, SourcesComeAndGoInsideHandlers) {
     EXPECT_EQ(engine->progress(), 8u);
     EXPECT_EQ(engine->progress(), 7u);
     EXPECT_EQ(killer.calls, 2u);
+}
+
+TEST(ProgressEngine, AHandlerThatThrowsEndsItsRoundOnly) {
+    const auto engine = ProgressEngine::create().value();
+    Source one(*engine);
+    one.work = []() -> unsigned { throw std::bad_alloc(); };
+    EXPECT_THROW((void)engine->progress(), std::bad_alloc);
+    one.work = [] { return 1u; };
+    EXPECT_EQ(engine->progress(), 1u);
 }
 
 TEST(ProgressEngine, DoesNotSleepWhileASourceHasSomething) {

@@ -81,6 +81,7 @@ void doca_ctx::fail() {
 void doca_ctx::enter(doca_ctx_states next) {
     const doca_ctx_states before = state_;
     state_ = next;
+    disturb();
     if (state_changed != nullptr) {
         state_changed(user_data, this, before, next);
     }
@@ -94,6 +95,7 @@ doca_error_t doca_ctx::submit_when_not_running(doca_task& task) {
     task.status = DOCA_ERROR_IN_PROGRESS;
     flushed_.push(task);
     ++inflight_;
+    disturb();
     return DOCA_SUCCESS;
 }
 

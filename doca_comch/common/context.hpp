@@ -76,6 +76,7 @@ public:
             return result;
         }
         ++inflight_;
+        disturb();
         return DOCA_SUCCESS;
     }
     void free(doca_task& task) noexcept {
@@ -129,6 +130,11 @@ protected:
     virtual void closed() {}
 
     void enter(doca_ctx_states next);
+    void disturb() noexcept {
+        if (pe_ != nullptr) {
+            pe_->disturb();
+        }
+    }
     /// A fatal error: from starting or running to stopping.
     void fail();
     /// Tasks of a kind, and what is done with tasks.

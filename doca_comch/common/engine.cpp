@@ -34,6 +34,7 @@ unsigned doca_pe::progress() {
     if (in_progress_) {
         return 0;
     }
+    asleep_ = false;
     unsigned handled = 0;
     {
         const Raised raised(in_progress_);
@@ -74,7 +75,8 @@ void doca_pe::request_notification() {
     const bool busy = std::any_of(attended_.begin(), attended_.end(), [](const doca_ctx* ctx) {
         return ctx != nullptr && ctx->wants_attention();
     });
-    if (engine_->arm() != comch::Errc::ok || busy) {
+    asleep_ = engine_->arm() == comch::Errc::ok && !busy;
+    if (!asleep_) {
         engine_->wake();
     }
 }

@@ -19,6 +19,13 @@ public:
 
     [[nodiscard]] unsigned progress();
     void request_notification();
+    /// Something was begun that a sleep, if it has been asked for, does not wait for: it ends.
+    void disturb() noexcept {
+        if (asleep_) [[unlikely]] {
+            asleep_ = false;
+            engine_->wake();
+        }
+    }
 
     void connect(doca_ctx& ctx);
     void disconnect(doca_ctx& ctx) noexcept;
@@ -49,5 +56,6 @@ private:
     std::vector<doca_ctx*> attended_;
     std::vector<Buried> buried_;
     bool in_progress_ = false;
+    bool asleep_ = false; ///< from a request for notification to the next progress
     bool attending_ = false;
 };

@@ -65,7 +65,7 @@ public:
 
     /// This process's memory in its region table, so that devices can be told of it; from the first
     /// call until the map is destroyed. 0: it cannot be registered, or is the other side's.
-    [[nodiscard]] std::uint64_t region() const noexcept;
+    [[nodiscard]] std::uint64_t region() const;
 
     /// The other side's memory as links reach it; null for a local map.
     [[nodiscard]] RemoteRegion* remote() const noexcept { return remote_.get(); }

@@ -32,7 +32,7 @@ UniqueFd make_socket() noexcept {
     return UniqueFd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 }
 
-bool make_address(const Domain& domain, const std::string& entry, sockaddr_un& address) noexcept {
+bool make_address(const Domain& domain, const std::string& entry, sockaddr_un& address) {
     const std::string path = domain.socket_path(entry);
     if (path.size() >= sizeof(address.sun_path)) {
         return false;
@@ -44,7 +44,7 @@ bool make_address(const Domain& domain, const std::string& entry, sockaddr_un& a
 }
 
 /// 0, or the errno of connect().
-int connect_to(int socket, const Domain& domain, const std::string& entry) noexcept {
+int connect_to(int socket, const Domain& domain, const std::string& entry) {
     sockaddr_un address{};
     if (!make_address(domain, entry, address)) {
         return ENAMETOOLONG;
