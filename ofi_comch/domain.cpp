@@ -209,7 +209,7 @@ int open_domain(fid_fabric* fabric_fid, fi_info* info, fid_domain** out, void* c
     }
     // (Connected endpoints are closed before their last writes have gone out, and a registration
     // may end right after.)
-    if (devices_write && settings().keep_registrations && info->ep_attr->type == FI_EP_RDM) {
+    if (Link::has_devices && settings().keep_registrations && info->ep_attr->type == FI_EP_RDM) {
         keep_registrations(*domain);
     }
     if (automatic && !start_progress_thread(*domain, info->ep_attr->type)) {

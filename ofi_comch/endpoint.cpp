@@ -492,7 +492,7 @@ int open_endpoint(fid_domain* domain_fid, fi_info* info, fid_ep** out, void* con
     endpoint->eager_size = std::min<std::size_t>(settings().eager_size.value_or(default_eager_size),
                                                  wire::max_payload_in_parts);
     // A program that leaves the attributes out has been promised all the orders there are.
-    endpoint->goes_direct = devices_write && type == FI_EP_RDM && info->tx_attr != nullptr &&
+    endpoint->goes_direct = Link::has_devices && type == FI_EP_RDM && info->tx_attr != nullptr &&
                             (info->tx_attr->msg_order & order_of_memory) == 0;
     endpoint->own_queue = std::make_unique<RecvQueue>();
     endpoint->queue = endpoint->own_queue.get();

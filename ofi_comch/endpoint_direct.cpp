@@ -123,8 +123,8 @@ bool Endpoint::go_direct(Conn& to, Reach& reach, const RmaCall& call, std::size_
     const std::uint64_t address = reach.region.key().base + (call.address - reach.address);
     Awaited* const token = &operation;
     const Errc started =
-        is_write ? write_by_device(*to.link, local, length, reach.region, address, token, own)
-                 : get_into_own(*to.link, local, length, reach.region, address, token, own);
+        is_write ? to.link->write(local, length, reach.region, address, token, {.region = own})
+                 : to.link->get(local, length, reach.region, address, token, {.region = own});
     if (started == Errc::in_progress) {
         result = 0;
         return true;
@@ -155,7 +155,7 @@ void Endpoint::tell_region(Conn& to, Mr& mr) {
     region.address = domain->virtual_addresses ? region.base : 0;
     region.length = mr.length;
     region.region = own;
-    region.link_data = link_data_of(station->device(), own);
+    region.link_data = Link::link_data_of(station->device(), own);
     region.access = remote_access(mr);
     mr.told = true;
     to.send_own(static_cast<std::uint8_t>(wire::Kind::region), &region, sizeof(region));

@@ -500,10 +500,10 @@ bool Endpoint::start(Transfer& transfer) {
                                                          : 0;
     Awaited* const token = &transfer;
     const Errc result = transfer.kind == Transfer::Kind::read
-                            ? put_from_own(*with.link, transfer.memory, transfer.length, region,
-                                           key.base, token, own)
-                            : get_into_own(*with.link, transfer.memory, transfer.length, region,
-                                           key.base, token, own);
+                            ? with.link->put(transfer.memory, transfer.length, region, key.base,
+                                             token, {.region = own})
+                            : with.link->get(transfer.memory, transfer.length, region, key.base,
+                                             token, {.region = own});
     transfer.waiting = result == Errc::again;
     if (transfer.waiting) {
         with.waiting.push_back(&transfer);

@@ -208,7 +208,7 @@ bool Endpoint::expose(Operation& operation, const iovec* iov, std::size_t count,
     operation.region = key->region;
     operation.length = length;
     source = {length, key->region, reinterpret_cast<std::uint64_t>(base),
-              link_data_of(station->device(), key->region)};
+              Link::link_data_of(station->device(), key->region)};
     return true;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "allocations.hpp"
@@ -94,16 +95,12 @@ void gather(std::byte* to, const uct_iov_t* iov, std::size_t count) {
     }
 }
 
-/// Calls `operation` with the local memory's region where the link wants it: what UCX has registered
-/// need not be registered again.
-template <class Link, class Operation> Errc move(const uct_iov_t& local, Operation&& operation) {
-    if constexpr (LinkLimits<Link>::takes_regions) {
-        const bool registered = local.memh != nullptr && local.memh != UCT_MEM_HANDLE_NULL;
-        return operation(registered ? static_cast<const Memory*>(local.memh)->key.region
-                                    : std::uint64_t{0});
-    } else {
-        return operation();
-    }
+/// What UCX has registered need not be registered again. (Where it need not register at all, the handle
+/// is anything.)
+template <class Link> link::LocalMemory memory_of(const uct_iov_t& local) {
+    const auto* const memory = // UCT_MEM_HANDLE_NULL is null
+        Link::has_devices ? static_cast<const Memory*>(local.memh) : nullptr;
+    return {.region = memory != nullptr ? memory->key.region : 0};
 }
 
 // ---- active messages ----------------------------------------------------------------------------
@@ -201,7 +198,7 @@ ssize_t am_bcopy(uct_ep_h tl_ep, std::uint8_t id, uct_pack_callback_t pack, void
         return ended(ep);
     }
     const std::int64_t result = ep.connection->send_packed(
-        id, LinkLimits<Link>::max_message,
+        id, Link::max_message,
         [&](std::byte* to) { return static_cast<std::uint32_t>(pack(to, arg)); },
         ep.iface()->am_data_at);
     return answer(ep, result >= 0 ? static_cast<ssize_t>(result)
@@ -226,8 +223,8 @@ ucs_status_t am_zcopy(uct_ep_h tl_ep, std::uint8_t id, const void* header, unsig
         return above_limit(ep, "length of the header", "am_zcopy", header_length, max_am_header);
     }
     const std::size_t total = header_length + uct_iov_total_length(iov, count);
-    if (total > LinkLimits<Link>::max_message) [[unlikely]] {
-        return too_long(ep, "am_zcopy", total, LinkLimits<Link>::max_message);
+    if (total > Link::max_message) [[unlikely]] {
+        return too_long(ep, "am_zcopy", total, Link::max_message);
     }
     const std::int64_t result = ep.connection->send_packed(
         id, static_cast<std::uint32_t>(total),
@@ -274,8 +271,8 @@ ucs_status_t put_short(uct_ep_h tl_ep, const void* buffer, unsigned length, std:
     if (ep.connection == nullptr) [[unlikely]] {
         return ended(ep);
     }
-    if (unusual(length, LinkLimits<Link>::max_message)) [[unlikely]] {
-        return nothing_or_too_long(ep, "put_short", length, LinkLimits<Link>::max_message);
+    if (unusual(length, Link::max_message)) [[unlikely]] {
+        return nothing_or_too_long(ep, "put_short", length, Link::max_message);
     }
     return written(ep, ep.connection->put_copy(buffer, length, region_of(rkey), address), address,
                    length);
@@ -318,10 +315,8 @@ ucs_status_t put_zcopy(uct_ep_h tl_ep, const uct_iov_t* iov, std::size_t count,
     if (length == 0) [[unlikely]] {
         return answer(ep, UCS_OK);
     }
-    const Errc result = move<Link>(iov[0], [&](auto... region) {
-        return ep.connection->put(iov[0].buffer, length, region_of(rkey), address, completion,
-                                  region...);
-    });
+    const Errc result = ep.connection->put(iov[0].buffer, length, region_of(rkey), address,
+                                           completion, memory_of<Link>(iov[0]));
     return written(ep, result, address, length);
 }
 
@@ -335,8 +330,8 @@ ucs_status_t get_short(uct_ep_h tl_ep, void* buffer, unsigned length, std::uint6
     if (ep.connection == nullptr) [[unlikely]] {
         return ended(ep);
     }
-    if (unusual(length, LinkLimits<Link>::max_message)) [[unlikely]] {
-        return nothing_or_too_long(ep, "get_short", length, LinkLimits<Link>::max_message);
+    if (unusual(length, Link::max_message)) [[unlikely]] {
+        return nothing_or_too_long(ep, "get_short", length, Link::max_message);
     }
     const std::uint64_t region = region_of(rkey).key().region;
     const std::uint64_t last_tried = std::exchange(ep.get_short_tried, ep.iface()->rounds);
@@ -392,11 +387,11 @@ ucs_status_t get_bcopy(uct_ep_h tl_ep, uct_unpack_callback_t unpack, void* arg, 
     if (ep.connection == nullptr) [[unlikely]] {
         return ended(ep);
     }
-    if (unusual(length, LinkLimits<Link>::max_message)) [[unlikely]] {
+    if (unusual(length, Link::max_message)) [[unlikely]] {
         if (length == 0) {
             unpack(arg, ep.iface()->scratch.get(), 0);
         }
-        return nothing_or_too_long(ep, "get_bcopy", length, LinkLimits<Link>::max_message);
+        return nothing_or_too_long(ep, "get_bcopy", length, Link::max_message);
     }
     auto get = ep.iface()->take_get();
     get->unpack = unpack;
@@ -433,23 +428,16 @@ ucs_status_t get_zcopy(uct_ep_h tl_ep, const uct_iov_t* iov, std::size_t count,
     if (length == 0) [[unlikely]] {
         return answer(ep, UCS_OK);
     }
-    Errc result = Errc::ok;
-    if constexpr (LinkLimits<Link>::takes_regions) {
-        result = move<Link>(iov[0], [&](auto region) {
-            return ep.connection->get(iov[0].buffer, length, region_of(rkey), address, completion,
-                                      region);
-        });
-    } else {
+    link::LocalMemory memory = memory_of<Link>(iov[0]);
+    std::optional<RegionKey> mappable;
+    if (length >= Link::mappable_from) {
         // Where the owner may help, it does so best in memory that it can map.
-        const auto into =
-            length < LinkLimits<Link>::joint_of_mapped
-                ? std::nullopt
-                : Allocations::instance().around(reinterpret_cast<std::uint64_t>(iov[0].buffer),
-                                                 length, access_remote_read | access_remote_write);
-        result = ep.connection->get(iov[0].buffer, length, region_of(rkey), address, completion,
-                                    into ? &*into : nullptr);
+        mappable = Allocations::instance().around(reinterpret_cast<std::uint64_t>(iov[0].buffer),
+                                                  length, access_remote_read | access_remote_write);
+        memory.key = mappable ? &*mappable : nullptr;
     }
-    return answer(ep, to_ucs(result));
+    return answer(ep, to_ucs(ep.connection->get(iov[0].buffer, length, region_of(rkey), address,
+                                                completion, memory)));
 }
 
 // ---- atomics ------------------------------------------------------------------------------------

@@ -204,20 +204,20 @@ template <class Link> ucs_status_t query(uct_iface_h tl_iface, uct_iface_attr_t*
     attr->cap.am.max_hdr = max_am_header;
     attr->cap.am.max_iov = 16; // UCP keeps its vectors on the stack: 29 is the most it takes
 
-    attr->cap.put.max_short = LinkLimits<Link>::max_message;
-    attr->cap.put.max_bcopy = LinkLimits<Link>::max_message;
+    attr->cap.put.max_short = Link::max_message;
+    attr->cap.put.max_bcopy = Link::max_message;
     attr->cap.put.min_zcopy = 0;
     attr->cap.put.max_zcopy = SIZE_MAX;
-    attr->cap.put.opt_zcopy_align = LinkLimits<Link>::zcopy_align;
-    attr->cap.put.align_mtu = LinkLimits<Link>::zcopy_align;
+    attr->cap.put.opt_zcopy_align = zcopy_align<Link>;
+    attr->cap.put.align_mtu = zcopy_align<Link>;
     attr->cap.put.max_iov = 1;
 
-    attr->cap.get.max_short = LinkLimits<Link>::max_message;
-    attr->cap.get.max_bcopy = LinkLimits<Link>::max_message;
+    attr->cap.get.max_short = Link::max_message;
+    attr->cap.get.max_bcopy = Link::max_message;
     attr->cap.get.min_zcopy = 0;
     attr->cap.get.max_zcopy = SIZE_MAX;
-    attr->cap.get.opt_zcopy_align = LinkLimits<Link>::zcopy_align;
-    attr->cap.get.align_mtu = LinkLimits<Link>::zcopy_align;
+    attr->cap.get.opt_zcopy_align = zcopy_align<Link>;
+    attr->cap.get.align_mtu = zcopy_align<Link>;
     attr->cap.get.max_iov = 1;
 
     attr->device_addr_len = sizeof(DeviceAddress);
@@ -254,7 +254,7 @@ ucs_status_t get_device_address(uct_iface_h tl_iface, uct_device_addr_t* out) {
     const Iface<Link>& iface = *Iface<Link>::of(tl_iface);
     const Device& device = iface.md()->device;
     DeviceAddress address{};
-    address.version = LinkLimits<Link>::version;
+    address.version = Link::version;
     address.flags = iface.host_dpu_only ? DeviceAddress::host_dpu_only : 0;
     std::memcpy(address.domain, device.domain()->id().bytes.data(), sizeof(address.domain));
     address.side = static_cast<std::uint8_t>(device.side());
@@ -280,10 +280,10 @@ int is_reachable(const uct_iface_h tl_iface, const uct_device_addr_t* device_add
         0) {
         return 0;
     }
-    if (address.version != LinkLimits<Link>::version) {
+    if (address.version != Link::version) {
         ucs_diag("comch: the peer speaks version %u of the protocol, this process %u: UCX takes "
                  "another transport, if it may; run the same comch on both ends",
-                 address.version, LinkLimits<Link>::version);
+                 address.version, Link::version);
         return 0;
     }
     const bool other_side_only =
@@ -413,7 +413,7 @@ ucs_status_t open_over(uct_md_h md, uct_worker_h worker, const uct_iface_params_
         ucs_error("comch: interfaces are opened on a device");
         return UCS_ERR_UNSUPPORTED;
     }
-    constexpr auto longest = static_cast<unsigned>(LinkLimits<Link>::max_inline);
+    constexpr auto longest = static_cast<unsigned>(Link::max_inline);
     if (config.max_short < least_max_short || config.max_short > longest) {
         ucs_error("comch: UCX_COMCH_SHORT_MAX is %u, it must be from %u to %u", config.max_short,
                   least_max_short, longest);
@@ -430,7 +430,7 @@ ucs_status_t open_over(uct_md_h md, uct_worker_h worker, const uct_iface_params_
         return to_ucs(port.error().code);
     }
     iface->port = std::move(*port);
-    iface->scratch = std::make_unique<std::byte[]>(LinkLimits<Link>::max_message);
+    iface->scratch = std::make_unique<std::byte[]>(Link::max_message);
     iface->max_short = config.max_short;
     const bool for_ucp =
         (params->field_mask & UCT_IFACE_PARAM_FIELD_RX_HEADROOM) != 0 && params->rx_headroom != 0;

@@ -18,26 +18,9 @@ namespace comch::uct {
 using SoftLink = link::soft::Link;
 using VerbsLink = link::verbs::Link;
 
-/// What of a link's limits is known when the transport is compiled.
-template <class Link> struct LinkLimits;
-template <> struct LinkLimits<SoftLink> {
-    static constexpr std::size_t max_message = link::soft::tuning::max_message;
-    static constexpr std::size_t max_inline = link::soft::tuning::max_inline;
-    static constexpr std::uint16_t version = link::soft::protocol_version;
-    static constexpr bool takes_regions = false; ///< put and get want the local memory's region
-    /// UCP puts and gets so much of a long message by itself that the rest begins aligned. Here that would be a
-    /// second operation, and wait for the owner's CPU where the first does not.
-    static constexpr std::size_t zcopy_align = 1;
-    /// From here on the owner may be asked to make a part of a get.
-    static constexpr std::size_t joint_of_mapped = link::soft::tuning::joint_of_mapped;
-};
-template <> struct LinkLimits<VerbsLink> {
-    static constexpr std::size_t max_message = link::verbs::tuning::max_message;
-    static constexpr std::size_t max_inline = link::verbs::tuning::max_inline;
-    static constexpr std::uint16_t version = link::verbs::wire::version;
-    static constexpr bool takes_regions = true;
-    static constexpr std::size_t zcopy_align = 64;
-};
+/// UCP puts and gets so much of a long message by itself that the rest begins aligned. On the soft link that
+/// would be a second operation, and wait for the owner's CPU where the first does not.
+template <class Link> inline constexpr std::size_t zcopy_align = Link::has_devices ? 64 : 1;
 
 /// Of what is behind UCT, UCP alone asks for room in front of what is received, and its messages of one fragment
 /// have a header of so many bytes.
@@ -114,7 +97,7 @@ template <class Link> struct Iface {
         }
         auto get = std::make_unique<GetBcopy>();
         // Not zeroed: a short get shall not make the pages of a long one resident.
-        get->buffer = std::make_unique_for_overwrite<std::byte[]>(LinkLimits<Link>::max_message);
+        get->buffer = std::make_unique_for_overwrite<std::byte[]>(Link::max_message);
         return get;
     }
     void give_back(std::unique_ptr<GetBcopy> get) {

@@ -113,6 +113,12 @@ struct ConnectDecision {
 // What can be reached is registered in RegionTable (core/memory/region_table.hpp) and named by a
 // RegionKey; the requester unpacks the key into a RemoteRegion.
 
+/// What the caller of a put or get knows of its own memory. A kind makes use of what helps it.
+struct LocalMemory {
+    std::uint64_t region = 0;       ///< it is a part of, in RegionTable, so that a device may know it already
+    const RegionKey* key = nullptr; ///< of memory that the peer can map; valid during the call
+};
+
 enum class AtomicOp : std::uint8_t { add, bit_and, bit_or, bit_xor, swap, compare_swap };
 
 /// One atomic operation on an aligned 4- or 8-byte word of the peer.
@@ -188,6 +194,13 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //
 // struct Link {                             // soft::Link, fake::Link, verbs::Link
 //     using Port = ...; using Connection = ...; using Channel = ...;
+//     -- of those that UCX and libfabric run over:
+//     static constexpr std::size_t max_message, max_inline;       as limits() says
+//     static constexpr std::uint16_t version;                     of what is spoken
+//     static constexpr bool has_devices;       that read and write without their peer's CPU
+//     static constexpr std::size_t mappable_from;     a get of so much makes use of LocalMemory::key
+//     static std::uint64_t link_data_of(const Device&, std::uint64_t region);    what a peer must
+//                                      know to reach it, beside its key; 0: nothing
 // };
 //
 // class Port {                                                    -- one thread, the owner
@@ -260,11 +273,15 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //     -- one-sided: ok = done already; in_progress = on_complete(token) follows; again = no room.
 //        They take effect in the order of the calls, but for gets (and one-way connections answer
 //        those, too, before one-sided operations that came after them).
-//     Errc put(const void* local, std::size_t, RemoteRegion&, std::uint64_t remote, void* token);
+//     Errc put(const void* local, std::size_t, RemoteRegion&, std::uint64_t remote, void* token,
+//              LocalMemory = {});
 //     Errc put_copy(const void* local, std::size_t, RemoteRegion&, std::uint64_t remote);
 //           of up to max_message bytes, which are the caller's again at once: never in_progress
-//     Errc get(void* local, std::size_t, RemoteRegion&, std::uint64_t remote, void* token);
+//     Errc get(void* local, std::size_t, RemoteRegion&, std::uint64_t remote, void* token,
+//              LocalMemory = {});
 //           the region must outlive it
+//     Errc write(const void* local, std::size_t, RemoteRegion&, std::uint64_t remote, void* token,
+//                LocalMemory);         a put by the device alone; unsupported: it cannot be done so
 //     Errc atomic(const AtomicRequest&, RemoteRegion&, std::uint64_t remote, void* token);
 //     Errc flush(void* token);         done when every one-sided operation and message before it
 //                                      has taken effect at the peer. What was refused has not: that

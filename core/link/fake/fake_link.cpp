@@ -442,7 +442,7 @@ Errc Connection::operate(Operation operation, std::span<const std::byte> bytes) 
 }
 
 Errc Connection::put(const void* local, std::size_t length, RemoteRegion& region,
-                     std::uint64_t remote, void* token) {
+                     std::uint64_t remote, void* token, LocalMemory) {
     if (!region.contains(remote, length)) {
         return Errc::invalid_argument;
     }
@@ -462,7 +462,7 @@ Errc Connection::put_copy(const void* local, std::size_t length, RemoteRegion& r
 }
 
 Errc Connection::get(void* local, std::size_t length, RemoteRegion& region, std::uint64_t remote,
-                     void* token) {
+                     void* token, LocalMemory) {
     if (!region.contains(remote, length)) {
         return Errc::invalid_argument;
     }

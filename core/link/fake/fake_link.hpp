@@ -360,11 +360,11 @@ public:
     void hurry_confirmation() noexcept {}
 
     Errc put(const void* local, std::size_t length, RemoteRegion& region, std::uint64_t remote,
-             void* token);
+             void* token, LocalMemory memory = {});
     Errc put_copy(const void* local, std::size_t length, RemoteRegion& region,
                   std::uint64_t remote);
     Errc get(void* local, std::size_t length, RemoteRegion& region, std::uint64_t remote,
-             void* token);
+             void* token, LocalMemory memory = {});
     Errc atomic(const AtomicRequest& request, RemoteRegion& region, std::uint64_t remote,
                 void* token);
     Errc flush(void* token);

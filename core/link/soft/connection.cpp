@@ -87,7 +87,7 @@ void Connection::request_mapping(RemoteRegion& region) {
 }
 
 Errc Connection::put(const void* local, std::size_t length, RemoteRegion& region,
-                     std::uint64_t address, void* token) {
+                     std::uint64_t address, void* token, LocalMemory) {
     if (!region.contains(address, length)) {
         return Errc::invalid_argument;
     }
@@ -133,7 +133,7 @@ Errc Connection::put_copy(const void* local, std::size_t length, RemoteRegion& r
 }
 
 Errc Connection::get(void* local, std::size_t length, RemoteRegion& region, std::uint64_t address,
-                     void* token, const RegionKey* into) {
+                     void* token, LocalMemory memory) {
     if (!region.contains(address, length)) {
         return Errc::invalid_argument;
     }
@@ -147,7 +147,8 @@ Errc Connection::get(void* local, std::size_t length, RemoteRegion& region, std:
     if (const std::byte* from = direct_access.at) {
         // By our CPU alone, if it is our own memory, pinned no longer than this call, or another peer's.
         if (by_kernel(region, access_remote_read) && !direct_access.pin) {
-            result = one_sided_.get_mapped(to, from, length, key.region, address, token, into);
+            result =
+                one_sided_.get_mapped(to, from, length, key.region, address, token, memory.key);
         } else {
             one_sided_.copy_mapped(to, from, length);
         }
@@ -155,7 +156,7 @@ Errc Connection::get(void* local, std::size_t length, RemoteRegion& region, std:
         std::atomic_thread_fence(std::memory_order_acquire);
     } else {
         result = one_sided_.get(to, length, key.region, address, token,
-                                by_kernel(region, access_remote_read), into);
+                                by_kernel(region, access_remote_read), memory.key);
     }
     if (result == Errc::ok || result == Errc::in_progress) {
         pipe_.slot()->tx.one_sided.add(1);

@@ -82,12 +82,16 @@ public:
     [[nodiscard]] std::uint64_t confirmed() noexcept { return pipe_.confirmed(); }
 
     Errc put(const void* local, std::size_t length, RemoteRegion& region, std::uint64_t address,
-             void* token);
+             void* token, LocalMemory memory = {});
     Errc put_copy(const void* local, std::size_t length, RemoteRegion& region,
                   std::uint64_t address);
     /// `into`: memory of ours that all of `local` is part of, which the peer may map to write there.
     Errc get(void* local, std::size_t length, RemoteRegion& region, std::uint64_t address,
-             void* token, const RegionKey* into = nullptr);
+             void* token, LocalMemory memory = {});
+    Errc write(const void*, std::size_t, RemoteRegion&, std::uint64_t, void*,
+               LocalMemory) noexcept {
+        return Errc::unsupported;
+    }
     Errc atomic(const AtomicRequest& request, RemoteRegion& region, std::uint64_t address,
                 void* token);
     Errc flush(void* token);

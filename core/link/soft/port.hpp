@@ -717,6 +717,12 @@ struct Link {
     using Port = soft::Port;
     using Connection = soft::Connection;
     using Channel = soft::Channel;
+    static constexpr std::size_t max_message = tuning::max_message;
+    static constexpr std::size_t max_inline = tuning::max_inline;
+    static constexpr std::uint16_t version = protocol_version;
+    static constexpr bool has_devices = false;
+    static constexpr std::size_t mappable_from = tuning::joint_of_mapped;
+    static std::uint64_t link_data_of(const Device&, std::uint64_t) { return 0; }
 };
 
 } // namespace comch::link::soft

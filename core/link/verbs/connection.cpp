@@ -50,7 +50,7 @@ Errc Connection::refusal(const RemoteRegion& region, std::uint64_t address, std:
 }
 
 Errc Connection::put(const void* local, std::size_t length, RemoteRegion& region,
-                     std::uint64_t address, void* token, std::uint64_t local_region) {
+                     std::uint64_t address, void* token, LocalMemory memory) {
     if (const Errc refused = refusal(region, address, length, access_remote_write);
         refused != Errc::ok) {
         return refused;
@@ -63,7 +63,7 @@ Errc Connection::put(const void* local, std::size_t length, RemoteRegion& region
         result = write_copied(from, length, region, address, false);
     } else {
         result = start_transfer(false, const_cast<std::byte*>(from), length, region, address, token,
-                                local_region);
+                                memory.region);
     }
     if (result == Errc::ok || result == Errc::in_progress) {
         pipe_->slot()->tx.one_sided.add(1);
@@ -75,7 +75,7 @@ Errc Connection::put(const void* local, std::size_t length, RemoteRegion& region
 }
 
 Errc Connection::write(const void* local, std::size_t length, RemoteRegion& region,
-                       std::uint64_t address, void* token, std::uint64_t local_region) {
+                       std::uint64_t address, void* token, LocalMemory memory) {
     if (const Errc refused = refusal(region, address, length, access_remote_write);
         refused != Errc::ok) {
         return refused;
@@ -96,7 +96,7 @@ Errc Connection::write(const void* local, std::size_t length, RemoteRegion& regi
         }
     } else {
         result = start_transfer(false, const_cast<std::byte*>(from), length, region, address, token,
-                                local_region);
+                                memory.region);
     }
     if (result == Errc::in_progress) {
         pipe_->slot()->tx.one_sided.add(1);
@@ -119,7 +119,7 @@ Errc Connection::write_copied(const std::byte* from, std::size_t length, const R
 }
 
 Errc Connection::get(void* local, std::size_t length, RemoteRegion& region, std::uint64_t address,
-                     void* token, std::uint64_t local_region) {
+                     void* token, LocalMemory memory) {
     if (const Errc refused = refusal(region, address, length, access_remote_read);
         refused != Errc::ok) {
         return refused;
@@ -141,7 +141,7 @@ Errc Connection::get(void* local, std::size_t length, RemoteRegion& region, std:
             result = Errc::in_progress;
         }
     } else {
-        result = start_transfer(true, to, length, region, address, token, local_region);
+        result = start_transfer(true, to, length, region, address, token, memory.region);
     }
     if (result == Errc::in_progress) {
         pipe_->slot()->tx.one_sided.add(1);

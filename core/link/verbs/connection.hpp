@@ -70,10 +70,10 @@ public:
     [[nodiscard]] std::uint64_t sent() const noexcept { return pipe_->sent(); }
     [[nodiscard]] std::uint64_t confirmed() noexcept { return pipe_->confirmed(); }
 
-    /// `local_region`: the region of this process that the local memory is part of, if the caller
+    /// `memory.region`: the region of this process that the local memory is part of, if the caller
     /// knows one: then it need not be registered for this operation alone.
     Errc put(const void* local, std::size_t length, RemoteRegion& region, std::uint64_t address,
-             void* token, std::uint64_t local_region = 0);
+             void* token, LocalMemory memory = {});
     Errc put_copy(const void* local, std::size_t length, RemoteRegion& region,
                   std::uint64_t address) {
         static_assert(tuning::max_message <= tuning::bounce_up_to &&
@@ -82,11 +82,11 @@ public:
         return put(local, length, region, address, nullptr);
     }
     Errc get(void* local, std::size_t length, RemoteRegion& region, std::uint64_t address,
-             void* token, std::uint64_t local_region = 0);
+             void* token, LocalMemory memory = {});
     /// A put by the device alone, whose end is reported always: when the peer's device has the
     /// data. unsupported: the device cannot do it by itself, now or ever.
     Errc write(const void* local, std::size_t length, RemoteRegion& region, std::uint64_t address,
-               void* token, std::uint64_t local_region = 0);
+               void* token, LocalMemory memory = {});
     Errc atomic(const AtomicRequest& request, RemoteRegion& region, std::uint64_t address,
                 void* token);
     Errc flush(void* token);

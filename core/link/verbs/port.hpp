@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -509,8 +510,7 @@ private:
         if (reason == Reason::closed && c.has_unfinished_writes()) {
             c.wait_at_end(c.last_write_); // what has arrived is done, though its report may be late
         }
-        c.fail_all(code,
-                   [&](void* token, Errc status) { c.untold_.emplace_back(token, status); });
+        c.fail_all(code, [&](void* token, Errc status) { c.untold_.emplace_back(token, status); });
         shut_down(c, code, reason);
         if (unmet) {
             discard(c); // the sink never heard of it
@@ -586,7 +586,7 @@ private:
     std::uint8_t device_port_ = 1; ///< of the RDMA device, behind the function's address
     UniqueFd epoll_;
     SleepBell sleep_; ///< rung for the loss of the device, too
-    UniqueFd timer_; ///< ends sleeps when it is time for look_at_all()
+    UniqueFd timer_;  ///< ends sleeps when it is time for look_at_all()
     CmChannel cm_;
     std::vector<std::unique_ptr<Connection>> connections_;
     std::vector<Connection*> these_;                   ///< look_at_these()'s
@@ -600,6 +600,14 @@ struct Link {
     using Port = verbs::Port;
     using Connection = verbs::Connection;
     using Channel = verbs::Channel;
+    static constexpr std::size_t max_message = tuning::max_message;
+    static constexpr std::size_t max_inline = tuning::max_inline;
+    static constexpr std::uint16_t version = wire::version;
+    static constexpr bool has_devices = true;
+    static constexpr std::size_t mappable_from = std::numeric_limits<std::size_t>::max();
+    static std::uint64_t link_data_of(const Device& device, std::uint64_t region) {
+        return verbs::link_data_of(device, region);
+    }
 };
 
 } // namespace comch::link::verbs

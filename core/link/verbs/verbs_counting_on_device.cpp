@@ -456,7 +456,7 @@ TEST_F(Counting, AFencedMessageWaitsForAPutThatIsOnlyPartlyPosted) {
     Pipe& pipe = Inside::pipe(*connection);
     const auto put = [&](const std::vector<std::byte>& source, std::size_t length) {
         ASSERT_EQ(connection->put(source.data(), length, region, key.base, nullptr,
-                                  &source == &first ? own.region : 0),
+                                  {.region = &source == &first ? own.region : 0}),
                   Errc::in_progress);
     };
     // The device has work for long, and many more requests than are left behind these.
