@@ -57,10 +57,11 @@ function(comch_add_gtests target)
     endif()
 endfunction()
 
-# comch_add_gtests_by_folder(PREFIX LIBRARIES...): one test program for each folder with *_test.cpp
-# files below the current one, named PREFIX_<folder>_test, slashes turned to underscores; and the target
-# PREFIX_tests, which builds them.
+# comch_add_gtests_by_folder(PREFIX LIBRARIES... [EXCEPT FOLDERS...]): one test program for each folder
+# with *_test.cpp files below the current one, named PREFIX_<folder>_test, slashes turned to underscores; and
+# the target PREFIX_tests, which builds them.
 function(comch_add_gtests_by_folder prefix)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "EXCEPT")
     comch_glob(files "*_test.cpp")
     set(folders "")
     foreach(file IN LISTS files)
@@ -71,6 +72,9 @@ function(comch_add_gtests_by_folder prefix)
         list(APPEND files_${key} "${file}")
     endforeach()
     list(REMOVE_DUPLICATES folders)
+    if(arg_EXCEPT)
+        list(REMOVE_ITEM folders ${arg_EXCEPT})
+    endif()
     set(targets "")
     foreach(key IN LISTS folders)
         if(key STREQUAL ".")
@@ -78,7 +82,7 @@ function(comch_add_gtests_by_folder prefix)
         else()
             set(target ${prefix}_${key}_test)
         endif()
-        comch_add_gtests(${target} LABEL unit SOURCES ${files_${key}} LIBRARIES ${ARGN})
+        comch_add_gtests(${target} LABEL unit SOURCES ${files_${key}} LIBRARIES ${arg_UNPARSED_ARGUMENTS})
         list(APPEND targets ${target})
     endforeach()
     add_custom_target(${prefix}_tests DEPENDS ${targets})

@@ -263,7 +263,9 @@ bool Endpoint::take_name(Conn& from, Parser& parser) {
 
 Peer* Endpoint::found_at(fi_addr_t address) const {
     Peer* const peer = address < peers_by_address_.size() ? peers_by_address_[address] : nullptr;
-    return peer != nullptr && peer->port != link::PortAddress{} ? peer : nullptr;
+    // (One that has left in order has given its name up: sends go to whoever has it now.)
+    const bool is_there = peer != nullptr && (peer->conns != 0 || peer->dead);
+    return is_there && peer->port != link::PortAddress{} ? peer : nullptr;
 }
 
 fi_addr_t Endpoint::address_by_name(const Peer& peer) const {

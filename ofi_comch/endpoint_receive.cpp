@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/base/short_copy.hpp"
+#include "core/device/process_id.hpp"
 #include "core/memory/region_key.hpp"
 #include "core/memory/remote_region.hpp"
 #include "endpoint.hpp"
@@ -538,7 +539,12 @@ void Endpoint::on_transfer(Transfer& transfer, Errc status) {
         std::byte* const where = transfer.memory;
         const std::size_t room = transfer.offset;
         free_transfer(transfer);
-        complete_receive(receive, arrival, where, room, status);
+        // A sender leaves its memory alone until we say done: where it is this process's own and gone, so
+        // is the sender.
+        const bool deserted = status == Errc::not_connected ||
+                              (status == Errc::not_permitted && with.link != nullptr &&
+                               with.link->peer().process_id == process_id());
+        complete_receive(receive, arrival, where, room, deserted ? Errc::connection_reset : status);
         break;
     }
     case Transfer::Kind::write: {

@@ -105,9 +105,12 @@ Error Client::error() const {
     case Errc::not_connected:
         return {code, fmt::format("server '{}' has disconnected", name)};
     case Errc::connection_reset:
-        return {code, why_broken(name, visit<ClientCore>(kind_, core_, [](auto& core) {
-                                     return core.connection().end_reason;
-                                 }))};
+        return {code, visit<ClientCore>(kind_, core_, [&](auto& core) {
+                    return core.detail().empty()
+                               ? why_broken(name, core.connection().end_reason)
+                               : fmt::format("the connection to server '{}' has broken: {}", name,
+                                             core.detail());
+                })};
     case Errc::canceled:
         return {code, fmt::format("the client of '{}' was stopped", name)};
     default:

@@ -51,6 +51,8 @@ public:
     [[nodiscard]] Refusal refusal() const noexcept { return refusal_; }
     [[nodiscard]] Core& connection() noexcept { return *core_; }
     [[nodiscard]] const std::string& name() const noexcept { return name_; }
+    /// What the link says of the connection's end; may be empty.
+    [[nodiscard]] const std::string& detail() const noexcept { return detail_; }
 
     [[nodiscard]] Result<void> stop() {
         if (this->state_ != State::starting && this->state_ != State::running) {
@@ -86,7 +88,9 @@ public:
         }
     }
 
-    void on_disconnected(LinkConnection&, link::Reason reason, std::span<const std::byte> answer) {
+    void on_disconnected(LinkConnection& link, link::Reason reason,
+                         std::span<const std::byte> answer) {
+        detail_ = link.error_text();
         if (core_->phase() != Phase::connecting) {
             const EndReason end = end_reason_of(reason);
             over(status_of(end), end);
@@ -254,6 +258,7 @@ private:
     const std::shared_ptr<Core> core_;
     Errc outcome_ = Errc::in_progress;
     Refusal refusal_ = Refusal::none;
+    std::string detail_;
     bool answered_ = false;
     bool stopping_reported_ = false;
 };

@@ -35,8 +35,8 @@ template <class Link> struct Attachment {
         typename Link::Channel channel;
         std::uint32_t producer = 0;
 
-        /// Its producer is gone, and has sent nothing.
-        [[nodiscard]] bool is_over() {
+        /// Its producer is gone; `even`: though it has sent something, which nobody can tell it of.
+        [[nodiscard]] bool is_over(bool even) {
             bool said_goodbye = false;
             (void)channel.poll(
                 [&](std::uint8_t kind, const std::byte*, std::uint32_t) {
@@ -44,7 +44,7 @@ template <class Link> struct Attachment {
                     return false;
                 },
                 1);
-            return said_goodbye || channel.check() != Errc::ok;
+            return said_goodbye || channel.check() != Errc::ok || (even && channel.peer_gone());
         }
     };
 
@@ -63,6 +63,7 @@ struct RemoteConsumer {
     std::uint32_t id = 0;
     std::uint32_t posted = 0; ///< buffers it had posted when it said so; 0: none yet
     std::uint64_t room = 0;
+    bool claimed = false; ///< by a producer of ours
 };
 
 template <class Link>
@@ -297,12 +298,11 @@ public:
             // While the consumer's engine rests, producers may come, try and go.
             if (attachment->inbox.size() >=
                 std::min<std::size_t>(attachment->sift_at, limits::producers_per_connection)) {
-                auto& inbox = attachment->inbox;
-                const auto gone = std::stable_partition(
-                    inbox.begin(), inbox.end(), [](auto& inbound) { return !inbound.is_over(); });
-                over.assign(std::move_iterator(gone), std::move_iterator(inbox.end()));
-                inbox.erase(gone, inbox.end());
-                attachment->sift_at = std::max(tuning::inbox_to_sift, 2 * inbox.size());
+                sift(attachment->inbox, over, false);
+                attachment->sift_at = std::max(tuning::inbox_to_sift, 2 * attachment->inbox.size());
+            }
+            if (attachment->inbox.size() >= limits::producers_per_connection) {
+                sift(attachment->inbox, over, true);
             }
             if (attachment->inbox.size() >= limits::producers_per_connection) {
                 return false;
@@ -325,6 +325,9 @@ public:
 
     [[nodiscard]] std::vector<std::uint32_t> remote_consumers() const {
         const std::lock_guard lock(mutex_);
+        if (phase_ == Phase::ended) {
+            return {};
+        }
         std::vector<std::uint32_t> ids;
         for (const RemoteConsumer& remote : remotes_) {
             ids.push_back(remote.id);
@@ -438,6 +441,14 @@ public:
         return found == nullptr ? std::nullopt : std::optional(*found);
     }
 
+    /// The buffers that a producer with a new channel to the consumer may count on before that says
+    /// what it has: those it first posted, for the first producer; for another they may be used.
+    [[nodiscard]] std::uint32_t claim_posted(std::uint32_t id) {
+        const std::lock_guard lock(mutex_);
+        RemoteConsumer* const found = find_remote(id);
+        return found == nullptr || std::exchange(found->claimed, true) ? 0 : found->posted;
+    }
+
     /// A channel to a consumer of the other side.
     [[nodiscard]] Result<LinkChannel> open_channel(std::uint32_t producer, std::uint32_t consumer) {
         // The lock keeps the owner from closing the connection meanwhile.
@@ -484,6 +495,15 @@ private:
     void post_mail(Mail mail) { // under the lock
         mail_.push_back(mail);
         owner_->notify();
+    }
+
+    /// Takes channels out whose producers are gone (Inbound::is_over).
+    static void sift(std::vector<typename Attachment::Inbound>& inbox,
+                     std::vector<typename Attachment::Inbound>& over, bool even) {
+        const auto gone = std::stable_partition(
+            inbox.begin(), inbox.end(), [&](auto& inbound) { return !inbound.is_over(even); });
+        over.insert(over.end(), std::move_iterator(gone), std::move_iterator(inbox.end()));
+        inbox.erase(gone, inbox.end());
     }
 
     [[nodiscard]] RemoteConsumer* find_remote(std::uint32_t id) { // under the lock

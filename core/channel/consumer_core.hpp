@@ -751,10 +751,7 @@ private:
         }
         for (auto& inbound : news.channels) {
             if (lanes_.size() >= limits::producers_per_connection) {
-                for (const std::unique_ptr<Lane>& lane : lanes_) {
-                    (void)poll(*lane); // to their goodbyes
-                }
-                sweep();
+                make_way();
             }
             if (lanes_.size() >= limits::producers_per_connection) {
                 connection_->say_broken();
@@ -777,6 +774,19 @@ private:
             ++handled;
         }
         return handled;
+    }
+
+    /// Of producers that are gone, nobody can be told any more whether the messages arrived for which
+    /// no buffer has been posted: they give way to others.
+    void make_way() {
+        for (const std::unique_ptr<Lane>& lane : lanes_) {
+            (void)poll(*lane); // to their goodbyes
+            (void)lane->channel.check();
+            if (lane->stalled && !lane->ended && lane->channel.peer_gone()) {
+                end_lane(*lane);
+            }
+        }
+        sweep();
     }
 
     void check_lanes() {

@@ -273,12 +273,17 @@ TEST_P(FastPath, AConsumerWithoutBuffersSleepsAlthoughAMessageWaits) {
     ASSERT_TRUE(until([&] { return consumer.consumer->state() == State::running; }, server, client,
                       *engine));
     std::vector<std::byte> buffer(10);
-    ASSERT_EQ(consumer.post(buffer), Errc::ok);
     settle(server, client, *engine);
-    // Two producers count on the same buffer.
+    // Two producers are told of the same buffer, and count on it.
     std::array<ProducerProgram, 2> producers;
     for (ProducerProgram& p : producers) {
         ASSERT_EQ(p.open(*server.engine, dpu()), Errc::ok);
+        ASSERT_EQ(p.send(consumer.consumer->id(), bytes_of("m")), Errc::again);
+    }
+    settle(server, client, *engine);
+    ASSERT_EQ(consumer.post(buffer), Errc::ok);
+    settle(server, client, *engine);
+    for (ProducerProgram& p : producers) {
         ASSERT_EQ(p.send(consumer.consumer->id(), bytes_of("m")), Errc::ok);
     }
     ASSERT_TRUE(until([&] { return consumer.landed.size() == 1; }, server, client, *engine));
@@ -358,6 +363,27 @@ TEST_P(FastPath, NoBufferMeansAgain) {
     ASSERT_EQ(consumer.post(buffers[2]), Errc::ok);
     EXPECT_EQ(send(producer, id, {.data = data}), Errc::ok);
     ASSERT_TRUE(until([&] { return consumer.landed.size() == 3; }, server, client));
+}
+
+TEST_P(FastPath, ANewProducerDoesNotCountOnBuffersThatAnotherHasUsed) {
+    ConsumerProgram consumer;
+    ProducerProgram first;
+    ProducerProgram second;
+    ASSERT_TRUE(start(consumer));
+    const std::uint32_t id = consumer.consumer->id();
+    std::vector<std::vector<std::byte>> buffers(2, std::vector<std::byte>(100));
+    ASSERT_EQ(consumer.post(buffers[0]), Errc::ok);
+    settle(server, client);
+    ASSERT_EQ(first.open(*server.engine, dpu()), Errc::ok);
+    ASSERT_EQ(first.send(id, bytes_of("takes it")), Errc::ok);
+    ASSERT_TRUE(until([&] { return consumer.landed.size() == 1; }, server, client));
+    ASSERT_EQ(second.open(*server.engine, dpu()), Errc::ok);
+    EXPECT_EQ(second.send(id, bytes_of("finds none")), Errc::again);
+    settle(server, client);
+    EXPECT_EQ(second.send(id, bytes_of("finds none")), Errc::again);
+    ASSERT_EQ(consumer.post(buffers[1]), Errc::ok);
+    EXPECT_EQ(send(second, id, {.data = bytes_of("finds one")}), Errc::ok);
+    ASSERT_TRUE(until([&] { return consumer.landed.size() == 2; }, server, client));
 }
 
 TEST_P(FastPath, SendsWithoutABufferAreCounted) {
@@ -539,6 +565,10 @@ TEST_P(FastPath, BuffersAreCheckedAgainstTheirMemoryMaps) {
     EXPECT_EQ(send(producer, consumer.consumer->id(),
                    {.data = {memory.data(), 100}, .memory = read_only.get()}),
               Errc::ok);
+    EXPECT_EQ(send(producer, consumer.consumer->id(),
+                   {.immediate = bytes_of("none"), .memory = read_only.get()}),
+              Errc::ok)
+        << "of no data, all is in the map";
     ConsumerProgram other;
     EXPECT_EQ(other.open(*client.engine, host(), {.max_posted = limits::consumer_tasks + 1}),
               Errc::invalid_argument);
@@ -998,6 +1028,7 @@ TEST_P(FastPath, ADisconnectFlushesWhatIsOpen) {
     ASSERT_TRUE(until([&] { return client.client->state() == State::idle; }, client));
     EXPECT_EQ(client.states, (std::vector<State>{State::running, State::stopping, State::idle}));
     EXPECT_EQ(client.client->outcome(), Errc::not_connected);
+    EXPECT_TRUE(host().remote_consumers().empty());
     ASSERT_EQ(producer.sent.size(), 2u);
     EXPECT_EQ(producer.sent[0].second, Errc::ok);
     EXPECT_TRUE(producer.sent[1].second == Errc::not_connected ||
@@ -1008,6 +1039,54 @@ TEST_P(FastPath, ADisconnectFlushesWhatIsOpen) {
     EXPECT_EQ(producer.states, (std::vector<State>{State::stopping, State::idle}));
     EXPECT_EQ(consumer.post(posted), Errc::bad_state);
     EXPECT_EQ(producer.send(there.consumer ? 0 : 2, bytes_of("m")), Errc::bad_state);
+}
+
+TEST_P(FastPath, AFirstSendAfterAnOrderlyEndThatNobodyHasNoticedSaysSo) {
+    const auto engine = make_engine();
+    ConsumerProgram consumer;
+    ProducerProgram producer;
+    ASSERT_TRUE(start(consumer));
+    ASSERT_EQ(producer.open(*engine, dpu()), Errc::ok);
+    const std::uint32_t id = consumer.consumer->id();
+    client.client.reset();
+    EXPECT_EQ(producer.send(id, bytes_of("late")), Errc::not_connected);
+}
+
+/// On the link that takes no descriptors: there are many.
+TEST(ManyProducers, ThatAreGoneGiveWayThoughTheirMessagesFoundNoBuffer) {
+    Lab lab{true};
+    ServerProgram server;
+    ClientProgram client;
+    ASSERT_EQ(server.open(lab, "name"), Errc::ok);
+    ASSERT_EQ(client.open(lab, "name"), Errc::ok);
+    ASSERT_TRUE(
+        until([&] { return !server.connected.empty() && client.client->state() == State::running; },
+              server, client));
+    Connection& dpu = *server.connected.at(0);
+    ConsumerProgram consumer;
+    ASSERT_EQ(consumer.open(*client.engine, client.connection()), Errc::ok);
+    ASSERT_TRUE(until([&] { return !server.added.empty(); }, server, client));
+    std::vector<std::byte> buffer(100);
+    ASSERT_EQ(consumer.post(buffer), Errc::ok);
+    const std::uint32_t id = consumer.consumer->id();
+    std::vector<ProducerProgram> producers(limits::producers_per_connection);
+    for (ProducerProgram& producer : producers) {
+        ASSERT_EQ(producer.open(*server.engine, dpu), Errc::ok);
+        (void)producer.send(id, bytes_of("tries"));
+    }
+    settle(server, client); // each hears of the one buffer
+    for (ProducerProgram& producer : producers) {
+        (void)producer.send(id, bytes_of("tries"));
+        producer.producer.reset();
+    }
+    for (unsigned i = 0; i < 8; ++i) {
+        ProducerProgram another;
+        ASSERT_EQ(another.open(*server.engine, dpu), Errc::ok);
+        (void)another.send(id, bytes_of("comes"));
+        settle(server, client);
+    }
+    EXPECT_TRUE(server.disconnected.empty());
+    EXPECT_EQ(client.client->state(), State::running);
 }
 
 TEST_P(FastPath, OwnersMayGoFirst) {

@@ -835,7 +835,7 @@ private:
         made->channel = std::move(*channel);
         made->consumer = consumer;
         // Until it does.
-        made->credit.free = remote->posted;
+        made->credit.free = connection_->claim_posted(consumer);
         made->credit.room = remote->room;
         route = made.get();
         routes_.push_back(std::move(made));

@@ -20,7 +20,7 @@ Result<std::unique_ptr<Server>> Server::open(ProgressEngine& engine, const Devic
                                 "device is the host's",
                                 name, device.function().name));
     }
-    if (representor.domain() != device.domain()) {
+    if (representor.domain()->directory_key() != device.domain()->directory_key()) {
         return fail(Errc::invalid_argument,
                     fmt::format("cannot open server '{}' on {}: the representor of {} belongs to "
                                 "another domain",

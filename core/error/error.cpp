@@ -1,5 +1,6 @@
 #include <comch/error.hpp>
 
+#include <cerrno>
 #include <system_error>
 
 namespace comch {
@@ -49,6 +50,13 @@ std::string_view to_string(Errc code) noexcept {
 tl::unexpected<Error> fail_errno(Errc code, std::string what, int error_number) {
     what += ": ";
     what += std::generic_category().message(error_number);
+    const bool none_left = error_number == EMFILE || error_number == ENFILE;
+    if (none_left) {
+        what += " (as many descriptors are open as may be: raise the limit, see 'ulimit -n')";
+    }
+    if (code == Errc::io && (none_left || error_number == ENOMEM)) {
+        code = Errc::no_memory;
+    }
     return fail(code, std::move(what));
 }
 

@@ -297,6 +297,8 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //     void hold(bool);                 while on, sends answer again: older ones wait in a queue
 //                                      above
 //     bool may_retry() const;          has room come since the last again?
+//     const std::string& error_text() const;     in on_disconnected: more of why, for people; may be
+//                                      empty
 //     Errc check();                    ok, or connection_reset if the peer is known to be gone
 //     Result<Channel> open_channel(std::uint64_t tag);     any thread, while the connection lives
 // };
@@ -321,6 +323,8 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //     Errc check();                                         connection_reset when the peer is gone,
 //                                                           not_connected after an orderly end;
 //                                                           what was sent before is polled first
+//     bool peer_gone();                                     as the last check() saw, though what was
+//                                                           sent before may not have been polled
 //     static constexpr bool sends_packets;                  each message is a packet of its own, so
 //                                                           what can wait for another should
 //     static constexpr bool writes_directly;                if true, also what follows: writing

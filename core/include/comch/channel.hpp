@@ -31,7 +31,7 @@ enum class EndReason : std::uint8_t {
     closed,         ///< the peer did, in an orderly way
     peer_died,      ///< the peer's process is gone
     protocol_error, ///< the peer sent what no correct peer sends
-    device_error,   ///< the local device failed
+    device_error,   ///< the local device failed, or this process has run out of descriptors
 };
 [[nodiscard]] std::string_view to_string(EndReason reason) noexcept;
 

@@ -65,8 +65,9 @@ class Consumer {
 public:
     /// Starting when this returns; running after progress here and on the connection's engine.
     /// Any thread that owns `engine`. not_connected: the connection is not established;
-    /// no_memory: as many consumers as the device allows are open on it; invalid_argument: the id
-    /// in the options was not reserved, or is used up.
+    /// no_memory: as many consumers as the device allows are open on it; invalid_argument: more
+    /// buffers than the device allows (Capabilities::max_consumer_tasks), or the id in the options
+    /// was not reserved, is used up, or is older than the 1024 latest.
     [[nodiscard]] static Result<std::unique_ptr<Consumer>> open(ProgressEngine& engine,
                                                                 Connection& connection,
                                                                 const ConsumerOptions& options,
@@ -85,8 +86,9 @@ public:
     /// Posts a buffer, which must stay as it is until it comes back through `received`. Messages
     /// land in buffers in the order of posting; one that is longer than the room in the next buffer
     /// is refused, and the buffer stays. again: max_posted are posted; bad_state: not running;
-    /// invalid_argument, not_permitted: the buffer is not inside its memory map, or that does not
-    /// let the peer write.
+    /// invalid_argument: a null address, more data in it than it has room for, or longer than the
+    /// device's longest buffer. invalid_argument, not_permitted: it is not inside its memory map, or
+    /// that is the other side's or does not let the peer write.
     [[nodiscard]] Errc post(const ReceiveBuffer& buffer, void* cookie);
 
     /// Withdraws the consumer; posted buffers come back as canceled, then it is idle: within half a

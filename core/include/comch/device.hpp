@@ -134,6 +134,9 @@ public:
 
     /// Opens the domain, creating its directory (mode 0700) if it is not there. The directory
     /// must be ours alone: not a symbolic link, owned by the effective user, mode 0700.
+    /// invalid_argument: a name, or what the description says, is malformed; not_found: there is no
+    /// such description, or no directory to create the domain's in; not_permitted: it is not ours
+    /// alone; no_memory: no descriptor is left; io: the directory cannot be used.
     [[nodiscard]] static Result<std::shared_ptr<Domain>> open(const DomainOptions& options = {});
 
     ~Domain();
@@ -215,7 +218,7 @@ public:
     [[nodiscard]] Result<std::vector<Representor>> representors() const;
 
     /// The representor of a host function, by that function's name or PCI address. On the host:
-    /// not_permitted.
+    /// not_permitted. not_found: there is no such function.
     [[nodiscard]] Result<Representor> representor(std::string_view name_or_pci) const;
 
 private:
@@ -233,7 +236,8 @@ private:
 [[nodiscard]] std::vector<Device> devices(const std::shared_ptr<Domain>& domain, Side side);
 
 /// Opens a device by name or PCI address ("3b:00.0" or "0000:3b:00.0", any case). Without a side
-/// both are searched; an address that both sides have needs one. An SF is opened by its name.
+/// both are searched; an address that both sides have needs one (else invalid_argument). An SF is
+/// opened by its name. not_found: there is no such device.
 [[nodiscard]] Result<Device> open_device(const std::shared_ptr<Domain>& domain,
                                          std::string_view name_or_pci,
                                          std::optional<Side> side = std::nullopt);

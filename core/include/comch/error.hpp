@@ -55,6 +55,7 @@ template <class T> using Result = tl::expected<T, Error>;
 }
 
 /// As fail(), with errno's text appended: "cannot open domain directory '/x': Permission denied".
+/// Where errno says that something is used up, io becomes no_memory.
 [[nodiscard]] tl::unexpected<Error> fail_errno(Errc code, std::string what, int error_number);
 
 } // namespace comch

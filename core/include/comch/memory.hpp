@@ -26,7 +26,8 @@ class RemoteRegion;
 /// Any thread may use it; it must not be destroyed while buffers from it are posted or being sent.
 class MemoryMap {
 public:
-    /// `range` stays the caller's, and must outlive the map.
+    /// `range` stays the caller's, and must outlive the map. invalid_argument: it is empty, or
+    /// `permissions` has none, or one that does not exist.
     [[nodiscard]] static Result<std::unique_ptr<MemoryMap>> create(std::span<std::byte> range,
                                                                    std::uint32_t permissions);
 
@@ -45,13 +46,14 @@ public:
     [[nodiscard]] std::uint32_t permissions() const noexcept { return permissions_; }
     [[nodiscard]] bool imported() const noexcept { return remote_ != nullptr; }
 
-    /// ok; invalid_argument: not all of [address, address + size) is inside; not_permitted: a
-    /// permission is missing.
+    /// ok; invalid_argument: not all of [address, address + size) is inside (nothing, at a
+    /// null address, is); not_permitted: a permission is missing.
     [[nodiscard]] Errc check(const void* address, std::size_t size,
                              std::uint32_t needed) const noexcept {
         const auto begin = reinterpret_cast<std::uintptr_t>(address_);
         const auto at = reinterpret_cast<std::uintptr_t>(address);
-        if (at < begin || at - begin > size_ || size > size_ - (at - begin)) {
+        const bool nothing = address == nullptr && size == 0;
+        if (!nothing && (at < begin || at - begin > size_ || size > size_ - (at - begin))) {
             return Errc::invalid_argument;
         }
         return (permissions_ & needed) == needed ? Errc::ok : Errc::not_permitted;
@@ -60,7 +62,7 @@ public:
     /// Opaque bytes, to be sent to a process of the other side by any means. The memory can be
     /// reached from there from now on, within what peer_read and peer_write grant, until the map is
     /// destroyed (by DOCA programs; what this API sends, it sends as messages). not_permitted:
-    /// neither is granted, or the map is itself imported.
+    /// neither is granted, or the map is itself imported; no_memory: it cannot be registered.
     [[nodiscard]] Result<std::vector<std::byte>> export_descriptor();
 
     /// This process's memory in its region table, so that devices can be told of it; from the first

@@ -49,7 +49,8 @@ struct ProducerOptions {
 class Producer {
 public:
     /// Running when this returns. Any thread that owns `engine`. not_connected: the connection is
-    /// not established; no_memory: as many producers as the device allows are open on it.
+    /// not established; no_memory: as many producers as the device allows are open on it;
+    /// invalid_argument: more in flight than the device allows (Capabilities::max_producer_tasks).
     [[nodiscard]] static Result<std::unique_ptr<Producer>> open(ProgressEngine& engine,
                                                                 Connection& connection,
                                                                 const ProducerOptions& options,

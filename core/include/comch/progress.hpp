@@ -34,6 +34,7 @@ struct ProgressSource {
 
 class ProgressEngine {
 public:
+    /// no_memory: no descriptor is left (it takes two).
     [[nodiscard]] static Result<std::unique_ptr<ProgressEngine>> create();
     ~ProgressEngine();
     ProgressEngine(const ProgressEngine&) = delete;
@@ -47,7 +48,8 @@ public:
     /// when there is something to progress, after arm() answered ok.
     [[nodiscard]] int event_fd() const noexcept { return epoll_fd_; }
 
-    /// To be called before each sleep. ok: sleep; again: progress first. A descriptor that was
+    /// To be called right before each sleep: what is posted between the two may end without ending
+    /// it. ok: sleep; again: progress first. A descriptor that was
     /// readable before is quiet again afterwards, unless there is something to do.
     [[nodiscard]] Errc arm();
 

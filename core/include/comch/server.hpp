@@ -49,7 +49,8 @@ class Server {
 public:
     /// Starts to listen; running when this returns. not_permitted: the device is not the DPU's;
     /// in_use: the name is taken on this representor; invalid_argument: the name or an option is
-    /// out of range.
+    /// out of range, or the representor is another domain's; no_memory: descriptors, memory or room
+    /// in the domain's directory are used up; io: the directory or the RDMA device cannot be used.
     [[nodiscard]] static Result<std::unique_ptr<Server>>
     open(ProgressEngine& engine, const Device& device, const Representor& representor,
          std::string_view name, const ServerOptions& options, const ServerHandlers& handlers);

@@ -391,6 +391,14 @@ Errc Channel::arm() {
     return Errc::ok;
 }
 
+bool Channel::peer_gone() {
+    if (!wire_) {
+        return true;
+    }
+    const std::lock_guard lock(network_->mutex);
+    return channel_state_of(*wire_, end_) != Errc::ok;
+}
+
 Errc Channel::check() {
     if (!wire_) {
         return Errc::not_connected;

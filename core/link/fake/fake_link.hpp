@@ -331,6 +331,7 @@ public:
     [[nodiscard]] counters::Counter& buffer_stalls() noexcept { return wire_->buffer_stalls[end_]; }
     [[nodiscard]] Errc arm();
     [[nodiscard]] Errc check();
+    [[nodiscard]] bool peer_gone();
 
 private:
     friend class Connection;
@@ -351,6 +352,10 @@ public:
     ~Connection() = default;
 
     [[nodiscard]] void* user() const noexcept { return user_; }
+    [[nodiscard]] static const std::string& error_text() noexcept {
+        static const std::string nothing;
+        return nothing;
+    }
     void set_user(void* user) noexcept { user_ = user; }
     [[nodiscard]] const PeerInfo& peer() const noexcept { return peer_; }
     [[nodiscard]] bool established() const;

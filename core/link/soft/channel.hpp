@@ -80,6 +80,9 @@ public:
     [[nodiscard]] int event_fd() const noexcept { return socket_.get(); }
     [[nodiscard]] Errc arm();
     [[nodiscard]] Errc check();
+    [[nodiscard]] bool peer_gone() const noexcept {
+        return failed_ || peer_gone_ || life_->state() != Errc::ok;
+    }
 
 private:
     friend class Connection;

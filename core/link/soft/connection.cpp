@@ -285,8 +285,10 @@ Result<Channel> Connection::open_channel(std::uint64_t tag) {
     case SocketStatus::again:
         return fail(Errc::again, "the connection's socket is full; try again after progress");
     case SocketStatus::ended:
-    case SocketStatus::failed:
-        return fail(Errc::connection_reset, "the connection is gone");
+    case SocketStatus::failed: // which the port may not have noticed yet
+        return life_->peer_said_goodbye()
+                   ? fail(Errc::not_connected, "the peer has closed the connection")
+                   : fail(Errc::connection_reset, "the connection is gone");
     }
     // Could the packet be sent, then the connection is established: who the peer is stays as it is.
     return Channel(std::move(created->pipe), std::move(ours), life_, port_->counters_,

@@ -744,6 +744,10 @@ Result<Connection*> Port::start_connect(const std::string& entry, const ServiceN
     if (auto checked = check_private_data(private_data.size()); !checked) {
         return tl::unexpected(std::move(checked.error()));
     }
+    UniqueFd socket = make_socket();
+    if (!socket) {
+        return fail_errno(Errc::no_memory, "cannot create the socket of a connection", errno);
+    }
     auto created = Pipe::create();
     if (!created) {
         return tl::unexpected(created.error());
@@ -774,7 +778,7 @@ Result<Connection*> Port::start_connect(const std::string& entry, const ServiceN
     c.memfd_ = std::move(created->memfd);
     c.pipe_ = std::move(created->pipe);
     c.one_way_ = options_.one_way;
-    c.socket_ = make_socket();
+    c.socket_ = std::move(socket);
     const auto bytes = std::as_bytes(std::span(&hello, 1));
     c.hello_.assign(bytes.begin(), bytes.end());
     if (service != nullptr) {
@@ -784,8 +788,7 @@ Result<Connection*> Port::start_connect(const std::string& entry, const ServiceN
     c.pipe_.attach(c.socket_.get(),
                    counters_->take_slot(c.slot_info(counters::SlotState::connecting)), true,
                    &turns_, &sleep_);
-    const auto failed = c.socket_ ? try_connect(c) : Reason::device_error;
-    if (failed) {
+    if (const auto failed = try_connect(c)) {
         const std::string text = c.error_text_;
         discard(c);
         return fail(failed == Reason::not_found ? Errc::not_found : Errc::io, text);
@@ -958,9 +961,10 @@ bool Port::does_without_descriptor(Connection& c, const wire::Answer& buffer,
                                    const Received& packet) {
     wire::Packet head{};
     std::memcpy(&head, &buffer, sizeof(head));
-    // Memory that cannot be mapped is reached by records.
+    // Memory that cannot be mapped is reached by records; a channel's opener finds it closed.
     if (c.state_ == Connection::State::established && packet.length == sizeof(head) &&
-        head.type == static_cast<std::uint32_t>(wire::Type::map_answer)) {
+        (head.type == static_cast<std::uint32_t>(wire::Type::map_answer) ||
+         head.type == static_cast<std::uint32_t>(wire::Type::channel))) {
         return true;
     }
     c.error_text_ =

@@ -506,6 +506,9 @@ private:
             }
             std::memcpy(&packet, &buffer, sizeof(packet));
             if (packet.type == static_cast<std::uint32_t>(wire::Type::channel)) {
+                if (received.misses_descriptor) {
+                    continue;
+                }
                 Channel channel;
                 if (!accept_channel(c, received.fd, channel)) {
                     return SocketResult::broken;

@@ -306,6 +306,24 @@ TEST(End, DoesNotComeOfAMappingForWhichThereIsNoDescriptor) {
     EXPECT_EQ(up.get<std::uint64_t>(), value);
 }
 
+TEST(End, DoesNotComeOfAChannelForWhichThereIsNoDescriptor) {
+    const Lab lab;
+    End host(lab, Side::host);
+    End dpu(lab, Side::dpu);
+    const Connected pair = connect(host, dpu);
+    Channel lost = pair.initiator->open_channel(1).value();
+    {
+        const NoDescriptorLeft none;
+        ASSERT_TRUE(until([&] { return lost.check() != Errc::ok; }, host, dpu));
+    }
+    EXPECT_TRUE(dpu.seen.channels.empty());
+    EXPECT_TRUE(dpu.seen.ends.empty());
+    EXPECT_TRUE(host.seen.ends.empty());
+    Channel later = pair.initiator->open_channel(2).value();
+    ASSERT_TRUE(until([&] { return !dpu.seen.channels.empty(); }, host, dpu));
+    EXPECT_EQ(later.check(), Errc::ok);
+}
+
 TEST(End, WhoCannotBeAcceptedForWantOfADescriptorIsRefused) {
     const Lab lab;
     End host(lab, Side::host);

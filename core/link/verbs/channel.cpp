@@ -531,6 +531,13 @@ Errc Channel::arm() {
     return Errc::ok;
 }
 
+bool Channel::peer_gone() {
+    ChannelCore& core = *core_;
+    const auto lock = core.lock_until_ready();
+    return core.failed || core.peer_gone || core.pipe->failed() || core.pipe->device_gave_up() ||
+           core.pipe->peer_said_goodbye() || core.life->state() != Errc::ok;
+}
+
 Errc Channel::check() {
     ChannelCore& core = *core_;
     const auto lock = core.lock_until_ready();

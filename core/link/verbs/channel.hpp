@@ -125,6 +125,7 @@ public:
     [[nodiscard]] int event_fd() const noexcept { return core_->epoll.get(); }
     [[nodiscard]] Errc arm();
     [[nodiscard]] Errc check();
+    [[nodiscard]] bool peer_gone();
 
 private:
     [[nodiscard]] RdmaDevice::RegionKeys keys_of(std::uint64_t region);
