@@ -1,4 +1,5 @@
 // Messages between reliable-datagram endpoints: plain and tagged, of every length.
+#include <array>
 #include <optional>
 #include <thread>
 
@@ -68,6 +69,28 @@ TEST_F(Message, EveryLengthArrivesPostedAfter) {
         EXPECT_EQ(event.entry.flags, FI_RECV | FI_TAGGED);
         EXPECT_TRUE(std::equal(data.begin(), data.end(), buffer.begin())) << length;
         EXPECT_EQ(sent().error, 0);
+    }
+}
+
+TEST_F(Message, LongOnesWhoseSenderLeavesInOrderAreLostAsOfOneThatDied) {
+    const auto data = pattern(1'000'000, 1);
+    std::array<std::vector<char>, 3> buffers;
+    for (std::vector<char>& buffer : buffers) {
+        buffer.resize(data.size());
+        COMCH_FI(fi_trecv(b_.ep, buffer.data(), buffer.size(), nullptr, pair_.to_a, 1, 0, &buffer));
+    }
+    send(data, 2); // so that they know each other
+    std::vector<char> other(data.size());
+    COMCH_FI(fi_trecv(b_.ep, other.data(), other.size(), nullptr, pair_.to_a, 2, 0, &other));
+    EXPECT_EQ(received().error, 0);
+    for (unsigned i = 0; i < buffers.size(); ++i) {
+        send(data, 1);
+    }
+    COMCH_FI(fi_close(&std::exchange(a_.ep, nullptr)->fid));
+    for (std::vector<char>& buffer : buffers) {
+        const Event event = await(b_.rx);
+        EXPECT_EQ(event.error, FI_ECONNRESET);
+        EXPECT_EQ(event.failure.op_context, &buffer);
     }
 }
 

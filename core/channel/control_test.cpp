@@ -54,6 +54,26 @@ TEST_P(Control, AClientConnectsByNameAndBothSidesTalk) {
     EXPECT_EQ(client.messages, (std::vector<std::string>{"pong", ""}));
 }
 
+TEST(Representors, AreTheDomainsWhoeverHasOpenedIt) {
+    Lab lab(false);
+    DomainOptions options;
+    options.directory = lab.domain->path();
+    const auto again = Domain::open(options);
+    ASSERT_TRUE(again.has_value()) << again.error().message;
+    ASSERT_NE(*again, lab.domain);
+    const auto representor =
+        devices(*again, Side::dpu).at(0).representor(lab.hosts[0].function().name);
+    ServerProgram server;
+    const auto opened =
+        Server::open(*server.engine, *lab.dpu, *representor, "name", {}, server.handlers());
+    EXPECT_TRUE(opened.has_value()) << opened.error().message;
+    Lab another(false);
+    const auto refused = Server::open(*server.engine, *lab.dpu, another.representors[0], "other",
+                                      {}, server.handlers());
+    ASSERT_FALSE(refused.has_value());
+    EXPECT_EQ(refused.error().code, Errc::invalid_argument);
+}
+
 TEST_P(Control, TheWrongSideIsNotPermitted) {
     const auto opened = Server::open(*server.engine, lab.hosts[0], lab.representors[0], "name", {},
                                      server.handlers());

@@ -1041,7 +1041,12 @@ TEST_P(FastPath, ADisconnectFlushesWhatIsOpen) {
     EXPECT_EQ(producer.send(there.consumer ? 0 : 2, bytes_of("m")), Errc::bad_state);
 }
 
-TEST_P(FastPath, AFirstSendAfterAnOrderlyEndThatNobodyHasNoticedSaysSo) {
+/// On the links where a channel is made at once.
+class FirstSend : public FastPath {};
+INSTANTIATE_TEST_SUITE_P(, FirstSend, ::testing::Values(true, false),
+                         [](const auto& parameter) { return parameter.param ? "Fake" : "Memory"; });
+
+TEST_P(FirstSend, AfterAnOrderlyEndThatNobodyHasNoticedSaysSo) {
     const auto engine = make_engine();
     ConsumerProgram consumer;
     ProducerProgram producer;

@@ -36,20 +36,27 @@ public:
     /// A new sleep is being armed: of the one before nothing is left.
     void get_up() noexcept {
         asleep_ = false;
-        hear();
+        if (rung_) {
+            hear();
+        }
     }
-    void hear() noexcept { drain(bell_.get()); }
+    void hear() noexcept {
+        rung_ = false;
+        drain(bell_.get());
+    }
     void fall_asleep() noexcept { asleep_ = true; }
     /// Once for each sleep, which nobody says the end of: it costs a system call.
     void wake() noexcept {
         if (asleep_) [[unlikely]] {
             asleep_ = false;
+            rung_ = true;
             ring(bell_.get());
         }
     }
 
 private:
     bool asleep_ = false;
+    bool rung_ = false;
     UniqueFd bell_;
 };
 

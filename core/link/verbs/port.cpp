@@ -953,6 +953,7 @@ bool Port::makes_or_ends_connections() const noexcept {
 
 Errc Port::arm(bool for_credit) {
     sleep_.get_up();
+    sleep_.hear(); // it has been rung for the loss of the device, too
     drain(timer_.get());
     if (rdma_ == nullptr) {
         return Errc::ok; // nothing will ever come
