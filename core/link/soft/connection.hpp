@@ -2,7 +2,6 @@
 // the one-sided engine. Contract: core/link/link.hpp.
 #pragma once
 
-#include <deque>
 #include <memory>
 #include <span>
 #include <string>
@@ -98,8 +97,8 @@ public:
     Errc fence();
     /// Gives up on all one-sided operations and flushes in flight: `done(token, Errc::canceled)`.
     template <class Done> void cancel(Done&& done) {
-        for (const auto& [token, status] : std::exchange(untold_, {})) {
-            done(token, status);
+        for (auto ended = std::exchange(untold_, {}); !ended.empty(); ended.pop_back()) {
+            done(ended.back().first, ended.back().second);
         }
         one_sided_.cancel(Errc::canceled, done);
     }
@@ -218,8 +217,8 @@ private:
     std::vector<std::byte> answer_;           ///< acceptor: until it is sent
     std::string entry_;                       ///< initiator: the socket to reach
     std::string error_text_;
-    /// What the end has ended, and the sink has not been told of yet.
-    std::deque<std::pair<void*, Errc>> untold_;
+    /// What the end has ended, and the sink has not been told of yet; the next is the last.
+    std::vector<std::pair<void*, Errc>> untold_;
 };
 
 } // namespace comch::link::soft

@@ -600,9 +600,10 @@ private:
         c.one_sided_.fail_all(
             code, [&](void* token, Errc status) { c.untold_.emplace_back(token, status); });
         // One by one: the sink may cancel or close.
+        std::reverse(c.untold_.begin(), c.untold_.end());
         while (c.state_ == Connection::State::ended && !c.untold_.empty()) {
-            const auto [token, status] = c.untold_.front();
-            c.untold_.pop_front();
+            const auto [token, status] = c.untold_.back();
+            c.untold_.pop_back();
             sink.on_complete(c, token, status);
         }
         if (c.state_ == Connection::State::ended) {

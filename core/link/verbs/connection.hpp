@@ -92,8 +92,8 @@ public:
     Errc flush(void* token);
     Errc fence();
     template <class Done> void cancel(Done&& done) {
-        for (const auto& [token, status] : std::exchange(untold_, {})) {
-            done(token, status);
+        for (auto ended = std::exchange(untold_, {}); !ended.empty(); ended.pop_back()) {
+            done(ended.back().first, ended.back().second);
         }
         const bool worked = !pipe_->failed();
         std::vector<void*> tokens = take_own_operations();
@@ -294,8 +294,8 @@ private:
     // acceptor, until it is established
     std::string expected_service_;
     std::string error_text_;
-    /// What the end has ended, and the sink has not been told of yet.
-    std::deque<std::pair<void*, Errc>> untold_;
+    /// What the end has ended, and the sink has not been told of yet; the next is the last.
+    std::vector<std::pair<void*, Errc>> untold_;
 };
 
 } // namespace comch::link::verbs
