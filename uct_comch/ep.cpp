@@ -285,9 +285,9 @@ ssize_t put_bcopy(uct_ep_h tl_ep, uct_pack_callback_t pack, void* arg, std::uint
     if (ep.connection == nullptr) [[unlikely]] {
         return ended(ep);
     }
-    // Not packed in vain: who is refused packs again.
-    if (!ep.connection->may_retry() || (!ucs_queue_is_empty(&ep.queue) && ep.turn == Turn::none))
-        [[unlikely]] {
+    // Behind a queue, it is not packed in vain. (Where there is no room for a message, memory that
+    // is mapped or reached by the kernel may be written all the same.)
+    if (!ucs_queue_is_empty(&ep.queue) && ep.turn == Turn::none) [[unlikely]] {
         return UCS_ERR_NO_RESOURCE;
     }
     std::byte* const scratch = ep.iface()->scratch.get();

@@ -403,7 +403,7 @@ TEST_P(Rma, AfterTheEndOfTheRegistrationAPutBreaksTheEndpointButNobodyCrashes) {
 INSTANTIATE_TEST_SUITE_P(Memory, Rma, testing::ValuesIn(kinds),
                          [](const auto& test) { return std::string(name_of(test.param)); });
 
-TEST(PutBcopy, IsNotPackedInVainWhileThereIsNoRoom) {
+TEST(PutBcopy, IsNotPackedInVainBehindAQueue) {
     const Lab lab;
     Target target(Kind::registered, 1 << 20);
     Interface host("host");
@@ -427,10 +427,14 @@ TEST(PutBcopy, IsNotPackedInVainWhileThereIsNoRoom) {
     while (put() > 0) {
         ASSERT_LT(++sent, 1'000'000u);
     }
+    uct_pending_req_t request{};
+    request.func = [](uct_pending_req_t*) { return UCS_ERR_NO_RESOURCE; };
+    ASSERT_EQ(uct_ep_pending_add(ep, &request, 0), UCS_OK);
     for (unsigned i = 0; i < 10; ++i) {
         EXPECT_EQ(put(), UCS_ERR_NO_RESOURCE);
     }
     EXPECT_EQ(packed, sent + 1);
+    uct_ep_pending_purge(ep, nullptr, nullptr);
 }
 
 /// Answers of a get_short that are there, and that nobody has fetched.
