@@ -1071,23 +1071,24 @@ TEST(ManyProducers, ThatAreGoneGiveWayThoughTheirMessagesFoundNoBuffer) {
     ConsumerProgram consumer;
     ASSERT_EQ(consumer.open(*client.engine, client.connection()), Errc::ok);
     ASSERT_TRUE(until([&] { return !server.added.empty(); }, server, client));
-    std::vector<std::byte> buffer(100);
-    ASSERT_EQ(consumer.post(buffer), Errc::ok);
     const std::uint32_t id = consumer.consumer->id();
     std::vector<ProducerProgram> producers(limits::producers_per_connection);
     for (ProducerProgram& producer : producers) {
         ASSERT_EQ(producer.open(*server.engine, dpu), Errc::ok);
-        (void)producer.send(id, bytes_of("tries"));
+        ASSERT_EQ(producer.send(id, bytes_of("m")), Errc::again);
     }
-    settle(server, client); // each hears of the one buffer
+    settle(server, client);
+    std::vector<std::byte> buffer(100);
+    ASSERT_EQ(consumer.post(buffer), Errc::ok);
+    settle(server, client); // each is told of the one buffer
     for (ProducerProgram& producer : producers) {
-        (void)producer.send(id, bytes_of("tries"));
+        ASSERT_EQ(producer.send(id, bytes_of("m")), Errc::ok);
         producer.producer.reset();
     }
-    for (unsigned i = 0; i < 8; ++i) {
-        ProducerProgram another;
+    std::array<ProducerProgram, 8> others; // which stay
+    for (ProducerProgram& another : others) {
         ASSERT_EQ(another.open(*server.engine, dpu), Errc::ok);
-        (void)another.send(id, bytes_of("comes"));
+        EXPECT_EQ(another.send(id, bytes_of("m")), Errc::again);
         settle(server, client);
     }
     EXPECT_TRUE(server.disconnected.empty());
