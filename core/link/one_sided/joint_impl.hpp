@@ -19,8 +19,14 @@ Errc OneSidedEngine<Pipe>::get_mapped(std::byte* to, const std::byte* from, std:
     if constexpr (Pipe::kernel_copies) {
         if (length >= Pipe::joint_of_mapped) {
             using Way = typename Pipe::Ways::Way;
-            const bool may_help = joint_ == 0 && pipe_.joint_copy().may_begin(length);
+            const bool may_help = joint_ != 0 || pipe_.joint_copy().may_begin(length);
             if (pipe_.mapped_ways().choose(length, may_help) == Way::joint) {
+                // To copy this one alone meanwhile would take our CPU from the one under way, whose end only
+                // progress finds, and the next would be done alone, too, and so on.
+                if (joint_ != 0) {
+                    pipe_.note_refusal(Pipe::Short::neither);
+                    return Errc::again;
+                }
                 const Errc result =
                     get_jointly(to, from, length, length, region, address, token, into);
                 if (result != Errc::again) {

@@ -127,7 +127,8 @@ OneSidedEngine<Pipe>::get_by_kernel(std::byte*& to, std::size_t& length, std::ui
         const bool early =
             timed && !pipe_.peers_ring_is_used() && pipe_.ways().too_little_for_ring(length);
         if (!peer_absent() && !early) {
-            const bool may_help = joint_ == 0 && pipe_.joint_copy().may_begin(length);
+            // (While it helps with another it may, too: that one is waited for, below.)
+            const bool may_help = joint_ != 0 || pipe_.joint_copy().may_begin(length);
             const Way way = timed ? pipe_.ways().choose(length, may_help) : Way::ring;
             if (way == Way::ring) {
                 return {};

@@ -366,6 +366,25 @@ TEST_F(JointGet, IsNotBegunWhileTheOwnerAnswersOthers) {
     EXPECT_TRUE(holds());
 }
 
+TEST_F(JointGet, IsWaitedForByTheNext) {
+    ASSERT_EQ(get_that_waits(), Errc::in_progress);
+    std::vector<std::byte> next(size);
+    const auto get_next = [&] {
+        return requester.engine.get(next.data(), size, key.region, key.base, &next, true);
+    };
+    const std::uint64_t copied = requester.slot.tx.process_vm_bytes.get();
+    EXPECT_EQ(get_next(), Errc::again) << "by both, too, and not by one of them meanwhile";
+    EXPECT_EQ(requester.slot.tx.process_vm_bytes.get(), copied);
+    EXPECT_FALSE(requester.pipe.may_retry());
+    words().done.store(Done{generation(), true, 0}.pack());
+    requester.progress();
+    ASSERT_EQ(requester.done.size(), 1u);
+    EXPECT_TRUE(requester.pipe.may_retry());
+    owner.progress();
+    ASSERT_EQ(get_next(), Errc::ok);
+    EXPECT_EQ(next, content);
+}
+
 /// Of a long get only the beginning goes a way that is tried.
 class JointTriedPart : public JointGet {
 protected:
@@ -605,6 +624,13 @@ protected:
         return requester.engine.get_mapped(into.mapping.data(), content.data(), length, key.region,
                                            key.base, &token, key_of_target);
     }
+    /// The same get by both CPUs, as far as the requester knows.
+    void both_take(std::uint64_t time) {
+        (void)requester.pipe.mapped_ways().choose(size);
+        for (unsigned i = 0; i < 2 * tuning::pace_of_short.turn(); ++i) {
+            requester.pipe.mapped_ways().took(Way::joint, size, time);
+        }
+    }
     bool arrived(std::size_t length = size) const {
         return std::memcmp(into.mapping.data(), content.data(), length) == 0;
     }
@@ -674,6 +700,7 @@ TEST_F(JointMappedGet, IsHelpedWithInMappedMemory) {
 }
 
 TEST_F(JointMappedGet, OthersAreReadMeanwhile) {
+    both_take(2'000'000'000); // so our CPU alone is the faster
     ASSERT_EQ(get_that_waits(), Errc::in_progress);
     EXPECT_FALSE(requester.engine.direct_allowed()) << "a put would be seen by it";
     EXPECT_TRUE(requester.engine.mapped_reads_allowed());
@@ -683,6 +710,19 @@ TEST_F(JointMappedGet, OthersAreReadMeanwhile) {
     requester.progress();
     EXPECT_EQ(requester.done.size(), 1u);
     EXPECT_TRUE(holds());
+}
+
+TEST_F(JointMappedGet, IsWaitedForByTheNext) {
+    both_take(1);
+    ASSERT_EQ(get_that_waits(), Errc::in_progress);
+    EXPECT_EQ(get_mapped(&into_key), Errc::again)
+        << "by both, too, and not by one of them meanwhile";
+    words().done.store(Done{generation(), true, 0}.pack());
+    requester.progress();
+    ASSERT_EQ(requester.done.size(), 1u);
+    owner.progress();
+    ASSERT_EQ(get_mapped(&into_key), Errc::ok);
+    EXPECT_TRUE(arrived());
 }
 
 TEST_F(JointMappedGet, IsNotReadAheadOfAPut) {
