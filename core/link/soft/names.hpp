@@ -23,4 +23,9 @@ namespace comch::link::soft {
 [[nodiscard]] std::string service_entry(std::uint64_t process_id, std::uint64_t number);
 [[nodiscard]] std::string name_entry(FunctionId function, std::string_view name);
 
+/// The socket that an entry is, or points to.
+[[nodiscard]] std::string socket_entry(const Domain& domain, const std::string& entry);
+/// Does the process live whose socket this entry is, or points to?
+[[nodiscard]] bool owner_lives(const Domain& domain, const std::string& entry);
+
 } // namespace comch::link::soft

@@ -619,15 +619,35 @@ private:
         return 0;
     }
 
-    // ---- cold, in port.cpp ---------------------------------------------------------------------
+    // ---- cold: port.cpp ------------------------------------------------------------------------
 
     static constexpr int event_batch = 64;
 
     [[nodiscard]] Result<Listener*> add_listener(std::string entry);
+    [[nodiscard]] Connection* new_connection();
+    void discard(Connection& c);
+    void free_closed();
+    void shut_down(Connection& c, Errc code, Reason reason);
+
+    void make_hot(Connection& c);
+    void make_cold(Connection& c);
+    /// Takes rings that have been quiet for a while off the list of those that every progress call
+    /// looks at; their writers are asked for a doorbell.
+    void rest_quiet_rings();
+    void wake_ring(Connection& c);
+    void wake_all_rings();
+    [[nodiscard]] static bool has_work(const Connection& c) noexcept;
+
     [[nodiscard]] bool watch(int fd, Watch& watch) noexcept;
     void unwatch(int fd) noexcept;
     [[nodiscard]] int wait_events() noexcept;
     [[nodiscard]] Watch* event(int i) noexcept;
+    void no_longer_unanswered(Connection& c) noexcept;
+    void look_for_dead_listeners();
+
+    // ---- cold: port_accepting.cpp --------------------------------------------------------------
+
+    void keep_spare() noexcept;
     [[nodiscard]] bool refuse_without_descriptor(Listener& listener);
     void accept_strangers(Listener& listener);
     void accept_all_strangers(Listener& listener);
@@ -636,8 +656,6 @@ private:
     /// without a word.
     void meet_latecomers();
     void drop_old_strangers();
-    void no_longer_unanswered(Connection& c) noexcept;
-    void look_for_dead_listeners();
     [[nodiscard]] bool read_hello(Stranger& stranger, Introduction& intro);
     [[nodiscard]] wire::Answer make_answer(Errc code,
                                            std::span<const std::byte> reply) const noexcept;
@@ -646,9 +664,9 @@ private:
     void admit(Connection& c, std::span<const std::byte> reply);
     /// False: the socket does not take it now.
     [[nodiscard]] bool send_answer(Connection& c);
-    [[nodiscard]] Connection* new_connection();
-    void discard(Connection& c);
-    void free_closed();
+
+    // ---- cold: port_initiating.cpp -------------------------------------------------------------
+
     [[nodiscard]] Result<Connection*> start_connect(const std::string& entry,
                                                     const ServiceName* service,
                                                     std::span<const std::byte> private_data,
@@ -660,6 +678,9 @@ private:
     [[nodiscard]] std::optional<Reason> take_answer(Connection& c, const wire::Answer& answer,
                                                     std::size_t length,
                                                     std::array<UniqueFd, 2>& descriptors);
+
+    // ---- cold: port_packets.cpp ----------------------------------------------------------------
+
     [[nodiscard]] SocketResult next_packet(Connection& c, wire::Answer& buffer, Received& packet);
     /// The packet's descriptor could not be received. False: the connection ends, and says why.
     [[nodiscard]] static bool does_without_descriptor(Connection& c, const wire::Answer& buffer,
@@ -670,15 +691,6 @@ private:
                                       Channel& channel);
     void send_waiting_packets(Connection& c);
     [[nodiscard]] bool answer_map_request(Connection& c, std::uint64_t region);
-    void shut_down(Connection& c, Errc code, Reason reason);
-    void make_hot(Connection& c);
-    void make_cold(Connection& c);
-    /// Takes rings that have been quiet for a while off the list of those that every progress call
-    /// looks at; their writers are asked for a doorbell.
-    void rest_quiet_rings();
-    void wake_ring(Connection& c);
-    void wake_all_rings();
-    [[nodiscard]] static bool has_work(const Connection& c) noexcept;
 
     // Touched by every progress call.
     PortOptions options_;

@@ -4,6 +4,8 @@
 #include <cstring>
 
 #include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 namespace comch::link::soft {
 namespace {
@@ -13,6 +15,20 @@ namespace {
 struct alignas(cmsghdr) ControlBuffer {
     std::byte bytes[CMSG_SPACE((max_descriptors + 1) * sizeof(int))];
 };
+
+/// Calls bind() or connect().
+template <class Call>
+int at_entry(Call call, int socket, const Domain& domain, const std::string& entry) {
+    const std::string path = domain.socket_path(entry);
+    sockaddr_un address{};
+    if (path.size() >= sizeof(address.sun_path)) {
+        return ENAMETOOLONG;
+    }
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+    return call(socket, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 ? 0
+                                                                                           : errno;
+}
 
 } // namespace
 
@@ -103,6 +119,28 @@ Received receive_packet(int socket, std::span<std::byte> buffer) noexcept {
         result.misses_descriptor = (message.msg_flags & MSG_CTRUNC) != 0;
     }
     return result;
+}
+
+UniqueFd make_socket() noexcept {
+    return UniqueFd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+}
+
+int bind_to(int socket, const Domain& domain, const std::string& entry) {
+    return at_entry(::bind, socket, domain, entry);
+}
+
+int connect_to(int socket, const Domain& domain, const std::string& entry) {
+    return at_entry(::connect, socket, domain, entry);
+}
+
+bool is_our_user(int socket, std::uint64_t& pid) noexcept {
+    ucred peer{};
+    socklen_t size = sizeof(peer);
+    if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
+        return false;
+    }
+    pid = peer.pid > 0 ? static_cast<std::uint64_t>(peer.pid) : 0;
+    return peer.uid == ::geteuid();
 }
 
 } // namespace comch::link::soft

@@ -1,10 +1,13 @@
-// Packets with descriptors over a Unix SOCK_SEQPACKET socket, never blocking.
+// Unix SOCK_SEQPACKET sockets in a domain's directory, and packets with descriptors over them: never blocking.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
+
+#include <comch/device.hpp>
 
 #include "core/base/unique_fd.hpp"
 
@@ -32,5 +35,14 @@ struct Received {
                                        std::span<const int> descriptors = {}) noexcept;
 
 [[nodiscard]] Received receive_packet(int socket, std::span<std::byte> buffer) noexcept;
+
+[[nodiscard]] UniqueFd make_socket() noexcept;
+
+/// To an entry of a domain's directory: 0, or the errno.
+[[nodiscard]] int bind_to(int socket, const Domain& domain, const std::string& entry);
+[[nodiscard]] int connect_to(int socket, const Domain& domain, const std::string& entry);
+
+/// The peer's; `pid`: its number here, 0 if it has none.
+[[nodiscard]] bool is_our_user(int socket, std::uint64_t& pid) noexcept;
 
 } // namespace comch::link::soft
