@@ -30,7 +30,6 @@ Attributes large_device() {
     a.device.max_pd = 1 << 23;
     a.device.max_qp_rd_atom = 16;
     a.device.max_qp_init_rd_atom = 16;
-    a.device.atomic_cap = IBV_ATOMIC_HCA;
     a.port.max_msg_sz = 1u << 30;
     return a;
 }
@@ -44,13 +43,11 @@ TEST(DeviceNeeds, ALargeDeviceIsUsedWithinReason) {
     EXPECT_FALSE(limits->shared_resize);
     EXPECT_EQ(limits->rdma_length, tuning::rdma_chunk);
     EXPECT_EQ(limits->reads, 16);
-    EXPECT_TRUE(limits->atomics);
 }
 
 TEST(DeviceNeeds, ASmallOneIsUsedAsFarAsItGoes) {
     Attributes a = large_device();
     a.device.max_qp_rd_atom = 4;
-    a.device.atomic_cap = IBV_ATOMIC_NONE;
     a.device.device_cap_flags = IBV_DEVICE_SRQ_RESIZE;
     a.port.max_msg_sz = tuning::slot_size;
     const auto limits = judge_device("small", IBV_TRANSPORT_IB, a.device, a.port);
@@ -58,7 +55,6 @@ TEST(DeviceNeeds, ASmallOneIsUsedAsFarAsItGoes) {
     EXPECT_TRUE(limits->shared_resize);
     EXPECT_EQ(limits->rdma_length, tuning::slot_size);
     EXPECT_EQ(limits->reads, 4);
-    EXPECT_FALSE(limits->atomics);
 }
 
 TEST(DeviceNeeds, OneWithoutImmediateDataIsRefused) {

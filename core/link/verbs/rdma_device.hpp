@@ -68,7 +68,6 @@ public:
         std::uint32_t rdma_length = 0; ///< of one RDMA read or write
         double bandwidth = 0;          ///< bytes per second, of the port by which it was opened
         std::uint8_t reads = 0;        ///< RDMA reads under way, as requester and as responder
-        bool atomics = false;          ///< the device has some (this link uses the target's CPU)
     };
 
     /// The one of this process for `context`, whose port is behind the IP address.
