@@ -435,6 +435,7 @@ extern fi_ops_tagged endpoint_tagged_ops;
 extern fi_ops_rma endpoint_rma_ops;
 extern fi_ops_atomic endpoint_atomic_ops;
 extern fi_ops_msg srx_msg_ops;
+extern fi_ops_collective endpoint_collective_ops; ///< of shared contexts, too
 extern fi_ops_tagged srx_tagged_ops;
 
 } // namespace comch::ofi::inline COMCH_OFI_LINK
