@@ -280,7 +280,7 @@ int Endpoint::enable() {
             const auto result = station->port().listen(service_of(*local_address));
             if (!result) {
                 FI_WARN(&provider, FI_LOG_EP_CTRL, "%s\n", result.error().message.c_str());
-                return -to_fi(result.error().code);
+                return -to_fi(result.error());
             }
         }
         station->datagram_endpoint = this;
@@ -477,7 +477,7 @@ int open_endpoint(fid_domain* domain_fid, fi_info* info, fid_ep** out, void* con
     auto station = station_for(domain, type, info->handle);
     if (!station) {
         FI_WARN(&provider, FI_LOG_EP_CTRL, "%s\n", station.error().message.c_str());
-        return -to_fi(station.error().code);
+        return -to_fi(station.error());
     }
     auto endpoint = std::make_unique<Endpoint>(domain);
     endpoint->station = std::move(*station);

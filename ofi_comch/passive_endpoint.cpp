@@ -111,7 +111,7 @@ int listen(fid_pep* fid) {
                                 : listen_anywhere(passive);
         if (!result) {
             FI_WARN(&provider, FI_LOG_EP_CTRL, "%s\n", result.error().message.c_str());
-            return -to_fi(result.error().code);
+            return -to_fi(result.error());
         }
     }
     passive.listening = true;
@@ -291,7 +291,7 @@ int open_passive_endpoint(fid_fabric* fabric_fid, fi_info* info, fid_pep** out, 
     auto station = Station::open(fabric.device, fabric.lock);
     if (!station) {
         FI_WARN(&provider, FI_LOG_EP_CTRL, "%s\n", station.error().message.c_str());
-        return -to_fi(station.error().code);
+        return -to_fi(station.error());
     }
     const comch::Domain& domain = *fabric.device.domain();
     auto passive = std::make_unique<PassiveEndpoint>();
