@@ -280,7 +280,7 @@ int Endpoint::enable() {
             const auto result = station->port().listen(service_of(*local_address));
             if (!result) {
                 FI_WARN(&provider, FI_LOG_EP_CTRL, "%s\n", result.error().message.c_str());
-                return -to_fi(result.error().code);
+                return -to_fi(result.error());
             }
         }
         station->datagram_endpoint = this;
@@ -451,6 +451,9 @@ fi_ops_ep endpoint_ops = {sizeof(fi_ops_ep),
                           unsupported<decltype(fi_ops_ep::rx_size_left)>,
                           unsupported<decltype(fi_ops_ep::tx_size_left)>};
 
+// (For FI_COLLECTIVE another provider is needed, but a program may call without asking.)
+fi_ops_collective endpoint_collective_ops = all_unsupported<fi_ops_collective>;
+
 int open_endpoint(fid_domain* domain_fid, fi_info* info, fid_ep** out, void* context) {
     Domain& domain = *object_of<Domain>(domain_fid);
     if (info == nullptr || info->ep_attr == nullptr ||
@@ -474,7 +477,7 @@ int open_endpoint(fid_domain* domain_fid, fi_info* info, fid_ep** out, void* con
     auto station = station_for(domain, type, info->handle);
     if (!station) {
         FI_WARN(&provider, FI_LOG_EP_CTRL, "%s\n", station.error().message.c_str());
-        return -to_fi(station.error().code);
+        return -to_fi(station.error());
     }
     auto endpoint = std::make_unique<Endpoint>(domain);
     endpoint->station = std::move(*station);
@@ -485,6 +488,7 @@ int open_endpoint(fid_domain* domain_fid, fi_info* info, fid_ep** out, void* con
     endpoint->fid.tagged = &endpoint_tagged_ops;
     endpoint->fid.rma = &endpoint_rma_ops;
     endpoint->fid.atomic = &endpoint_atomic_ops;
+    endpoint->fid.collective = &endpoint_collective_ops;
     endpoint->type = type;
     endpoint->caps = info->caps;
     endpoint->tx_op_flags = info->tx_attr != nullptr ? info->tx_attr->op_flags : 0;

@@ -280,7 +280,8 @@ private:
     /// The shared context's receives that messages were still coming into fail.
     void give_back_shared();
     [[nodiscard]] Conn* find_route(fi_addr_t to, ssize_t& error);
-    [[nodiscard]] Errc connect(Peer& peer, const Address& address);
+    /// As libfabric's errors, positive.
+    [[nodiscard]] int connect(Peer& peer, const Address& address);
     [[nodiscard]] Peer& peer_at(fi_addr_t to, const Address& address);
     [[nodiscard]] Peer& peer_of(const link::PortAddress& port);
     [[nodiscard]] Peer& make_peer();
@@ -434,6 +435,7 @@ extern fi_ops_msg endpoint_msg_ops;
 extern fi_ops_tagged endpoint_tagged_ops;
 extern fi_ops_rma endpoint_rma_ops;
 extern fi_ops_atomic endpoint_atomic_ops;
+extern fi_ops_collective endpoint_collective_ops; ///< of shared contexts, too
 extern fi_ops_msg srx_msg_ops;
 extern fi_ops_tagged srx_tagged_ops;
 

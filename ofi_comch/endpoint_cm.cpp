@@ -112,10 +112,10 @@ int Endpoint::connect_to(const Address& address, std::span<const std::byte> data
                                    : station->port().connect(port_of(address), request, made);
     remote_address = address;
     if (!link) {
-        FI_INFO(&provider, FI_LOG_EP_CTRL, "%s\n", link.error().message.c_str());
+        log_no_connection(link.error());
         station->remove_conn(made);
         if (link.error().code != Errc::not_found) {
-            return -to_fi(link.error().code);
+            return -to_fi(link.error());
         }
         // How an attempt went is an event, also when it is known at once.
         state = State::connecting;

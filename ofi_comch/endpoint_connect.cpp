@@ -53,9 +53,8 @@ Conn* Endpoint::find_route(fi_addr_t to, ssize_t& error) {
             return nullptr;
         }
         if (peer.connecting == nullptr) {
-            const Errc result = connect(peer, *address);
-            if (result != Errc::ok) {
-                error = -to_fi(result);
+            if (const int result = connect(peer, *address); result != FI_SUCCESS) {
+                error = -result;
                 return nullptr;
             }
         }
@@ -124,7 +123,7 @@ Peer& Endpoint::peer_at(fi_addr_t to, const Address& address) {
     return *peer;
 }
 
-Errc Endpoint::connect(Peer& peer, const Address& address) {
+int Endpoint::connect(Peer& peer, const Address& address) {
     wire::Hello hello{};
     hello.magic = wire::hello_magic;
     hello.version = wire::version;
@@ -138,14 +137,14 @@ Errc Endpoint::connect(Peer& peer, const Address& address) {
     auto link = address.named != 0 ? station->port().connect(service_of(address), data, made)
                                    : station->port().connect(port_of(address), data, made);
     if (!link) {
-        FI_INFO(&provider, FI_LOG_EP_CTRL, "%s\n", link.error().message.c_str());
+        log_no_connection(link.error());
         station->remove_conn(made);
-        return link.error().code;
+        return to_fi(link.error());
     }
     made->link = *link;
     peer.connecting = made;
     ++peer.conns;
-    return Errc::ok;
+    return FI_SUCCESS;
 }
 
 ConnectDecision Endpoint::on_connect_request(Connection& link, const ConnectRequest& request) {

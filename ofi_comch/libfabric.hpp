@@ -2,6 +2,9 @@
 // (1.17 to 2.x).
 #pragma once
 
+#include <cstddef>
+#include <utility>
+
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpedantic"
 #pragma GCC diagnostic ignored "-Wconversion"
@@ -12,6 +15,7 @@
 #include <rdma/fabric.h>
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_cm.h>
+#include <rdma/fi_collective.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_eq.h>
@@ -35,6 +39,21 @@ template <class Result, class... Arguments> struct Unsupported<Result (*)(Argume
     static Result call(Arguments...) noexcept { return -FI_ENOSYS; }
 };
 template <class Function> inline constexpr Function unsupported = Unsupported<Function>::call;
+
+/// A table that has no other entries. (A null pointer would not do, neither to a table nor in one:
+/// libfabric's functions call without a look.)
+struct AnyUnsupported {
+    template <class Result, class... Arguments> using Entry = Result (*)(Arguments...);
+    template <class Result, class... Arguments>
+    constexpr operator Entry<Result, Arguments...>() const noexcept { // NOLINT: it stands for it
+        return unsupported<Entry<Result, Arguments...>>;
+    }
+};
+template <class Table>
+inline constexpr Table all_unsupported = []<std::size_t... At>(std::index_sequence<At...>) {
+    return Table{sizeof(Table), (static_cast<void>(At), AnyUnsupported{})...};
+}
+(std::make_index_sequence<sizeof(Table) / sizeof(void (*)()) - 1>{});
 
 /// What every object can besides its own calls.
 constexpr fi_ops

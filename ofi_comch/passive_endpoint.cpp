@@ -111,7 +111,7 @@ int listen(fid_pep* fid) {
                                 : listen_anywhere(passive);
         if (!result) {
             FI_WARN(&provider, FI_LOG_EP_CTRL, "%s\n", result.error().message.c_str());
-            return -to_fi(result.error().code);
+            return -to_fi(result.error());
         }
     }
     passive.listening = true;
@@ -150,6 +150,8 @@ int get_option(fid*, int level, int name, void* value, std::size_t* length) {
 }
 
 fi_ops fid_ops = operations_of_fid(close, control, bind);
+/// A request is answered, by fi_accept or fi_reject, and not closed.
+fi_ops request_ops = operations_of_fid(unsupported<decltype(fi_ops::close)>);
 fi_ops_ep ep_ops = {sizeof(fi_ops_ep),
                     unsupported<decltype(fi_ops_ep::cancel)>,
                     get_option,
@@ -250,6 +252,7 @@ ConnectDecision PassiveEndpoint::on_connect_request(Connection& link,
     requests.push_back(std::make_shared<ConnectionRequest>());
     ConnectionRequest& made = *requests.back();
     made.fid.fclass = FI_CLASS_CONNREQ;
+    made.fid.ops = &request_ops;
     made.fabric = fabric;
     made.passive = this;
     made.station = station;
@@ -288,7 +291,7 @@ int open_passive_endpoint(fid_fabric* fabric_fid, fi_info* info, fid_pep** out, 
     auto station = Station::open(fabric.device, fabric.lock);
     if (!station) {
         FI_WARN(&provider, FI_LOG_EP_CTRL, "%s\n", station.error().message.c_str());
-        return -to_fi(station.error().code);
+        return -to_fi(station.error());
     }
     const comch::Domain& domain = *fabric.device.domain();
     auto passive = std::make_unique<PassiveEndpoint>();

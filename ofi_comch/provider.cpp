@@ -103,7 +103,7 @@ int open_fabric(fi_fabric_attr* attr, fid_fabric** fabric, void* context) {
     auto device = open_device();
     if (!device) {
         FI_WARN(&provider, FI_LOG_FABRIC, "%s\n", device.error().message.c_str());
-        return -to_fi(device.error().code);
+        return -to_fi(device.error());
     }
     if (attr != nullptr && attr->name != nullptr && fabric_name(*device) != attr->name) {
         return -FI_ENODATA;
@@ -114,6 +114,14 @@ int open_fabric(fi_fabric_attr* attr, fid_fabric** fabric, void* context) {
 }
 
 } // namespace
+
+void log_no_connection(const Error& error) {
+    if (error.code == Errc::no_memory || error.out_of_descriptors) {
+        FI_WARN(&provider, FI_LOG_EP_CTRL, "%s\n", error.message.c_str());
+    } else {
+        FI_INFO(&provider, FI_LOG_EP_CTRL, "%s\n", error.message.c_str());
+    }
+}
 
 fi_provider provider = [] {
     fi_provider made{};

@@ -25,4 +25,7 @@ struct Settings {
 /// own environment variables say.
 [[nodiscard]] Result<Device> open_device();
 
+/// Why a connection could not even be begun: a warning where it is for want of something here.
+void log_no_connection(const Error& error);
+
 } // namespace comch::ofi

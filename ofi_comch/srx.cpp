@@ -28,6 +28,11 @@ int control(fid*, int command, void*) {
 
 fi_ops fid_ops = operations_of_fid(close, control);
 
+// What is in libfabric's endpoints, and not in a context that only receives.
+fi_ops_cm cm_ops = all_unsupported<fi_ops_cm>;
+fi_ops_rma rma_ops = all_unsupported<fi_ops_rma>;
+fi_ops_atomic atomic_ops = all_unsupported<fi_ops_atomic>;
+
 } // namespace
 
 int open_srx(fid_domain* fid, fi_rx_attr* attr, fid_ep** out, void* context) {
@@ -37,6 +42,10 @@ int open_srx(fid_domain* fid, fi_rx_attr* attr, fid_ep** out, void* context) {
     srx->fid.ops = &endpoint_ops;
     srx->fid.msg = &srx_msg_ops;
     srx->fid.tagged = &srx_tagged_ops;
+    srx->fid.cm = &cm_ops;
+    srx->fid.rma = &rma_ops;
+    srx->fid.atomic = &atomic_ops;
+    srx->fid.collective = &endpoint_collective_ops;
     srx->domain = &domain;
     srx->op_flags = attr != nullptr ? attr->op_flags : 0;
     srx->is_directed = attr != nullptr && (attr->caps & FI_DIRECTED_RECV) != 0;

@@ -25,6 +25,11 @@ const char* error_text(int provider_errno) noexcept {
         return "the message was longer than the receive's buffer";
     case FI_ECANCELED:
         return "the operation was canceled";
+    case FI_ENOMEM:
+        return "memory, or another resource of the system, is used up; with FI_LOG_LEVEL=warn the "
+               "log says which";
+    case FI_EMFILE:
+        return "as many descriptors are open as may be: raise the limit, see 'ulimit -n'";
     case FI_ENOMSG:
         return "no such message has arrived";
     default:

@@ -49,6 +49,11 @@ namespace comch::ofi {
     return FI_EIO;
 }
 
+/// Of calls that tell what went wrong: which limit it is that was reached.
+[[nodiscard]] inline int to_fi(const Error& error) noexcept {
+    return error.out_of_descriptors ? FI_EMFILE : to_fi(error.code);
+}
+
 /// What everything that was outstanding towards a peer ends with.
 [[nodiscard]] constexpr Errc to_errc(link::Reason reason) noexcept {
     switch (reason) {

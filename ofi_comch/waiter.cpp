@@ -9,6 +9,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "provider.hpp"
+#include "status.hpp"
+
 namespace comch::ofi::inline COMCH_OFI_LINK {
 namespace {
 
@@ -204,7 +207,11 @@ int control_wait(Waiter& waiter, fi_wait_obj kind, int command, void* argument) 
         const Guard guard(waiter.lock());
         const int fd = waiter.fd();
         if (fd < 0) {
-            return -FI_ENOMEM;
+            const Error error =
+                fail_errno(Errc::no_memory, "cannot create the descriptors to wait with", errno)
+                    .value();
+            FI_WARN(&provider, FI_LOG_CORE, "%s\n", error.message.c_str());
+            return -to_fi(error);
         }
         *static_cast<int*>(argument) = fd;
         return 0;

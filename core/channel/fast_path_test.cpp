@@ -1041,12 +1041,7 @@ TEST_P(FastPath, ADisconnectFlushesWhatIsOpen) {
     EXPECT_EQ(producer.send(there.consumer ? 0 : 2, bytes_of("m")), Errc::bad_state);
 }
 
-/// On the links where a channel is made at once.
-class FirstSend : public FastPath {};
-INSTANTIATE_TEST_SUITE_P(, FirstSend, ::testing::Values(true, false),
-                         [](const auto& parameter) { return parameter.param ? "Fake" : "Memory"; });
-
-TEST_P(FirstSend, AfterAnOrderlyEndThatNobodyHasNoticedSaysSo) {
+TEST_P(FastPath, AFirstSendAfterAnOrderlyEndThatNobodyHasNoticedSaysSo) {
     const auto engine = make_engine();
     ConsumerProgram consumer;
     ProducerProgram producer;
@@ -1054,7 +1049,14 @@ TEST_P(FirstSend, AfterAnOrderlyEndThatNobodyHasNoticedSaysSo) {
     ASSERT_EQ(producer.open(*engine, dpu()), Errc::ok);
     const std::uint32_t id = consumer.consumer->id();
     client.client.reset();
-    EXPECT_EQ(producer.send(id, bytes_of("late")), Errc::not_connected);
+    // A link that asks the peer for the channel answers later, whatever the connection's engine does.
+    Errc result = producer.send(id, bytes_of("late"));
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    while (result == Errc::again && std::chrono::steady_clock::now() < deadline) {
+        (void)engine->progress();
+        result = producer.send(id, bytes_of("late"));
+    }
+    EXPECT_EQ(result, Errc::not_connected);
 }
 
 /// On the link that takes no descriptors: there are many.

@@ -816,9 +816,15 @@ private:
             last_route_ = route = found->second;
             return Errc::ok;
         }
+        if (over_ != Errc::ok) {
+            return over_;
+        }
         const auto remote = connection_->remote(consumer);
         if (!remote || gone_.contains(consumer)) {
             return Errc::not_found;
+        }
+        if (const auto untold = untold_.extract(consumer)) {
+            return untold.mapped();
         }
         // Even if it has posted nothing yet, as far as this side's control connection knows: from
         // here on the consumer itself says what it has, and no other engine is needed for that.
@@ -869,6 +875,7 @@ private:
         }
         // Those that the connection knows of by now need not be remembered.
         std::erase_if(gone_, [&](std::uint32_t id) { return !connection_->remote(id); });
+        std::erase_if(untold_, [&](const auto& told) { return !connection_->remote(told.first); });
         // Something even if nothing has to be done: a consumer is gone, so a send that was told
         // `again` gets another answer now. Were it nothing, the program would go to sleep on news
         // that nobody will bring a second time.
@@ -881,8 +888,12 @@ private:
         if (state == Errc::ok || read_feedback(route) != 0) {
             return;
         }
-        // An orderly end is the consumer's going away, unless it is the connection's.
-        const Errc connection = connection_->news(attachment_).status;
+        // An orderly end is the consumer's going away, unless it is the connection's: of which the
+        // peer may have told the channel alone, while the connection's engine rests.
+        Errc connection = connection_->news(attachment_).status;
+        if (connection == Errc::ok && route.channel.was_refused()) {
+            connection = over_ = Errc::not_connected;
+        }
         end_route(route, state != Errc::not_connected ? state
                          : connection == Errc::ok     ? Errc::canceled
                                                       : connection);
@@ -922,6 +933,8 @@ private:
             handled += 1 + flush(route, route.end);
             if (route.end == Errc::canceled) {
                 gone_.insert(route.consumer);
+            } else if (route.starved) {
+                untold_.emplace(route.consumer, route.end);
             }
             engine_.unwatch(route.channel.event_fd());
             by_consumer_.erase(route.consumer);
@@ -1047,6 +1060,10 @@ private:
     std::unordered_map<std::uint32_t, Route*> by_consumer_;
     /// Consumers that are gone, though the connection may not know it yet: its engine rests.
     std::unordered_set<std::uint32_t> gone_;
+    /// What the next send to a consumer is answered: its route has ended, and the last send was told
+    /// `again`. It would make another, which ends as well, before anybody is told.
+    std::unordered_map<std::uint32_t, Errc> untold_;
+    Errc over_ = Errc::ok; ///< what a channel has found the connection to be, before its engine has
     Route* last_route_ = nullptr; ///< where the last send went: usually where the next goes
     IdleCheck idle_check_;
     State state_ = State::idle;

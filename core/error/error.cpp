@@ -57,7 +57,9 @@ tl::unexpected<Error> fail_errno(Errc code, std::string what, int error_number) 
     if (code == Errc::io && (none_left || error_number == ENOMEM)) {
         code = Errc::no_memory;
     }
-    return fail(code, std::move(what));
+    tl::unexpected<Error> failed = fail(code, std::move(what));
+    failed.value().out_of_descriptors = none_left;
+    return failed;
 }
 
 } // namespace comch

@@ -325,6 +325,9 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //                                                           what was sent before is polled first
 //     bool peer_gone();                                     as the last check() saw, though what was
 //                                                           sent before may not have been polled
+//     bool was_refused();                                   check() says not_connected because the
+//                                                           connection was over at the other end
+//                                                           when the channel was asked for
 //     static constexpr bool sends_packets;                  each message is a packet of its own, so
 //                                                           what can wait for another should
 //     static constexpr bool writes_directly;                if true, also what follows: writing

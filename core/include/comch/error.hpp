@@ -45,6 +45,8 @@ enum class Errc : std::int8_t {
 struct Error {
     Errc code = Errc::io;
     std::string message;
+    /// What is used up is descriptors, of the process or of the system.
+    bool out_of_descriptors = false;
 };
 
 template <class T> using Result = tl::expected<T, Error>;

@@ -76,7 +76,8 @@ public:
     /// such consumer (any more). invalid_argument: the message is known not to fit the next posted
     /// buffer, or immediate data is too long. too_big: longer than the device's longest buffer.
     /// invalid_argument, not_permitted: the data is not inside its memory map, or that does not let us
-    /// read. bad_state: not running. not_connected, connection_reset: the connection has ended.
+    /// read. bad_state: not running. not_connected, connection_reset: the connection has ended
+    /// (also if its own engine has yet to hear of it; not_connected where it cannot be known how).
     /// no_memory: no channel to the consumer can be had.
     [[nodiscard]] Errc send(std::uint32_t consumer, const SendBuffer& buffer, void* cookie);
 

@@ -332,6 +332,7 @@ public:
     [[nodiscard]] Errc arm();
     [[nodiscard]] Errc check();
     [[nodiscard]] bool peer_gone();
+    [[nodiscard]] static constexpr bool was_refused() noexcept { return false; }
 
 private:
     friend class Connection;

@@ -83,6 +83,7 @@ public:
     [[nodiscard]] bool peer_gone() const noexcept {
         return failed_ || peer_gone_ || life_->state() != Errc::ok;
     }
+    [[nodiscard]] static constexpr bool was_refused() noexcept { return false; }
 
 private:
     friend class Connection;

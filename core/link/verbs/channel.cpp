@@ -248,7 +248,10 @@ void ChannelCore::on_event(const CmEvent& event) {
         wire::Refusal refusal{};
         const bool told = wire::read_private(event.private_data, event.private_length, refusal) ==
                           wire::Check::ok;
-        orderly = told && refusal.why == static_cast<std::uint8_t>(wire::Why::closing);
+        // Where nobody listens any more, the kernel refuses: the connection is over there, and how
+        // it ended nobody can say.
+        refused = told ? refusal.why == static_cast<std::uint8_t>(wire::Why::closing)
+                       : finds_nobody(event);
         no_room = told && refusal.why == static_cast<std::uint8_t>(wire::Why::no_resources);
         peer_gone = true;
         break;
@@ -538,6 +541,11 @@ bool Channel::peer_gone() {
            core.pipe->peer_said_goodbye() || core.life->state() != Errc::ok;
 }
 
+bool Channel::was_refused() const noexcept {
+    const auto lock = core_->lock_until_ready();
+    return core_->refused;
+}
+
 Errc Channel::check() {
     ChannelCore& core = *core_;
     const auto lock = core.lock_until_ready();
@@ -563,7 +571,7 @@ Errc Channel::check() {
     }
     const bool more = core.peek(); // may find a goodbye
     const bool orderly =
-        core.orderly || core.pipe->peer_said_goodbye() || (!gone && life == Errc::not_connected);
+        core.refused || core.pipe->peer_said_goodbye() || (!gone && life == Errc::not_connected);
     const Errc end = core.no_room                             ? Errc::no_memory
                      : orderly || life == Errc::not_connected ? Errc::not_connected
                                                               : Errc::connection_reset;

@@ -126,6 +126,7 @@ public:
     [[nodiscard]] Errc arm();
     [[nodiscard]] Errc check();
     [[nodiscard]] bool peer_gone();
+    [[nodiscard]] bool was_refused() const noexcept;
 
 private:
     [[nodiscard]] RdmaDevice::RegionKeys keys_of(std::uint64_t region);

@@ -49,7 +49,7 @@ struct ChannelCore {
     bool is_opener = false;
     bool peer_gone = false;
     bool no_room = false; ///< the peer refused because it has no memory or descriptor left
-    bool orderly = false; ///< the peer refused because it was going away
+    bool refused = false; ///< the peer refused because the connection is over there
     bool failed = false;
     wire::Header header{};
     const std::byte* data = nullptr;

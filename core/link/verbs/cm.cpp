@@ -112,9 +112,16 @@ Result<CmChannel> CmChannel::create() {
     return channel;
 }
 
+// Of InfiniBand's reasons to reject.
+
 bool takes_for_stale(const CmEvent& event) noexcept {
-    constexpr int stale_connection = 10; // of InfiniBand's reasons to reject
+    constexpr int stale_connection = 10;
     return event.type == RDMA_CM_EVENT_REJECTED && event.status == stale_connection;
+}
+
+bool finds_nobody(const CmEvent& event) noexcept {
+    constexpr int invalid_service_id = 8;
+    return event.type == RDMA_CM_EVENT_REJECTED && event.status == invalid_service_id;
 }
 
 bool next_event(const CmChannel& channel, CmEvent& event) {

@@ -62,6 +62,8 @@ struct CmEvent {
 /// A refusal by the peer's kernel alone: it takes the queue pair for one that it had to do with
 /// before, and whose end its program has not noticed. Another queue pair is another matter.
 [[nodiscard]] bool takes_for_stale(const CmEvent& event) noexcept;
+/// The same, because nobody listens there.
+[[nodiscard]] bool finds_nobody(const CmEvent& event) noexcept;
 /// False: there is none.
 [[nodiscard]] bool next_event(const CmChannel& channel, CmEvent& event);
 
