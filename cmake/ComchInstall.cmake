@@ -7,6 +7,7 @@
 #   include/comch/, <lib>/libcomch_core.a, <lib>/pkgconfig/comch.pc, <lib>/cmake/comch/
 #                         for programs on the core: pkg-config's comch, CMake's comch::comch
 #   share/comch/          the ready files of config/
+#   share/doc/comch/      docs/ and the licence
 
 include_guard(GLOBAL)
 include(CMakePackageConfigHelpers)
@@ -47,3 +48,4 @@ install(FILES "${PROJECT_BINARY_DIR}/package/comchConfig.cmake"
 
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/config/" DESTINATION "${CMAKE_INSTALL_DATADIR}/comch")
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs/" DESTINATION "${CMAKE_INSTALL_DOCDIR}")

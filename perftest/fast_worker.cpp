@@ -102,7 +102,10 @@ void FastWorker::fail_with(Error error) {
 void FastWorker::fail_with(Errc code, std::string_view what) {
     if (!failed_) {
         fail_with({code, fmt::format("thread {}, {} bytes: {}: {}", setup_.number, setup_.load.size,
-                                     what, to_string(code))});
+                                     what, to_string(code)) +
+                             (code == Errc::no_memory
+                                  ? ": memory is used up, or descriptors are (ulimit -n)"
+                                  : "")});
     }
 }
 

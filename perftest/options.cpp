@@ -10,6 +10,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "core/tools/checks.hpp"
 #include "perftest/protocol.hpp"
 
 namespace comch::perftest {
@@ -222,7 +223,8 @@ void add_what(CLI::App& app, Options& options) {
     add_text(what, "-s,--sizes", "LIST",
              "Bytes: 8,64,1K; 1:1M doubles; 1:1Mx4; 64:512+64 (default: 8)",
              [&](const auto& value) { options.sizes = parsed("--sizes", parse_sizes(value)); });
-    add_text(what, "-n,--count", "N", "Messages to measure, each size and thread",
+    add_text(what, "-n,--count", "N",
+             "Messages to measure, each size and thread (two-way: the client's)",
              [&](const auto& value) { set_count(options, value); });
     add_text(what, "-d,--duration", "TIME", "How long to measure each size (default: 1s)",
              [&](const auto& value) {
@@ -304,6 +306,7 @@ Amount default_warm_up(const Amount& goal) {
 std::optional<int> parse_options(int argc, const char* const* argv, Options& options,
                                  std::ostream& out, std::ostream& err) {
     CLI::App app(description, "comch_perftest");
+    comch::tools::add_version(app);
     app.footer(footer);
     app.get_formatter()->column_width(28);
     add_who(app, options);

@@ -53,8 +53,7 @@ case ${1:-} in
     exit 0
     ;;
 *)
-    usage >&2
-    exit 2
+    bad_usage "$1"
     ;;
 esac
 

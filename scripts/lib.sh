@@ -14,6 +14,13 @@ die() {
     exit 1
 }
 
+# bad_usage OPTION: of a script that has a usage() and no such option.
+bad_usage() {
+    printf "error: there is no option '%s'\n" "$1" >&2
+    usage >&2
+    exit 2
+}
+
 comch_jobs() {
     local n
     n=$(nproc 2>/dev/null || echo 2)

@@ -36,8 +36,7 @@ while [ $# -gt 0 ]; do
         exit 0
         ;;
     *)
-        usage >&2
-        exit 2
+        bad_usage "$1"
         ;;
     esac
     shift

@@ -3,6 +3,7 @@ is allowed; which described device is not on this machine."""
 import json
 import os
 import pathlib
+import re
 import subprocess
 import tempfile
 import unittest
@@ -55,6 +56,16 @@ class Tools(unittest.TestCase):
         shown = json.loads(self.run_program("comch_info", "--json", "--domain-file", file,
                                             status=1).stdout)
         self.assertEqual(shown["absent_devices"], ["above", "below"])
+
+    def test_every_program_tells_its_version(self):
+        header = pathlib.Path(os.environ["COMCH_SOURCE_DIR"]) / "core/include/comch/version.hpp"
+        version = re.search(r' version = "([0-9.]+)"', header.read_text()).group(1)
+        programs = [path.name for path in BIN.glob("comch_*")
+                    if re.search("_(info|stat|perftest|perf|limits|scaling)$", path.name)]
+        self.assertIn("comch_info", programs)
+        for name in programs:
+            self.assertEqual(self.run_program(name, "--version").stdout, f"comch {version}\n")
+        self.assertEqual(json.loads(self.run_program("comch_info", "--json").stdout)["version"], version)
 
     def test_over_memory_no_device_is_absent(self):
         shown = self.run_program("comch_info", "--json")

@@ -80,9 +80,12 @@ Result<UniqueFd> open_directory(const DomainDirectory& name) {
         if (errno != ENOENT)
             return explain_open_failure(name, parent.get(), errno);
         if (mkdirat(parent.get(), name.last.c_str(), 0700) != 0 && errno != EEXIST)
-            return fail_errno(errno == EACCES || errno == EROFS ? Errc::not_permitted : Errc::io,
-                              fmt::format("cannot create the domain directory '{}'", name.path),
-                              errno);
+            return fail_errno(
+                errno == EACCES || errno == EROFS ? Errc::not_permitted : Errc::io,
+                fmt::format("cannot create the domain directory '{}', so name another in "
+                            "{} (it may be there already: yours, with mode 0700)",
+                            name.path, name.setting),
+                errno);
     }
     return fail(Errc::io, fmt::format("the domain directory '{}' is created and removed by turns; "
                                       "stop what removes it",

@@ -1,9 +1,10 @@
-// What the tools check of values on the command line.
+// What the tools' command lines have in common.
 #pragma once
 
 #include <string>
 
 #include <CLI/CLI.hpp>
+#include <comch/version.hpp>
 #include <fmt/format.h>
 
 namespace comch::tools {
@@ -19,6 +20,12 @@ namespace comch::tools {
                         : fmt::format("'{}' is not a number from {} to {}", text, least, most);
         },
         fmt::format("{} to {}", least, most));
+}
+
+/// `--version`, as both ends of a connection must be of the same.
+inline void add_version(CLI::App& app) {
+    app.set_version_flag("--version", fmt::format("comch {}", version),
+                         "print comch's version and exit");
 }
 
 } // namespace comch::tools

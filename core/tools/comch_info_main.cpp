@@ -14,6 +14,7 @@
 #include "core/device/rdma_sysfs.hpp"
 #include "core/device/settings.hpp"
 #include "core/link/verbs/device_limits.hpp"
+#include "core/tools/checks.hpp"
 #include "core/tools/output.hpp"
 
 namespace {
@@ -160,6 +161,7 @@ std::vector<comch::Function> absent(const comch::Domain& domain, const RdmaDevic
 Json to_json(const std::shared_ptr<comch::Domain>& domain, const comch::Device& chosen,
              const RdmaDevices& rdma) {
     Json json = {
+        {"version", comch::version},
         {"directory", domain->path()},
         {"id", domain->id().to_string()},
         {"description", domain->description().source},
@@ -317,6 +319,7 @@ int report(const comch::Error& error) {
 
 int main(int argc, char** argv) {
     CLI::App app(about, "comch_info");
+    comch::tools::add_version(app);
     app.footer(footer);
     bool json = false;
     comch::DomainOptions options;

@@ -210,6 +210,7 @@ int watch(const Domain& domain, const Options& options) {
 
 int main(int argc, char** argv) {
     CLI::App app{description, "comch_stat"};
+    comch::tools::add_version(app);
     app.footer(footer);
     Options options;
     app.add_option("--domain", options.domain.directory, "the domain, as COMCH_DOMAIN");

@@ -14,6 +14,7 @@
 
 #include <doca_log.h>
 
+#include "core/tools/checks.hpp"
 #include "core/tools/output.hpp"
 #include "perftest/clock.hpp"
 #include "perftest/doca/check.hpp"
@@ -127,7 +128,9 @@ pid_t start_server(const Options& options) {
 int main(int argc, char** argv) {
     Options options;
     CLI::App app("Measures the DOCA face's fast path: a server (a child process) and a client on "
-                 "this machine, each with a consumer and a producer. The result is JSON.");
+                 "this machine, each with a consumer and a producer. The result is JSON.",
+                 "comch_doca_perf");
+    comch::tools::add_version(app);
     std::string mode = "ping-pong";
     app.add_option("-m,--mode", mode, "ping-pong (default) or one-way")
         ->check(CLI::IsMember({"ping-pong", "one-way"}));

@@ -345,6 +345,7 @@ void print(const Options& options, const std::vector<Result>& results, bool as_j
 
 int main(int argc, char** argv) {
     CLI::App app{description, "comch_fi_perftest"};
+    comch::tools::add_version(app);
     app.footer(footer);
     Options options;
     bool json = false;

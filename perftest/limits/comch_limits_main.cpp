@@ -67,6 +67,7 @@ Json measure(const std::string& what, std::size_t size, const Options& options) 
 
 int main(int argc, char** argv) {
     CLI::App app{description, "comch_limits"};
+    comch::tools::add_version(app);
     app.footer(footer);
     Options options;
     bool json = false;

@@ -449,6 +449,7 @@ void print(const Options& options, const nlohmann::ordered_json& result, bool js
 
 int main(int argc, char** argv) {
     CLI::App app{description, "comch_scaling"};
+    comch::tools::add_version(app);
     app.footer(footer);
     Options options;
     bool json = false;

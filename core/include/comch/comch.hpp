@@ -13,3 +13,4 @@
 #include <comch/progress.hpp>
 #include <comch/server.hpp>
 #include <comch/side.hpp>
+#include <comch/version.hpp>

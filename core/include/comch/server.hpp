@@ -83,7 +83,8 @@ public:
     /// The established connections.
     [[nodiscard]] std::vector<Connection*> connections() const;
 
-    /// As Port::arm(for_credit): while on, sleeps also end when sent messages are confirmed.
+    /// While on, its engine's event_fd() also becomes readable when the peer has received messages that were
+    /// sent. Off at first.
     void wake_on_confirmation(bool on) noexcept;
 
 private:
