@@ -17,6 +17,7 @@ usage: scripts/test.sh [--quick] [--vm | --no-vm] [--build-dir DIR] [--no-instal
   --no-install     install no packages
 The last line is "N passed, N failed", summed over everything; the exit code is 0 if none failed.
 Some tests want root, for namespaces and mounts: as another user those are skipped, and the table says so.
+While tests run, the builds with sanitizers begin on what the tests leave of the CPUs.
 COMCH_JOBS sets how many jobs run at once (default: one per CPU), COMCH_UCX_CACHE where UCX's
 internal headers are kept, COMCH_VM_CACHE where the virtual machine's kernel is (default: in the
 build folder), COMCH_ARM_CACHE where the arm64 packages are (default: in that build's folder).
@@ -121,21 +122,59 @@ run_script() {
     [ "$failed" -eq 0 ] || cut -c 1-300 "$log" | tail -n 400
 }
 
-# sanitized NAME SUFFIX SANITIZERS
-sanitized() {
-    local folder=$build-$2
+# The builds with sanitizers, by the suffixes of their folders.
+declare -A sanitizers=([asan]="address,undefined" [tsan]="thread")
+configure_sanitized() { # SUFFIX
     # By clang, for a second opinion of the code, and in half of gcc's time. Not optimised: with
     # sanitizers, optimising takes ten times as long to build.
-    stage "configure ($1)" configure "$folder" Debug -DCOMCH_SANITIZE="$3" -DCOMCH_WITH_MPI_TESTS=OFF \
-        -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ -DCOMCH_PRECOMPILED_HEADERS=ON &&
-        stage "build ($1)" cmake --build "$folder" -j "$jobs" --target comch_unit_tests &&
-        run_tests "unit tests ($1)" "$folder" -L '^unit$'
+    configure "$build-$1" Debug -DCOMCH_SANITIZE="${sanitizers[$1]}" -DCOMCH_WITH_MPI_TESTS=OFF \
+        -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ -DCOMCH_PRECOMPILED_HEADERS=ON
+}
+build_sanitized() { ninja -C "$build-$1" -j "$jobs" comch_unit_tests; } # SUFFIX
+
+# build_ahead SUFFIX...: begins these builds while something else runs, on what that leaves of the CPUs. Tests
+# leave much of them: many wait for time to pass, and those of whole processes go one at a time. By the
+# kernel's idle policy a test that wants a CPU gets it at once: where that cannot be had, nothing is built
+# ahead. What comes of it does not matter, as the stage itself builds what is not there.
+ahead=
+build_ahead() {
+    chrt --idle 0 true 2>/dev/null || return 0
+    # A process group of its own, to end as a whole. Ninja then ends its compilers and removes what is half
+    # written, and the shell, which has a trap, waits for that: nothing else may run in the folder before.
+    set -m
+    (
+        trap - EXIT INT
+        trap 'exit 143' TERM
+        chrt --idle --pid 0 "$BASHPID" >/dev/null
+        for suffix in "$@"; do
+            configure_sanitized "$suffix" && build_sanitized "$suffix"
+        done
+    ) </dev/null >"$build/log/ahead.log" 2>&1 &
+    ahead=$!
+    set +m
+}
+stop_ahead() {
+    [ -n "$ahead" ] || return 0
+    kill -- "-$ahead" 2>/dev/null
+    wait "$ahead" 2>/dev/null
+    ahead=
+}
+trap 'stop_ticker; stop_ahead' EXIT
+
+# sanitized NAME SUFFIX [NEXT_SUFFIX]: while its tests run, the next build is begun.
+sanitized() {
+    stop_ahead
+    stage "configure ($1)" configure_sanitized "$2" &&
+        stage "build ($1)" build_sanitized "$2" || return
+    [ $# -eq 2 ] || build_ahead "$3"
+    run_tests "unit tests ($1)" "$build-$2" -L '^unit$'
 }
 
 mkdir -p "$build/log" || die "cannot create the build folder '$build': choose another with --build-dir"
 [ "$install" = no ] || bash "$COMCH_ROOT/scripts/install-deps.sh" || exit 1
 
 if stage "configure" configure "$build" RelWithDebInfo && stage "build" cmake --build "$build" -j "$jobs"; then
+    [ "$quick" = yes ] || build_ahead asan tsan
     run_tests "unit tests" "$build" -L '^unit$'
     # All that there is in the virtual machine: then what tests the machine itself as well.
     run_tests "system and MPI tests" "$build" -LE "$([ -z "$vm" ] && echo '^unit$' || echo '^unit$|^long$')"
@@ -145,8 +184,8 @@ if stage "configure" configure "$build" RelWithDebInfo && stage "build" cmake --
         "$COMCH_ROOT/scripts/arm-test.sh" --short --no-install --build-dir "$build"
 fi
 if [ "$quick" = no ]; then
-    sanitized "address, undefined" asan address,undefined
-    sanitized "thread" tsan thread
+    sanitized "address, undefined" asan tsan
+    sanitized "thread" tsan
 fi
 
 echo
