@@ -45,6 +45,8 @@ TEST(Descriptors, ThatAreUsedUpAreAnErrorOfTheirOwn) {
     Event sent; // what a send lacks is told by its completion
     {
         const NoDescriptorLeft none;
+        fid_fabric* fabric = nullptr;
+        EXPECT_EQ(fi_fabric(node.info->fabric_attr, &fabric, nullptr), -FI_EMFILE);
         fid_ep* ep = nullptr;
         EXPECT_EQ(fi_endpoint(node.domain, node.info, &ep, nullptr), -FI_EMFILE);
         fid_pep* pep = nullptr;
@@ -82,7 +84,7 @@ TEST(Descriptors, TheLogNamesTheirLimitEachTime) {
             std::strstr(line, "libfabric:") == line && std::strstr(line, limit_by_name) ? 1 : 0;
     }
     EXPECT_EQ(::pclose(pipe), 0);
-    EXPECT_EQ(lines, 5);
+    EXPECT_EQ(lines, 6);
 }
 
 } // namespace

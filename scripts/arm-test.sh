@@ -7,9 +7,10 @@ set -u
 
 usage() {
     cat <<'END'
-usage: scripts/arm-test.sh [--short] [--build-dir DIR] [--no-install] [-- CTEST_OPTIONS...]
+usage: scripts/arm-test.sh [--short] [--build-only] [--build-dir DIR] [--no-install] [-- CTEST_OPTIONS...]
   --short          of the unit tests only those of the core's shared memory and channels, without
                    those that throw dice for minutes
+  --build-only     for aarch64, and run nothing
   --build-dir DIR  this machine's own build (default: build in the repository), which is made if it
                    is not there; that for aarch64 goes to DIR-arm
   --no-install     install no packages
@@ -22,11 +23,13 @@ END
 
 install=yes
 short=no
+build_only=no
 build=$COMCH_ROOT/build
 while [ $# -gt 0 ]; do
     case $1 in
     --no-install) install=no ;;
     --short) short=yes ;;
+    --build-only) build_only=yes ;;
     --build-dir)
         [ $# -ge 2 ] || die "--build-dir needs a value"
         build=$(realpath -m "$2")
@@ -68,12 +71,14 @@ configure_arm() {
         -DCMAKE_TOOLCHAIN_FILE="$COMCH_ROOT/cmake/aarch64-linux-gnu.cmake" -DCOMCH_ARM_SYSROOT="$sysroot" \
         -DCOMCH_UCX_SOURCE="$headers" -DCOMCH_NATIVE_BUILD_DIR="$build" -DCOMCH_WITH_MPI_TESTS=OFF
 }
-if [ ! -e "$build/build.ninja" ]; then
-    run_logged "configure" "$build/log/arm-native-configure.log" cmake -S "$COMCH_ROOT" -B "$build" \
-        -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo || exit 1
+if [ "$build_only" = no ]; then
+    if [ ! -e "$build/build.ninja" ]; then
+        run_logged "configure" "$build/log/arm-native-configure.log" cmake -S "$COMCH_ROOT" -B "$build" \
+            -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo || exit 1
+    fi
+    run_logged "build, for this machine" "$build/log/arm-native-build.log" \
+        cmake --build "$build" -j "$jobs" --target comch_mixed_programs || exit 1
 fi
-run_logged "build, for this machine" "$build/log/arm-native-build.log" \
-    cmake --build "$build" -j "$jobs" --target comch_mixed_programs || exit 1
 run_logged "configure, for aarch64" "$build/log/arm-configure.log" configure_arm || exit 1
 targets=(comch_unit_tests)
 chosen=(-L '^unit$|^mixed$')
@@ -83,6 +88,7 @@ if [ "$short" = yes ]; then
 fi
 run_logged "build, for aarch64" "$build/log/arm-build.log" \
     cmake --build "$arm" -j "$jobs" --target "${targets[@]}" comch_mixed_programs || exit 1
+[ "$build_only" = no ] || exit 0
 
 # What QEMU does not have: reading another process's memory, giving pages back, seccomp, hooks in mmap; and a
 # program that is built for aarch64 starting another.

@@ -17,7 +17,7 @@ usage: scripts/test.sh [--quick] [--vm | --no-vm] [--build-dir DIR] [--no-instal
   --no-install     install no packages
 The last line is "N passed, N failed", summed over everything; the exit code is 0 if none failed.
 Some tests want root, for namespaces and mounts: as another user those are skipped, and the table says so.
-While tests run, the builds with sanitizers begin on what the tests leave of the CPUs.
+While tests run, the builds with sanitizers, and for aarch64, begin on what the tests leave of the CPUs.
 COMCH_JOBS sets how many jobs run at once (default: one per CPU), COMCH_UCX_CACHE where UCX's
 internal headers are kept, COMCH_VM_CACHE where the virtual machine's kernel is (default: in the
 build folder), COMCH_ARM_CACHE where the arm64 packages are (default: in that build's folder).
@@ -114,7 +114,7 @@ run_tests() {
 run_script() {
     local name=$1 log=$2 from=$SECONDS rc=0 passed=0 failed=0
     shift 2
-    run_logged "$name" "$log" bash "$@" || rc=$?
+    run_logged "$name" "$log" "$@" || rc=$?
     read -r passed failed < <(sed -n 's/^\([0-9]*\) passed, \([0-9]*\) failed$/\1 \2/p' "$log" | tail -n 1)
     passed=${passed:-0} failed=${failed:-0}
     [ "$rc" -eq 0 ] || { [ "$failed" -gt 0 ] && [ "$rc" -eq 1 ]; } || failed=$((failed + 1))
@@ -131,6 +131,7 @@ configure_sanitized() { # SUFFIX
         -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ -DCOMCH_PRECOMPILED_HEADERS=ON
 }
 build_sanitized() { ninja -C "$build-$1" -j "$jobs" comch_unit_tests; } # SUFFIX
+arm_test() { bash "$COMCH_ROOT/scripts/arm-test.sh" --short --no-install --build-dir "$build" "$@"; }
 
 # build_ahead SUFFIX...: begins these builds while something else runs, on what that leaves of the CPUs. Tests
 # leave much of them: many wait for time to pass, and those of whole processes go one at a time. By the
@@ -147,7 +148,11 @@ build_ahead() {
         trap 'exit 143' TERM
         chrt --idle --pid 0 "$BASHPID" >/dev/null
         for suffix in "$@"; do
-            configure_sanitized "$suffix" && build_sanitized "$suffix"
+            if [ "$suffix" = arm ]; then
+                arm_test --build-only
+            else
+                configure_sanitized "$suffix" && build_sanitized "$suffix"
+            fi
         done
     ) </dev/null >"$build/log/ahead.log" 2>&1 &
     ahead=$!
@@ -161,31 +166,33 @@ stop_ahead() {
 }
 trap 'stop_ticker; stop_ahead' EXIT
 
-# sanitized NAME SUFFIX [NEXT_SUFFIX]: while its tests run, the next build is begun.
+# sanitized NAME SUFFIX NEXT_SUFFIX...: while its tests run, the next builds go on.
 sanitized() {
     stop_ahead
     stage "configure ($1)" configure_sanitized "$2" &&
         stage "build ($1)" build_sanitized "$2" || return
-    [ $# -eq 2 ] || build_ahead "$3"
+    build_ahead "${@:3}"
     run_tests "unit tests ($1)" "$build-$2" -L '^unit$'
 }
 
 mkdir -p "$build/log" || die "cannot create the build folder '$build': choose another with --build-dir"
 [ "$install" = no ] || bash "$COMCH_ROOT/scripts/install-deps.sh" || exit 1
 
+built=no
 if stage "configure" configure "$build" RelWithDebInfo && stage "build" cmake --build "$build" -j "$jobs"; then
-    [ "$quick" = yes ] || build_ahead asan tsan
+    [ "$quick" = yes ] || build_ahead asan tsan arm
     run_tests "unit tests" "$build" -L '^unit$'
     # All that there is in the virtual machine: then what tests the machine itself as well.
     run_tests "system and MPI tests" "$build" -LE "$([ -z "$vm" ] && echo '^unit$' || echo '^unit$|^long$')"
     [ "$vm" = no ] || run_script "RDMA, in a virtual machine" "$build/log/vm.log" \
-        "$COMCH_ROOT/scripts/vm-test.sh" $vm --no-install --build-dir "$build"
-    [ "$quick" = yes ] || run_script "aarch64, emulated" "$build/log/arm.log" \
-        "$COMCH_ROOT/scripts/arm-test.sh" --short --no-install --build-dir "$build"
+        bash "$COMCH_ROOT/scripts/vm-test.sh" $vm --no-install --build-dir "$build"
+    built=yes
 fi
 if [ "$quick" = no ]; then
-    sanitized "address, undefined" asan tsan
-    sanitized "thread" tsan
+    sanitized "address, undefined" asan tsan arm
+    sanitized "thread" tsan arm
+    stop_ahead
+    [ "$built" = no ] || run_script "aarch64, emulated" "$build/log/arm.log" arm_test
 fi
 
 echo

@@ -32,10 +32,10 @@ constexpr std::size_t max_bare_name = 64;
 thread_local SettingNames names_of_settings;
 
 /// `error`, and which setting with which value led there, if one did.
-tl::unexpected<Error> blame(std::string_view setting, std::string_view given, const Error& error) {
-    if (given.empty())
-        return fail(error.code, error.message);
-    return fail(error.code, fmt::format("{} is '{}': {}", setting, given, error.message));
+tl::unexpected<Error> blame(std::string_view setting, std::string_view given, Error error) {
+    if (!given.empty())
+        error.message = fmt::format("{} is '{}': {}", setting, given, error.message);
+    return tl::unexpected(std::move(error));
 }
 
 /// Says why the directory cannot be opened, in terms of what stands in its place.

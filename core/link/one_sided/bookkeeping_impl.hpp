@@ -76,9 +76,12 @@ template <class Pipe> bool OneSidedEngine<Pipe>::push_before_sleep() {
     const bool flushed = std::any_of(flushes_.begin(), flushes_.end(),
                                      [this](Flush& flush) { return flush_reached(flush); });
     // (Nobody wakes who waits for the peer's part of a copy: it comes at once. Who only wants room to ask
-    // for the rest is woken when there is some.)
+    // for the rest asks once more, as the room may have come before a refusal that knew of it.)
     bool copies = helps_;
     if constexpr (Pipe::kernel_copies) {
+        if (joint_ != 0 && !pipe_.joint_copy().active()) {
+            ask_owner(*find(joint_));
+        }
         copies = copies || (joint_ != 0 && pipe_.joint_copy().active());
     }
     return pushed != 0 || flushed || !deferred_.empty() || copies;

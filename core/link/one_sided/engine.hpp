@@ -150,6 +150,7 @@ public:
             if (operation.joint) {
                 operation.active = false; // no answer will come
                 --active_;
+                pipe_.encourage();
             } else {
                 operation.canceled = true;
                 ++canceled_;
@@ -400,6 +401,8 @@ private:
                                                     void* token, const RegionKey* into);
     /// Both ends copy; `from`: where it is mapped, or null. Of `length` only the first `part`, and the
     /// owner is asked for the rest. again: nothing was begun.
+    /// A get of that length is begun by both ends, now or when the one is complete that they are at.
+    [[nodiscard]] bool owner_may_help(std::size_t length) noexcept;
     [[nodiscard]] Errc get_jointly(std::byte* to, const std::byte* from, std::size_t length,
                                    std::size_t part, std::uint64_t region, std::uint64_t address,
                                    void* token, const RegionKey* into);
@@ -445,6 +448,7 @@ private:
     std::uint64_t answers_ = 0; ///< that have come, ever
     void* fetched_ = nullptr;
     std::uint64_t joint_ = 0; ///< our get that both ends copy, as Operation says; 0: none
+    std::uint64_t joint_began_ns_ = 0;
     void* joint_token_ = nullptr;
     std::uint64_t joint_region_ = 0;
     std::uint64_t joint_length_ = 0;        ///< of it, what both copy

@@ -19,11 +19,9 @@ Errc OneSidedEngine<Pipe>::get_mapped(std::byte* to, const std::byte* from, std:
     if constexpr (Pipe::kernel_copies) {
         if (length >= Pipe::joint_of_mapped) {
             using Way = typename Pipe::Ways::Way;
-            const bool may_help = joint_ != 0 || pipe_.joint_copy().may_begin(length);
-            if (pipe_.mapped_ways().choose(length, may_help) == Way::joint) {
-                // To copy this one alone meanwhile would take our CPU from the one under way, whose end only
-                // progress finds, and the next would be done alone, too, and so on.
+            if (pipe_.mapped_ways().choose(length, owner_may_help(length)) == Way::joint) {
                 if (joint_ != 0) {
+                    pipe_.mapped_ways().put_off(length);
                     pipe_.note_refusal(Pipe::Short::neither);
                     return Errc::again;
                 }
@@ -41,6 +39,17 @@ Errc OneSidedEngine<Pipe>::get_mapped(std::byte* to, const std::byte* from, std:
     }
     copy_mapped(to, from, length);
     return Errc::ok;
+}
+
+template <class Pipe> bool OneSidedEngine<Pipe>::owner_may_help(std::size_t length) noexcept {
+    if constexpr (Pipe::kernel_copies) {
+        // While it helps with another that one is waited for. To copy this one alone meanwhile would take our CPU
+        // from the one under way, whose end only progress finds, and the next would be done alone, too, and so on.
+        // (An owner that is stopped is not at it any more.)
+        return joint_ == 0 ? pipe_.joint_copy().may_begin(length)
+                           : pipe_.now_ns() - joint_began_ns_ < Pipe::joint_claim_ns;
+    }
+    return false;
 }
 
 template <class Pipe>
@@ -94,6 +103,7 @@ Errc OneSidedEngine<Pipe>::get_jointly(std::byte* to, const std::byte* from, std
                                });
         note_unflushed(begin);
         joint_ = name;
+        joint_began_ns_ = pipe_.now_ns();
         joint_token_ = token;
         joint_region_ = region;
         joint_length_ = part_of_it;

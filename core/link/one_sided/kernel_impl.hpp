@@ -127,8 +127,7 @@ OneSidedEngine<Pipe>::get_by_kernel(std::byte*& to, std::size_t& length, std::ui
         const bool early =
             timed && !pipe_.peers_ring_is_used() && pipe_.ways().too_little_for_ring(length);
         if (!peer_absent() && !early) {
-            // (While it helps with another it may, too: that one is waited for, below.)
-            const bool may_help = joint_ != 0 || pipe_.joint_copy().may_begin(length);
+            const bool may_help = owner_may_help(length);
             const Way way = timed ? pipe_.ways().choose(length, may_help) : Way::ring;
             if (way == Way::ring) {
                 return {};
@@ -143,6 +142,7 @@ OneSidedEngine<Pipe>::get_by_kernel(std::byte*& to, std::size_t& length, std::ui
                         refused_at_ = 0;
                         return {};
                     }
+                    pipe_.ways().put_off(length);
                     pipe_.note_refusal(Pipe::Short::neither);
                     return Errc::again;
                 }

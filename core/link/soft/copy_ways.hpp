@@ -44,6 +44,13 @@ public:
         const Way way = all[these.trying];
         return way == Way::joint && !joint ? Way::alone : way;
     }
+    /// The one that a way was chosen for has not begun: it will be asked for again, and was none.
+    void put_off(std::uint64_t length) noexcept {
+        Lengths& these = lengths_[index_of(length)];
+        if (these.trying == none) {
+            ++these.to_come;
+        }
+    }
     /// So little has gone alone, with the next one of `length`, that a ring that has no pages yet would cost
     /// more than it could have saved.
     [[nodiscard]] bool too_little_for_ring(std::uint64_t length) const noexcept {

@@ -38,6 +38,15 @@ TEST(CopyWays, TheFastestOneIsTaken) {
     EXPECT_GT(taken(Way::alone, others, 10'000, 1 << 20, {300'000, 200'000, 250'000}), 9'500);
 }
 
+TEST(CopyWays, OneThatIsPutOffIsNone) {
+    CopyWays ways;
+    (void)taken(Way::joint, ways, 1000, 1 << 20, {300'000, 200'000, 100'000});
+    for (unsigned i = 0; i < 3 * tuning::pace_of_short.period; ++i) {
+        ASSERT_EQ(ways.choose(1 << 20), Way::joint) << "a trial, of none, after " << i;
+        ways.put_off(1 << 20);
+    }
+}
+
 TEST(CopyWays, ThereMayBeNoRing) {
     CopyWays ways(false);
     EXPECT_EQ(taken(Way::ring, ways, 10'000, 1 << 20, {1, 200'000, 100'000}), 0);

@@ -137,6 +137,21 @@ protected:
             owner.progress(); // who does not look is not asked again
         }
     }
+    /// The same, and what `look` answers meanwhile: nothing that took so long that the owner counts as stopped.
+    template <class Look> auto get_that_waits_meanwhile(Look look) {
+        for (;;) {
+            const std::uint64_t began = requester.pipe.now_ns();
+            EXPECT_EQ(get_that_waits(), Errc::in_progress);
+            const auto seen = look();
+            if (requester.pipe.now_ns() - began < tuning::joint_claim_ns) {
+                return seen;
+            }
+            words().done.store(Done{generation(), true, 0}.pack());
+            finish(Errc::in_progress);
+            owner.progress();
+            requester.done.clear();
+        }
+    }
     /// By hand. False: the owner would end the connection.
     bool ask(const OneSided& request, const Joint& joint) {
         (void)requester.pipe.put_record(
@@ -366,23 +381,61 @@ TEST_F(JointGet, IsNotBegunWhileTheOwnerAnswersOthers) {
     EXPECT_TRUE(holds());
 }
 
-TEST_F(JointGet, IsWaitedForByTheNext) {
-    ASSERT_EQ(get_that_waits(), Errc::in_progress);
-    std::vector<std::byte> next(size);
-    const auto get_next = [&] {
-        return requester.engine.get(next.data(), size, key.region, key.base, &next, true);
-    };
-    const std::uint64_t copied = requester.slot.tx.process_vm_bytes.get();
-    EXPECT_EQ(get_next(), Errc::again) << "by both, too, and not by one of them meanwhile";
-    EXPECT_EQ(requester.slot.tx.process_vm_bytes.get(), copied);
+/// Another get of that length, to elsewhere.
+class NextJointGet : public JointGet {
+protected:
+    std::vector<std::byte> next = std::vector<std::byte>(size);
+    int other = 0;
+
+    Errc get_next() {
+        return requester.engine.get(next.data(), size, key.region, key.base, &other, true);
+    }
+    /// The owner leaves what it claimed to the requester.
+    void owner_gives_up() { words().done.store(Done{generation(), true, 0}.pack()); }
+};
+
+TEST_F(NextJointGet, WaitsForTheOneUnderWay) {
+    const std::uint64_t copied = get_that_waits_meanwhile([this] {
+        const std::uint64_t before = requester.slot.tx.process_vm_bytes.get();
+        for (unsigned i = 0; i < 2 * tuning::pace_of_long.period;
+             ++i) { // more than are between trials
+            if (get_next() != Errc::again) {
+                return std::uint64_t{1};
+            }
+        }
+        return requester.slot.tx.process_vm_bytes.get() - before;
+    });
+    EXPECT_EQ(copied, 0u) << "by one alone meanwhile";
     EXPECT_FALSE(requester.pipe.may_retry());
-    words().done.store(Done{generation(), true, 0}.pack());
+    owner_gives_up();
     requester.progress();
     ASSERT_EQ(requester.done.size(), 1u);
     EXPECT_TRUE(requester.pipe.may_retry());
     owner.progress();
-    ASSERT_EQ(get_next(), Errc::ok);
+    requester.done.clear();
+    finish(get_next());
     EXPECT_EQ(next, content);
+}
+
+TEST_F(NextJointGet, DoesNotWaitForAnOwnerThatIsStopped) {
+    ASSERT_EQ(get_that_waits(), Errc::in_progress);
+    const std::uint64_t began = requester.pipe.now_ns();
+    Errc result = get_next();
+    while (result == Errc::again && requester.pipe.now_ns() - began < 10'000'000'000) {
+        requester.progress();
+        result = get_next();
+    }
+    EXPECT_EQ(result, Errc::ok);
+    EXPECT_EQ(next, content);
+    EXPECT_TRUE(requester.done.empty()) << "the first one waits";
+}
+
+TEST_F(NextJointGet, IsWorthARetryWhenTheOneUnderWayIsCancelled) {
+    (void)get_that_waits_meanwhile([this] { return get_next() == Errc::again ? 0u : 1u; });
+    ASSERT_FALSE(requester.pipe.may_retry());
+    owner_gives_up();
+    requester.engine.cancel(Errc::canceled, requester.note());
+    EXPECT_TRUE(requester.pipe.may_retry());
 }
 
 /// Of a long get only the beginning goes a way that is tried.
@@ -492,6 +545,21 @@ TEST_F(JointTriedPart, IsFollowedByTheRestBehindLaterGets) {
     EXPECT_EQ(requester.done[0].first, &other);
     EXPECT_TRUE(holds());
     EXPECT_EQ(std::memcmp(also.data(), content.data(), also.size()), 0);
+}
+
+TEST_F(JointTriedPart, AsksForTheRestBeforeASleep) {
+    ASSERT_EQ(get_that_waits(), Errc::in_progress);
+    while (requester.pipe.put_record(Kind::pad, 0, 0, [](std::byte*) {}) == Errc::ok) {
+    }
+    words().done.store(Done{generation(), true, 0}.pack());
+    requester.progress(); // there is no room to ask
+    ASSERT_TRUE(owner.take_records());
+    std::vector<std::byte> next(size);
+    ASSERT_EQ(requester.engine.get(next.data(), size, key.region, key.base, &other, true),
+              Errc::again)
+        << "who is refused knows of the room";
+    (void)requester.engine.push_before_sleep();
+    finish_rest();
 }
 
 TEST_F(JointTriedPart, WaitsUntilNothingElseIsUnderWay) {
@@ -621,6 +689,9 @@ protected:
     }
     Errc get_mapped(const RegionKey* key_of_target, std::size_t length = size) {
         std::memset(into.mapping.data(), 0, size);
+        return retry_mapped(key_of_target, length);
+    }
+    Errc retry_mapped(const RegionKey* key_of_target, std::size_t length = size) {
         return requester.engine.get_mapped(into.mapping.data(), content.data(), length, key.region,
                                            key.base, &token, key_of_target);
     }
@@ -712,16 +783,24 @@ TEST_F(JointMappedGet, OthersAreReadMeanwhile) {
     EXPECT_TRUE(holds());
 }
 
-TEST_F(JointMappedGet, IsWaitedForByTheNext) {
+TEST_F(JointMappedGet, WaitsForTheOneUnderWay) {
     both_take(1);
-    ASSERT_EQ(get_that_waits(), Errc::in_progress);
-    EXPECT_EQ(get_mapped(&into_key), Errc::again)
-        << "by both, too, and not by one of them meanwhile";
+    const unsigned begun = get_that_waits_meanwhile([this] {
+        for (unsigned i = 0; i < 2 * tuning::pace_of_long.period;
+             ++i) { // more than are between trials
+            if (retry_mapped(&into_key) != Errc::again) {
+                return 1u;
+            }
+        }
+        return 0u;
+    });
+    EXPECT_EQ(begun, 0u) << "by one alone meanwhile";
     words().done.store(Done{generation(), true, 0}.pack());
     requester.progress();
     ASSERT_EQ(requester.done.size(), 1u);
     owner.progress();
-    ASSERT_EQ(get_mapped(&into_key), Errc::ok);
+    requester.done.clear();
+    finish(get_mapped(&into_key));
     EXPECT_TRUE(arrived());
 }
 

@@ -102,29 +102,32 @@ Result<void> Port::listen(const ServiceName& service) {
         return tl::unexpected(added.error());
     }
     Listener* const listener = *added;
-    const auto give_up = [&](Errc code, std::string text) -> Result<void> {
+    const auto give_up = [&](tl::unexpected<Error> error) -> Result<void> {
         (void)domain.remove_entry(listener->entry);
         listeners_.pop_back();
-        return fail(code, std::move(text));
+        return error;
     };
     const std::string name = name_entry(service.function, service.name);
     const auto lock = domain.lock();
     if (!lock) {
-        return give_up(lock.error().code, lock.error().message);
+        return give_up(tl::unexpected(lock.error()));
     }
     while (::symlinkat(listener->entry.c_str(), domain.directory_fd(), name.c_str()) != 0) {
         if (errno != EEXIST) {
-            return give_up(Errc::io, fmt::format("cannot create '{}' in domain directory '{}': {}",
-                                                 name, domain.path(), std::strerror(errno)));
+            const int error = errno;
+            return give_up(fail_errno(
+                Errc::io,
+                fmt::format("cannot create '{}' in domain directory '{}'", name, domain.path()),
+                error));
         }
         // Somebody has the name, or died with it.
         const UniqueFd probe = make_socket();
         const int error = connect_to(probe.get(), domain, name);
         if (error != ECONNREFUSED && error != ENOENT && owner_lives(domain, name)) {
-            return give_up(Errc::in_use,
-                           fmt::format("a server named '{}' is already listening for function "
-                                       "{}; stop it or choose another name",
-                                       service.name, function_name(domain, service.function)));
+            return give_up(fail(
+                Errc::in_use, fmt::format("a server named '{}' is already listening for function "
+                                          "{}; stop it or choose another name",
+                                          service.name, function_name(domain, service.function))));
         }
         (void)domain.remove_entry(name);
     }

@@ -528,32 +528,12 @@ private:
         }
     }
 
-    // ---- cold, in port.cpp ---------------------------------------------------------------------
+    // ---- cold: port.cpp ------------------------------------------------------------------------
 
     [[nodiscard]] Result<void> start();
     [[nodiscard]] Result<Listener*> add_listener(std::uint16_t port);
     [[nodiscard]] Result<Connection*> new_connection();
-    [[nodiscard]] Result<Connection*> start_connect(Address remote, const wire::Request& request,
-                                                    const ServiceName* service,
-                                                    std::span<const std::byte> private_data,
-                                                    void* user);
-    [[nodiscard]] Result<void> try_address(Connection& c);
-    [[nodiscard]] bool makes_or_ends_connections() const noexcept;
-    /// `all`: also where what was sent meanwhile has told the peer nearly all.
-    void return_credit(bool all) noexcept;
-    /// This and the next two: why the connection ends; nothing: it does not.
-    [[nodiscard]] std::optional<Reason> start_handshake(Connection& c);
-    [[nodiscard]] std::optional<Reason> take_event(Connection& c, const CmEvent& event);
-    [[nodiscard]] std::optional<Reason> take_refusal(Connection& c, const CmEvent& event);
-    [[nodiscard]] Reason reason_of_end(Connection& c) const;
-    /// Why::none: fine; then `parent` is the connection for which a channel is asked, or null.
-    [[nodiscard]] wire::Why judge(const CmEvent& event, wire::Request& request,
-                                  Connection*& parent);
-    void admit(CmId id, const CmEvent& event, const wire::Request& request);
-    [[nodiscard]] bool take_hello(Connection& c, const wire::Hello& hello);
-    [[nodiscard]] bool take_welcome(Connection& c, const wire::Welcome& welcome);
-    void welcome(Connection& c, const ConnectDecision& decision);
-    void let_channels_open(Connection& c, std::uint64_t token, std::uint16_t port);
+
     void shut_down(Connection& c, Errc code, Reason reason);
     void tear_down(Connection& c) noexcept;
     void discard(Connection& c);
@@ -565,6 +545,34 @@ private:
     void release_names();
     void abandon_device();
     void refuse_latecomers();
+
+    /// `all`: also where what was sent meanwhile has told the peer nearly all.
+    void return_credit(bool all) noexcept;
+    [[nodiscard]] bool makes_or_ends_connections() const noexcept;
+
+    // ---- cold: port_initiating.cpp -------------------------------------------------------------
+
+    [[nodiscard]] Result<Connection*> start_connect(Address remote, const wire::Request& request,
+                                                    const ServiceName* service,
+                                                    std::span<const std::byte> private_data,
+                                                    void* user);
+    [[nodiscard]] Result<void> try_address(Connection& c);
+    /// This and the next two: why the connection ends; nothing: it does not.
+    [[nodiscard]] std::optional<Reason> start_handshake(Connection& c);
+    [[nodiscard]] std::optional<Reason> take_event(Connection& c, const CmEvent& event);
+    [[nodiscard]] std::optional<Reason> take_refusal(Connection& c, const CmEvent& event);
+    [[nodiscard]] Reason reason_of_end(Connection& c) const;
+
+    // ---- cold: port_accepting.cpp --------------------------------------------------------------
+
+    /// Why::none: fine; then `parent` is the connection for which a channel is asked, or null.
+    [[nodiscard]] wire::Why judge(const CmEvent& event, wire::Request& request,
+                                  Connection*& parent);
+    void admit(CmId id, const CmEvent& event, const wire::Request& request);
+    [[nodiscard]] bool take_hello(Connection& c, const wire::Hello& hello);
+    [[nodiscard]] bool take_welcome(Connection& c, const wire::Welcome& welcome);
+    void welcome(Connection& c, const ConnectDecision& decision);
+    void let_channels_open(Connection& c, std::uint64_t token, std::uint16_t port);
 
     // Touched by every progress call.
     std::unique_ptr<Queues> queues_;
