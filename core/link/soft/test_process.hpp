@@ -20,10 +20,10 @@
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/base/test_descriptors.hpp"
 #include "core/base/test_waiting.hpp"
 #include "core/device/test_support.hpp"
 #include "core/link/soft/port.hpp"
@@ -370,24 +370,6 @@ inline bool comes_to_hold(const Holdings& before, End& end) {
     }
 }
 
-/// As many descriptors as there are now, and no more.
-class NoDescriptorLeft {
-public:
-    NoDescriptorLeft() {
-        if (::getrlimit(RLIMIT_NOFILE, &before_) != 0) {
-            throw std::runtime_error("no limit");
-        }
-        const UniqueFd next(::dup(0)); // the lowest that is free
-        rlimit now = before_;
-        now.rlim_cur = static_cast<rlim_t>(next.get());
-        (void)::setrlimit(RLIMIT_NOFILE, &now);
-    }
-    ~NoDescriptorLeft() { (void)::setrlimit(RLIMIT_NOFILE, &before_); }
-    NoDescriptorLeft(const NoDescriptorLeft&) = delete;
-    NoDescriptorLeft& operator=(const NoDescriptorLeft&) = delete;
-
-private:
-    rlimit before_{};
-};
+using comch::test::NoDescriptorLeft;
 
 } // namespace comch::link::soft::test
