@@ -92,7 +92,7 @@ run_logged "build, for aarch64" "$build/log/arm-build.log" \
 
 # What QEMU does not have: reading another process's memory, giving pages back, seccomp, hooks in mmap; and a
 # program that is built for aarch64 starting another.
-not_here=('\.Joint' AbsentPeer PeerMemory EndOfARawPeer.TellsOf
+not_here=('Joint(Get|TriedPart|Helper|Mapped)' AbsentPeer PeerMemory EndOfARawPeer.TellsOf
     PutsInAScribbledRing BulkMemory.GivesItsPagesBackWhenItIdles UnmapWatch.FindsOutThatNobodyTells
     SoftSandbox Settings.WrongOnesAreSaid ofi_comch_test.not_in_parts)
 # What throws dice for minutes, whatever the CPU.

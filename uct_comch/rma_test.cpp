@@ -757,6 +757,8 @@ TEST(MappedByBoth, IsCopiedByBoth) {
             ASSERT_EQ(std::memcmp(memory.data() + 21, bytes.data(), length), 0);
             ASSERT_EQ(std::memcmp(memory.data(), around.data(), 21), 0);
             ASSERT_EQ(std::memcmp(memory.data() + 21 + length, around.data(), 64 - 21), 0);
+            // The owner asks for the memory to map it, and only progress answers.
+            settle(std::chrono::milliseconds(1), host);
         }
     }
 }
