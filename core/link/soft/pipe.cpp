@@ -137,7 +137,7 @@ Errc Pipe::send_ordered(std::uint8_t id, std::span<const std::byte> message) noe
 
 std::uint64_t Pipe::confirmed() noexcept {
     const std::uint64_t taken = tx_.control()->consumer.messages.load(std::memory_order_acquire);
-    confirmed_seen_ = taken <= sent_ ? taken : 0; // a lie counts for nothing
+    confirmed_seen_ = taken <= sent() ? taken : 0; // a lie counts for nothing
     return confirmed_seen_;
 }
 

@@ -86,8 +86,8 @@ public:
         sleep_ = sleep;
         slot_ = slot;
         fenced_ = fenced;
-        arrivals_ =
-            turns != nullptr ? &turns->arrivals : &sent_; // which changes with every message
+        arrivals_ = turns != nullptr ? &turns->arrivals
+                                     : &tx_.messages(); // which changes with every message
         awaits_answer_ = turns != nullptr ? &turns->awaits_answer : &nobody_asks_;
     }
     void set_socket_ready(bool ready) noexcept { socket_ready_ = ready; }
@@ -151,7 +151,8 @@ public:
     }
     template <class Fill>
     Errc send_in_ring(std::uint8_t id, std::uint32_t length, Fill&& fill) noexcept {
-        const bool share = length <= tuning::most_to_share && *arrivals_ == answered_;
+        const bool share =
+            length <= tuning::most_to_share && *arrivals_ == answered_ && !tx_.fills_lines();
         const Errc result = put_record(Kind::data, id, length, std::forward<Fill>(fill), share);
         if (result == Errc::ok) [[likely]] {
             note_answer();
@@ -162,9 +163,9 @@ public:
     /// Would a short message do better to fill its line? Something has come since the last one, so it is
     /// an answer, and the next one too: the peer, which waits for it, has the line by then, and it is
     /// dearer to take back than the one that was asked for ahead. Who just sends has two messages move
-    /// at once.
+    /// at once, unless that was found to be slower.
     [[nodiscard]] bool answering() const noexcept {
-        return *arrivals_ != answered_ && tx_.at_line();
+        return (*arrivals_ != answered_ || tx_.fills_lines()) && tx_.at_line();
     }
 
     Errc send(std::uint8_t id, std::span<const std::byte> message) noexcept {
@@ -247,13 +248,13 @@ public:
     }
 
     void count_sent(std::uint32_t length) noexcept {
-        ++sent_;
+        tx_.count_message();
         auto& tx = slot_->tx;
         tx.messages.add(1);
         tx.bytes.add(length);
     }
 
-    [[nodiscard]] std::uint64_t sent() const noexcept { return sent_; }
+    [[nodiscard]] std::uint64_t sent() const noexcept { return tx_.messages(); }
     [[nodiscard]] std::uint64_t confirmed() noexcept;
 
     // ---- holding back --------------------------------------------------------------------------
@@ -407,7 +408,7 @@ public:
     void arm(bool for_credit) noexcept {
         (void)rx_.return_rest();
         rx_.control()->doorbell.armed.store(1, std::memory_order_relaxed);
-        if (refused_ || (for_credit && confirmed_seen_ != sent_)) {
+        if (refused_ || (for_credit && confirmed_seen_ != sent())) {
             tx_.control()->producer.wants_credit.store(1, std::memory_order_relaxed);
         }
     }
@@ -610,7 +611,6 @@ private:
     bool scribbled_ = false; ///< the peer, on our records
     Errc broken_ = Errc::ok;
     unsigned holds_ = 0;
-    std::uint64_t sent_ = 0;
     const std::uint64_t* arrivals_ = nullptr;
     bool* awaits_answer_ = nullptr;
     bool nobody_asks_ = false;

@@ -11,8 +11,10 @@
 
 #include <comch/error.hpp>
 
+#include "core/base/clock.hpp"
 #include "core/base/prefetch.hpp"
 #include "core/link/soft/layout.hpp"
+#include "core/link/soft/line_sharing.hpp"
 
 namespace comch::link::soft {
 
@@ -25,7 +27,7 @@ public:
     RingWriter(Direction* control, std::byte* cells, std::uint32_t cell_count)
         : cells_(cells), control_(control), mask_(cell_count - 1),
           shift_(static_cast<unsigned>(std::countr_zero(cell_count))), last_free_(cell_count - 1),
-          dirty_(cell_count / line_cells, 0) {}
+          dirty_(cell_count / line_cells, 0), sharing_(cell_count) {}
 
     /// Room for a record of `length` payload bytes. Null when there is none (or the peer lied about
     /// its credits: see corrupt()). The returned place is written, and no more of it than publish()
@@ -63,6 +65,13 @@ public:
     }
 
     [[nodiscard]] bool at_line() const noexcept { return head_ % line_cells == 0; }
+
+    /// A message that could share its line does better to fill it: so it was found (line_sharing.hpp).
+    [[nodiscard]] bool fills_lines() const noexcept { return fills_lines_; }
+
+    /// Counts a message that was published: a lap of the ring is timed by how many it was.
+    void count_message() noexcept { ++messages_; }
+    [[nodiscard]] const std::uint64_t& messages() const noexcept { return messages_; }
 
     /// The same for a message of up to line_payload, where a line begins.
     [[nodiscard]] std::byte* free_line() const noexcept {
@@ -208,6 +217,10 @@ private:
             return false;
         }
         last_free_ = taken_ + mask_;
+        if (sharing_.has_lapped(head_)) {
+            sharing_.took(head_, messages_, monotonic_ns());
+            fills_lines_ = sharing_.fills();
+        }
         return true;
     }
 
@@ -264,9 +277,12 @@ private:
     std::uint32_t dirty_lines_ = 0;
     bool stopped_ = false;
     bool corrupt_ = false;
+    bool fills_lines_ = false; ///< sharing_.fills(), next to what a send reads
+    std::uint64_t messages_ = 0;
     std::uint64_t taken_ = 0; ///< last credit that the peer returned, checked
     std::vector<std::uint8_t>
         dirty_; ///< per line: its beginning was last written as the inside of a record
+    LineSharing sharing_;
 };
 
 } // namespace comch::link::soft
