@@ -14,7 +14,7 @@
 #include "core/base/clock.hpp"
 #include "core/base/prefetch.hpp"
 #include "core/link/soft/layout.hpp"
-#include "core/link/soft/line_sharing.hpp"
+#include "core/link/soft/line_use.hpp"
 
 namespace comch::link::soft {
 
@@ -27,7 +27,7 @@ public:
     RingWriter(Direction* control, std::byte* cells, std::uint32_t cell_count)
         : cells_(cells), control_(control), mask_(cell_count - 1),
           shift_(static_cast<unsigned>(std::countr_zero(cell_count))), last_free_(cell_count - 1),
-          dirty_(cell_count / line_cells, 0), sharing_(cell_count) {}
+          dirty_(cell_count / line_cells, 0), line_use_(cell_count) {}
 
     /// Room for a record of `length` payload bytes. Null when there is none (or the peer lied about
     /// its credits: see corrupt()). The returned place is written, and no more of it than publish()
@@ -66,7 +66,7 @@ public:
 
     [[nodiscard]] bool at_line() const noexcept { return head_ % line_cells == 0; }
 
-    /// A message that could share its line does better to fill it: so it was found (line_sharing.hpp).
+    /// A message that could share its line does better to fill it: so it was found (line_use.hpp).
     [[nodiscard]] bool fills_lines() const noexcept { return fills_lines_; }
 
     /// Counts a message that was published: a lap of the ring is timed by how many it was.
@@ -178,10 +178,9 @@ private:
         const std::uint32_t index = static_cast<std::uint32_t>(head_) & mask_;
         clean(end);
         // Every line comes back from the reader's cache. Asked for while the lines before it are
-        // filled, so that it is here when its turn comes: a CPU that waits for it in its store
-        // buffer can wait for few at a time. Far 1.4 times as many messages; near nothing. Three
-        // lines ahead, 1.7 times far, but 0.9 near: the reader that keeps up wants them too.
-        prefetch_for_write(cell((index + 2 * line_cells) & mask_));
+        // filled, it is here when its turn comes: a CPU that waits for it in its store buffer can wait
+        // for few at a time. But a reader that keeps up wants it too (line_use.hpp).
+        prefetch_for_write(cell((index + ahead_) & mask_));
         publish_header(cell(index),
                        {tag_at(head_, shift_), static_cast<std::uint16_t>(marked_length), id,
                         static_cast<std::uint8_t>(Kind::data)});
@@ -217,9 +216,10 @@ private:
             return false;
         }
         last_free_ = taken_ + mask_;
-        if (sharing_.has_lapped(head_)) {
-            sharing_.took(head_, messages_, monotonic_ns());
-            fills_lines_ = sharing_.fills();
+        if (line_use_.has_lapped(head_)) {
+            line_use_.took(head_, messages_, monotonic_ns());
+            fills_lines_ = line_use_.now().fills;
+            ahead_ = line_use_.now().ahead * line_cells;
         }
         return true;
     }
@@ -277,12 +277,14 @@ private:
     std::uint32_t dirty_lines_ = 0;
     bool stopped_ = false;
     bool corrupt_ = false;
-    bool fills_lines_ = false; ///< sharing_.fills(), next to what a send reads
+    // line_use_.now(), near what a send reads.
+    bool fills_lines_ = LineUse::ways[0].fills;
+    std::uint32_t ahead_ = LineUse::ways[0].ahead * line_cells; ///< cells; 0 asks for what is here
     std::uint64_t messages_ = 0;
     std::uint64_t taken_ = 0; ///< last credit that the peer returned, checked
     std::vector<std::uint8_t>
         dirty_; ///< per line: its beginning was last written as the inside of a record
-    LineSharing sharing_;
+    LineUse line_use_;
 };
 
 } // namespace comch::link::soft

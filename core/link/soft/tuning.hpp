@@ -78,19 +78,18 @@ inline constexpr std::uint32_t bulk_asked_for = 4096 + 8; // with a header
 /// bytes 1.1 to 1.2; for longer ones a line is not moved once instead of twice, but to and fro.
 inline constexpr std::uint32_t most_to_share = 336;
 
-/// Whether short messages share lines is tried (line_sharing.hpp) by the median of so many laps of the
-/// ring each way, and as many to settle: 32 laps, of half a MiB together. First after so many laps; again
-/// after so many more (and later, period_after()): 1.5 % at most go the worse way, which takes up to 1.4
-/// times as long.
-inline constexpr unsigned sharing_samples = 8;
-inline constexpr std::uint64_t sharing_first_trial = 16;
-inline constexpr std::uint64_t sharing_period = 1024;
+/// How lines are used is tried (line_use.hpp) by the median of so many laps of the ring each way, and as
+/// many to settle: 48 laps, of 0.8 MiB together. First after so many laps; again after so many more (and
+/// later, period_after()): 3 % at most go a worse way, which takes up to 1.4 times as long.
+inline constexpr unsigned line_use_samples = 8;
+inline constexpr std::uint64_t line_use_first_trial = 16;
+inline constexpr std::uint64_t line_use_period = 1024;
 /// A change must gain one part in so many.
-inline constexpr std::uint64_t sharing_gain = 16;
+inline constexpr std::uint64_t line_use_gain = 16;
 /// A lap that took longer was no stream (200 ns for a message of a cell), or was held up.
-inline constexpr std::uint64_t sharing_slowest_lap_ns = ring_cells * 200;
+inline constexpr std::uint64_t line_use_slowest_lap_ns = ring_cells * 200;
 /// Nor does a lap count of fewer messages than one in so many cells: those of most_to_share.
-inline constexpr std::uint32_t sharing_most_cells = (most_to_share + 8) / 32 + 1;
+inline constexpr std::uint32_t line_use_most_cells = (most_to_share + 8) / 32 + 1;
 
 /// The reader returns credit when it has taken out this part of a ring, or when it finds the ring
 /// empty: the credit line moves once per quarter lap, not once per message.
