@@ -11,16 +11,6 @@ inline void prefetch_for_read(const void* address) noexcept {
     __builtin_prefetch(address);
 }
 
-/// The same for all lines of `length` bytes.
-inline void prefetch_for_read(const void* address, std::size_t length) noexcept {
-    constexpr std::size_t line = 64;
-    const auto* const begin = static_cast<const char*>(address);
-    const auto* at = begin - reinterpret_cast<std::uintptr_t>(begin) % line;
-    for (const char* const end = begin + length; at < end; at += line) {
-        prefetch_for_read(at);
-    }
-}
-
 /// Takes the line at `address` from whoever has it. Never faults, and may do nothing.
 inline void prefetch_for_write(const void* address) noexcept {
 #if defined(__x86_64__)
@@ -30,6 +20,23 @@ inline void prefetch_for_write(const void* address) noexcept {
 #else
     __builtin_prefetch(address, 1);
 #endif
+}
+
+/// What `each` does to one line, for all lines of `length` bytes.
+template <class Each>
+void for_each_line(const void* address, std::size_t length, Each&& each) noexcept {
+    constexpr std::size_t line = 64;
+    const auto* const begin = static_cast<const char*>(address);
+    const auto* at = begin - reinterpret_cast<std::uintptr_t>(begin) % line;
+    for (const char* const end = begin + length; at < end; at += line) {
+        each(at);
+    }
+}
+inline void prefetch_for_read(const void* address, std::size_t length) noexcept {
+    for_each_line(address, length, [](const void* line) { prefetch_for_read(line); });
+}
+inline void prefetch_for_write(const void* address, std::size_t length) noexcept {
+    for_each_line(address, length, [](const void* line) { prefetch_for_write(line); });
 }
 
 } // namespace comch

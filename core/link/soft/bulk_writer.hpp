@@ -8,6 +8,7 @@
 #include <bit>
 
 #include "core/base/clock.hpp"
+#include "core/base/prefetch.hpp"
 #include "core/link/soft/bulk_span.hpp"
 #include "core/link/soft/layout.hpp"
 
@@ -68,6 +69,17 @@ public:
             span_.took(monotonic_ns());
         }
         return ref;
+    }
+
+    /// Has the lines of a next payload of that length on their way, if the reader is known to be done with
+    /// them.
+    void ask_for_next(std::uint32_t length) const noexcept {
+        const std::uint32_t index = static_cast<std::uint32_t>(head_) & (size_ - 1);
+        const std::uint32_t skip = index + length > span_.bytes() ? size_ - index : 0;
+        if (head_ + skip + length <= consumed_ + size_) {
+            prefetch_for_write(base_ + (static_cast<std::uint32_t>(head_ + skip) & (size_ - 1)),
+                               length);
+        }
     }
 
     /// Its pages have been given back to the system.

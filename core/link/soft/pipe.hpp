@@ -197,7 +197,11 @@ public:
             (void)send_in_ring(id, length, [&](std::byte* to) { std::memcpy(to, bulk, length); });
         } else {
             put_bulk_record(Kind::data_bulk, id, std::span<const std::byte>{}, length);
-            note_answer();
+            if (note_answer()) {
+                // The next one will be waited for, and as long, probably. Its lines come while the peer reads this
+                // one. (In a stream they would be taken from under the reader, and there is no time to wait in.)
+                bulk_tx_.ask_for_next(length);
+            }
             count_sent(length);
         }
         return length;
@@ -527,11 +531,14 @@ public:
     void end_withdrawal() noexcept { release(hold_withdrawal); }
 
 private:
-    void note_answer() noexcept {
-        if (*arrivals_ != answered_) { // no store where nothing changes
-            answered_ = *arrivals_;
-            *awaits_answer_ = true;
+    /// To be called for every message. True: it was an answer.
+    bool note_answer() noexcept {
+        if (*arrivals_ == answered_) { // no store where nothing changes
+            return false;
         }
+        answered_ = *arrivals_;
+        *awaits_answer_ = true;
+        return true;
     }
     /// With its own copy of `fill`: what a call could see through a reference has to be in memory.
     template <class Fill>
