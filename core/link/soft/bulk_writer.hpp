@@ -73,7 +73,7 @@ public:
 
     /// Has the lines of a next payload of that length on their way, if the reader is known to be done with
     /// them.
-    void ask_for_next(std::uint32_t length) const noexcept {
+    [[gnu::noinline]] void ask_for_next(std::uint32_t length) const noexcept {
         const std::uint32_t index = static_cast<std::uint32_t>(head_) & (size_ - 1);
         const std::uint32_t skip = index + length > span_.bytes() ? size_ - index : 0;
         if (head_ + skip + length <= consumed_ + size_) {

@@ -216,12 +216,15 @@ private:
             return false;
         }
         last_free_ = taken_ + mask_;
-        if (line_use_.has_lapped(head_)) {
-            line_use_.took(head_, messages_, monotonic_ns());
-            fills_lines_ = line_use_.now().fills;
-            ahead_ = line_use_.now().ahead * line_cells;
+        if (line_use_.has_lapped(head_)) [[unlikely]] {
+            look_at_lap();
         }
         return true;
+    }
+    [[gnu::noinline]] void look_at_lap() noexcept {
+        line_use_.took(head_, messages_, monotonic_ns());
+        fills_lines_ = line_use_.now().fills;
+        ahead_ = line_use_.now().ahead * line_cells;
     }
 
     /// Fills the end of the ring with a pad record so that the next record starts at cell 0.
