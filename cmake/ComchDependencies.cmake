@@ -13,8 +13,10 @@ find_package(CLI11 2.1 REQUIRED)          # command lines of the tools and of pe
 find_package(spdlog 1.10 REQUIRED)        # sinks and formats behind doca_log.h
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash>=0.8) # stable hashes of names
 pkg_check_modules(RDMA REQUIRED IMPORTED_TARGET libibverbs>=1.14 librdmacm>=1.3) # RDMA devices
-find_package(GTest 1.12 REQUIRED)         # unit tests, with GoogleMock
-include(GoogleTest)
+if(COMCH_WITH_TESTS)
+    find_package(GTest 1.12 REQUIRED)     # unit tests, with GoogleMock
+    include(GoogleTest)
+endif()
 
 # The configuration file is TOML. toml11's package file asks for the very version it was built as
 # (same minor version), so 3.7 accepts 3.7.x.

@@ -29,8 +29,12 @@ function(comch_or_placeholder variable)
     endif()
 endfunction()
 
-# comch_add_gtests(TARGET LABEL label SOURCES files... LIBRARIES libraries... [TIMEOUT s] [SERIAL])
+# comch_add_gtests(TARGET LABEL label SOURCES files... LIBRARIES libraries... [TIMEOUT s] [SERIAL]):
+# nothing, like the next one, if no tests are built.
 function(comch_add_gtests target)
+    if(NOT COMCH_WITH_TESTS)
+        return()
+    endif()
     cmake_parse_arguments(PARSE_ARGV 1 arg "SERIAL" "LABEL;TIMEOUT" "SOURCES;LIBRARIES")
     if(NOT arg_TIMEOUT)
         set(arg_TIMEOUT 120)
@@ -61,6 +65,9 @@ endfunction()
 # with *_test.cpp files below the current one, named PREFIX_<folder>_test, slashes turned to underscores; and
 # the target PREFIX_tests, which builds them.
 function(comch_add_gtests_by_folder prefix)
+    if(NOT COMCH_WITH_TESTS)
+        return()
+    endif()
     cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "EXCEPT")
     comch_glob(files "*_test.cpp")
     set(folders "")

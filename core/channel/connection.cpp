@@ -8,13 +8,9 @@ namespace {
 
 template <class Function>
 decltype(auto) visit(channel::LinkKind kind, Connection& connection, Function&& function) {
-    if (kind == channel::LinkKind::soft) [[likely]] {
-        return function(static_cast<channel::ConnectionCore<link::soft::Link>&>(connection));
-    }
-    if (kind == channel::LinkKind::verbs) {
-        return function(static_cast<channel::ConnectionCore<link::verbs::Link>&>(connection));
-    }
-    return function(static_cast<channel::ConnectionCore<link::fake::Link>&>(connection));
+    return channel::with_link(kind, [&]<class Link>(Link) -> decltype(auto) {
+        return function(static_cast<channel::ConnectionCore<Link>&>(connection));
+    });
 }
 
 } // namespace
