@@ -2,6 +2,8 @@
 // have it. Prints one number.
 //
 //     bench lat SIZE SECONDS       µs for one way, the median of many ping-pongs
+//     bench used_lat SIZE SECONDS  the same of messages that are written before they are sent and read when
+//                                  they have come, time for that included
 //     bench bw SIZE SECONDS        bytes per second one way, 64 messages in flight
 //     bench alltoall SIZE SECONDS  µs for one MPI_Alltoall of SIZE bytes for each pair, all ranks
 #include <algorithm>
@@ -15,6 +17,8 @@
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
 
+#include "../perftest/used_data.hpp"
+
 namespace {
 
 constexpr int window = 64;
@@ -24,6 +28,9 @@ struct Test {
     int ranks = 0;
     std::size_t size = 0;
     double duration = 0;
+    bool used = false; ///< messages are written and read
+    long sent = 0;     ///< of those
+    long read = 0;
     std::vector<char> out;
     std::vector<char> in;
 
@@ -54,16 +61,31 @@ template <class Round> long rounds_for(const Test& test, Round round) {
     }
 }
 
+void send(Test& test) {
+    if (test.used) {
+        comch::perftest::write_message(std::as_writable_bytes(std::span(test.out)), test.sent++);
+    }
+    MPI_Send(test.out.data(), test.count(), MPI_CHAR, 1 - test.rank, 0, MPI_COMM_WORLD);
+}
+
+void receive(Test& test) {
+    MPI_Recv(test.in.data(), test.count(), MPI_CHAR, 1 - test.rank, 0, MPI_COMM_WORLD,
+             MPI_STATUS_IGNORE);
+    if (test.used &&
+        !comch::perftest::read_message(std::as_bytes(std::span(test.in)), test.read++)) {
+        std::fprintf(stderr, "bench: a message has come with wrong data\n");
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+}
+
 double latency(Test& test) {
     const auto round = [&] {
         if (test.rank == 0) {
-            MPI_Send(test.out.data(), test.count(), MPI_CHAR, 1, 0, MPI_COMM_WORLD);
-            MPI_Recv(test.in.data(), test.count(), MPI_CHAR, 1, 0, MPI_COMM_WORLD,
-                     MPI_STATUS_IGNORE);
+            send(test);
+            receive(test);
         } else {
-            MPI_Recv(test.in.data(), test.count(), MPI_CHAR, 0, 0, MPI_COMM_WORLD,
-                     MPI_STATUS_IGNORE);
-            MPI_Send(test.out.data(), test.count(), MPI_CHAR, 0, 0, MPI_COMM_WORLD);
+            receive(test);
+            send(test);
         }
     };
     const long rounds = rounds_for(test, round);
@@ -129,7 +151,9 @@ int main(int argc, char** argv) {
     MPI_Comm_rank(MPI_COMM_WORLD, &test.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &test.ranks);
     const std::string what = argc == 4 ? argv[1] : "";
-    const bool pair = what == "lat" || what == "bw";
+    test.used = what == "used_lat";
+    const bool is_latency = what == "lat" || test.used;
+    const bool pair = is_latency || what == "bw";
     if (argc == 4) {
         test.size = std::strtoull(argv[2], nullptr, 10);
         test.duration = std::strtod(argv[3], nullptr);
@@ -137,8 +161,8 @@ int main(int argc, char** argv) {
     if ((!pair && what != "alltoall") || (pair && test.ranks != 2) || test.size == 0 ||
         test.size > (std::size_t{1} << 30) || test.duration <= 0) {
         if (test.rank == 0) {
-            std::fprintf(stderr, "usage: bench lat|bw|alltoall SIZE SECONDS\n"
-                                 "SIZE: bytes, 1 to 2^30; lat and bw take two ranks\n");
+            std::fprintf(stderr, "usage: bench lat|used_lat|bw|alltoall SIZE SECONDS\n"
+                                 "SIZE: bytes, 1 to 2^30; lat, used_lat and bw take two ranks\n");
         }
         MPI_Finalize();
         return 2;
@@ -146,7 +170,7 @@ int main(int argc, char** argv) {
     const std::size_t total = pair ? test.size : test.size * static_cast<std::size_t>(test.ranks);
     test.out.assign(total, 1);
     test.in.assign(total, 2);
-    const double value = what == "lat"  ? latency(test)
+    const double value = is_latency     ? latency(test)
                          : what == "bw" ? bandwidth(test)
                                         : all_to_all(test);
     if (test.rank == 0) {

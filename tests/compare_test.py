@@ -80,6 +80,7 @@ class Arithmetic(unittest.TestCase):
     def test_runners_tell_what_they_tell(self):
         for told, runner, *row in (("mean", ucx, "ucp", "tag_lat"), ("median", ucx, "start", "ucx_lat"),
                                    ("median", doca, "doca", "doca_lat"), ("median", mpi, "mpi", "mpi_lat"),
+                                   ("median", mpi, "mpi", "mpi_used_lat"),
                                    ("mean", mpi, "mpi", "mpi_alltoall"),
                                    ("mean", libfabric, "fi", "tag_lat"),
                                    ("median", libfabric, "fi-mpi", "mpi_lat")):
@@ -329,6 +330,18 @@ class Programs(unittest.TestCase):
                                      "--seconds", 0.01, "--json").stdout)[0]
             self.assertEqual("latency_us" in figures, has, test)
             self.assertGreater(figures["messages_per_second"], 0)
+
+    def test_messages_that_are_used(self):
+        for provider in ("comch", "shm"):
+            with unittest.mock.patch.dict(os.environ, libfabric.environment("host", BUILD)):
+                figures = json.loads(run(BUILD / "bin/comch_fi_perftest", "lat", "--used", "--provider", provider,
+                                         "--size", 3, "--size", "256K", "--seconds", 0.01, "--json").stdout)
+            self.assertEqual([entry["bytes"] for entry in figures], [3, 256 * 1024], provider)
+        self.assertIn("--used is of lat", run(BUILD / "bin/comch_fi_perftest", "bw", "--used", code=2).stderr)
+        with unittest.mock.patch.object(libfabric, "figures_of", return_value=[{"latency_us": 1}]) as told:
+            for test, used in (("tag_lat", False), ("tag_used_lat", True)):
+                libfabric.run("shm", Row("fi", test, 64), BUILD)
+                self.assertEqual("--used" in told.call_args.args[1], used, test)
 
     def test_numbers_that_are_none_are_refused(self):
         for program, *command in (("comch_fi_perftest", "lat", "--cpus=-7,0"),

@@ -41,6 +41,8 @@ def run_tagged(name, row, build_dir, options=(), more_environment=None):
                ",".join(map(str, cpus)), *options]
     if row.is_latency and row.latency == "median":
         command += ["--median"]
+    if "used" in row.test:
+        command += ["--used"]
     # libfabric 1.17's verbs provider may crash at the very end.
     figures = figures_of(f"{row.name} over {name}", command,
                          environment("host", build_dir) | (more_environment or {}), may_crash=True)[0]

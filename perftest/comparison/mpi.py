@@ -18,7 +18,7 @@ def can(name, _row):
 
 def tells(row):
     """Which of all messages' latencies run() tells."""
-    return "median" if row.test == "mpi_lat" else "mean"
+    return "median" if row.test.endswith("_lat") else "mean"
 
 
 def command_and_environment(name, row, build_dir):

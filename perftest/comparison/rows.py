@@ -14,9 +14,10 @@ class Row:
     level: str            # "uct", "ucp": ucx_perftest; "fi": libfabric; "mpi", "fi-mpi", "core",
                           # "doca", "scaling": programs of our own; "start": ucx_info, from
                           # begin to end
-    test: str             # ucx_perftest's name of it; of ours: mpi_lat, mpi_bw, mpi_alltoall,
-                          # core_lat, core_bw, doca_lat, doca_bw; of libfabric: tag_lat, tag_bw, and
-                          # with fi_pingpong pingpong_lat, pingpong_bw
+    test: str             # ucx_perftest's name of it; of ours: mpi_lat, mpi_used_lat, mpi_bw,
+                          # mpi_alltoall, core_lat, core_bw, doca_lat, doca_bw; of libfabric: tag_lat,
+                          # tag_used_lat, tag_bw, and with fi_pingpong pingpong_lat, pingpong_bw.
+                          # "used": each message is written before it is sent, and read
     size: int             # bytes; 0 of what has none
     layout: str = ""      # of UCT: short, bcopy, zcopy
     memory: str = ""      # where buffers come from: "" as ucx_perftest chooses, "heap", or "own":
@@ -111,6 +112,8 @@ MPI = [
       for test in ("mpi_lat", "mpi_bw")
       for size in (1, 8, 64, 256, KIB, 4 * KIB, 8 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB,
                    16 * MIB, 64 * MIB)),
+    *(Row("mpi", "mpi_used_lat", size, target=(1, 1))
+      for size in (KIB, 4 * KIB, 8 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB)),
     *(Row("mpi", "mpi_alltoall", size, target=(1, 1), ranks=8) for size in (KIB, 256 * KIB)),
 ]
 
@@ -144,6 +147,7 @@ VERBS = [
 LIBFABRIC = [
     *(Row("fi", test, size, target=(0.6, 0.6))
       for test in ("tag_lat", "pingpong_lat") for size in (64,)),
+    *(Row("fi", "tag_used_lat", size, target=(1, 1)) for size in (KIB, 16 * KIB, 64 * KIB, 256 * KIB)),
     Row("fi", "tag_bw", 8, target=(2, 2)),
     *(Row("fi", test, size, target=(2.5, 1.7))
       for test in ("tag_bw", "pingpong_bw") for size in (64 * KIB, 256 * KIB, MIB)),

@@ -30,6 +30,7 @@
 #include "perftest/histogram.hpp"
 #include "perftest/long_enough.hpp"
 #include "perftest/pinning.hpp"
+#include "perftest/used_data.hpp"
 
 namespace {
 
@@ -52,6 +53,7 @@ Of each size a first, short run is not counted: it touches pages and registers m
 
 Examples:
   FI_PROVIDER_PATH=build/lib/libfabric comch_fi_perftest lat --size 64 --cpus 0,1
+  comch_fi_perftest lat --used --size 64K --provider shm
   comch_fi_perftest bw --size 1M --provider shm --json)";
 
 struct Options {
@@ -65,6 +67,7 @@ struct Options {
     double seconds = 0.2;
     double timeout = 30; ///< seconds
     bool median = false;
+    bool used = false; ///< messages of ping-pongs are written and read
 };
 
 struct Result {
@@ -134,6 +137,7 @@ struct Role {
     std::byte* memory;
     std::size_t stride; ///< between buffers
     unsigned buffers;   ///< for the messages of a window, in turn; one more for acknowledgements
+    bool used;          ///< ping_pong() writes and reads them
 
     [[nodiscard]] std::byte* buffer(unsigned i) const { return memory + i % buffers * stride; }
     [[nodiscard]] std::byte* last() const { return memory + buffers * stride; }
@@ -142,16 +146,30 @@ struct Role {
 /// `count` ping-pongs. `times`: takes the nanoseconds of each, if not null.
 double ping_pong(Role& role, std::size_t size, std::uint64_t count,
                  comch::perftest::Histogram* times) {
+    std::uint64_t number = 0;
+    const auto send = [&] {
+        if (role.used) {
+            comch::perftest::write_message({role.memory, size}, number);
+        }
+        role.end.send(role.memory, size);
+    };
+    const auto receive = [&] {
+        role.end.await_receives(1);
+        if (role.used && !comch::perftest::read_message({role.last(), size}, number)) {
+            throw std::runtime_error(
+                fmt::format("message {} of {} bytes has come with wrong data", number, size));
+        }
+    };
     const auto begin = Clock::now();
     auto last = begin;
-    for (std::uint64_t i = 0; i < count; ++i) {
+    for (; number < count; ++number) {
         role.end.post_receive(role.last(), size);
         if (role.first) {
-            role.end.send(role.memory, size);
-            role.end.await_receives(1);
+            send();
+            receive();
         } else {
-            role.end.await_receives(1);
-            role.end.send(role.memory, size);
+            receive();
+            send();
         }
         role.end.await_sends();
         if (times != nullptr) {
@@ -286,7 +304,7 @@ void play(const Options& options, int fd, bool first, const Report& report) {
         const std::uint64_t address = wire.get_number();
         end.reach({.address = address, .key = wire.get_number()});
     }
-    Role role{end, wire, first, aligned, stride, options.buffers};
+    Role role{end, wire, first, aligned, stride, options.buffers, options.used};
     std::vector<Result> results;
     for (const std::size_t size : options.sizes) {
         results.push_back(measure(role, options, size));
@@ -380,6 +398,10 @@ int main(int argc, char** argv) {
     app.add_flag(
         "--median", options.median,
         "lat tells the median instead of the mean (in JSON both); takes the time of each message");
+    app.add_flag("--used", options.used,
+                 "lat writes each message before it sends it and reads what has come, as programs "
+                 "do; the time for "
+                 "that counts");
     app.add_flag("--json", json, "as JSON");
     CLI11_PARSE(app, argc, argv);
     if (options.sizes.empty()) {
@@ -387,6 +409,10 @@ int main(int argc, char** argv) {
     }
     if (options.median && options.test != "lat") {
         fmt::print(stderr, "error: --median is of lat; {} has no latencies\n", options.test);
+        return 2;
+    }
+    if (options.used && options.test != "lat") {
+        fmt::print(stderr, "error: --used is of lat; {} sends what there is\n", options.test);
         return 2;
     }
     const std::size_t largest = *std::max_element(options.sizes.begin(), options.sizes.end());
