@@ -17,6 +17,7 @@
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
 
+#include "../core/base/median.hpp"
 #include "../perftest/used_data.hpp"
 
 namespace {
@@ -36,12 +37,6 @@ struct Test {
 
     [[nodiscard]] int count() const { return static_cast<int>(size); }
 };
-
-double median(std::vector<double>& values) {
-    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-    std::nth_element(values.begin(), middle, values.end());
-    return *middle;
-}
 
 /// How many rounds fill the duration, the same on all ranks: from so many that the first of all,
 /// which get pages and find out ways, do not count for much.
@@ -99,7 +94,7 @@ double latency(Test& test) {
         }
         times.push_back((MPI_Wtime() - begin) / static_cast<double>(batch) / 2 * 1e6);
     }
-    return median(times);
+    return comch::median_of(times);
 }
 
 double bandwidth(Test& test) {

@@ -15,6 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/base/median.hpp"
+
 namespace comch::limits {
 namespace {
 
@@ -22,12 +24,6 @@ struct alignas(128) Line {
     std::atomic<std::uint64_t> number{0};
     std::array<std::byte, 56> data{};
 };
-
-double median(std::vector<double>& values) {
-    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-    std::nth_element(values.begin(), middle, values.end());
-    return *middle;
-}
 
 /// Calls `once` for `duration` seconds, at least three times; the median of its times.
 template <class Once> double median_time(double duration, Once once) {
@@ -39,7 +35,7 @@ template <class Once> double median_time(double duration, Once once) {
         once();
         times.push_back(seconds() - begin);
     }
-    return median(times);
+    return median_of(times);
 }
 
 /// Anonymous memory that a forked child shares.
@@ -98,7 +94,7 @@ double hand_over_ns(const Cpus& cpus, double duration) {
                 }
             }
         });
-    return median(times) * 1e9;
+    return median_of(times) * 1e9;
 }
 
 double line_rate(const Cpus& cpus, double duration) {

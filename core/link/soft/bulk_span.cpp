@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/base/median.hpp"
+
 namespace comch::link::soft {
 
 void BulkSpan::took(std::uint64_t now_ns) noexcept {
@@ -24,9 +26,7 @@ void BulkSpan::took(std::uint64_t now_ns) noexcept {
         begin_stretch(now_ns);
         return;
     }
-    auto* const middle = samples_.begin() + samples / 2;
-    std::nth_element(samples_.begin(), middle, samples_.end());
-    medians_[trial_] = *middle;
+    medians_[trial_] = median_of(samples_);
     if (++trial_ != trials) {
         begin_trial();
         return;

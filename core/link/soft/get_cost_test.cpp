@@ -49,6 +49,16 @@ TEST_F(GetCosts, OfTheSlowerWayAreNeverLess) {
     }
 }
 
+TEST_F(GetCosts, OfAWayThatSlowsDownWhatFollowsAreMore) {
+    // 64 KiB of a ping-pong whose messages are written and read: both ends copy faster, and the reader finds
+    // half of it in the other CPU's cache. In tens of nanoseconds.
+    GetCost jointly;
+    GetCost by_ring;
+    (void)jointly.of(0, 450);
+    (void)by_ring.of(0, 850);
+    EXPECT_GT(jointly.of(450 + 2330, 450 + 2330 + 450), by_ring.of(850 + 1430, 850 + 1430 + 850));
+}
+
 TEST_F(GetCosts, OfACounterThatWentBackAreMoreThanAnyCanHaveTaken) {
     EXPECT_GT(cost.of(500, 400), std::uint64_t{1} << 40);
 }

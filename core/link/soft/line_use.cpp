@@ -1,7 +1,8 @@
 #include "core/link/soft/line_use.hpp"
 
-#include <algorithm>
 #include <utility>
+
+#include "core/base/median.hpp"
 
 namespace comch::link::soft {
 
@@ -45,21 +46,15 @@ void LineUse::next_in_trial(const Lap& lap) noexcept {
     }
 }
 
-std::uint64_t LineUse::median_of(std::size_t way) noexcept {
-    auto* const middle = times_[way].data() + samples / 2;
-    std::nth_element(times_[way].begin(), middle, times_[way].end());
-    return *middle;
-}
-
 void LineUse::end_trial() noexcept {
     std::size_t best = found_;
-    std::uint64_t least = median_of(found_);
+    std::uint64_t least = median_of(times_[found_]);
     least -= least / tuning::line_use_gain;
     for (std::size_t way = 0; way < ways.size(); ++way) {
         if (way == found_) {
             continue;
         }
-        if (const std::uint64_t median = median_of(way); median < least) {
+        if (const std::uint64_t median = median_of(times_[way]); median < least) {
             best = way;
             least = median;
         }

@@ -46,7 +46,6 @@ private:
     void begin_trial() noexcept;
     void next_in_trial(const Lap& lap) noexcept;
     void end_trial() noexcept;
-    [[nodiscard]] std::uint64_t median_of(std::size_t way) noexcept;
 
     std::size_t current_ = 0;
     std::size_t found_ = 0; ///< by the last trial

@@ -176,9 +176,11 @@ inline constexpr std::uint64_t longer_period = 4;
     return length < long_get ? pace_of_short : pace_of_long;
 }
 
-/// A get counts with the time since the one before it (get_cost.hpp), up to so many times what it took itself:
-/// in a ping-pong, where every second is the peer's, it is a bit more than twice.
-inline constexpr std::uint64_t most_between_gets = 4;
+/// A get counts with the time since the one before it (get_cost.hpp), up to so many times what it took itself: in a
+/// ping-pong, where every second is the peer's, it is a bit more than twice, and six times where the messages are
+/// written and read. (With 4, a way that leaves a message in the other CPU's cache seemed the faster one and took
+/// a fifth more.)
+inline constexpr std::uint64_t most_between_gets = 16;
 
 /// Of a long get only so much goes the way that is tried, the rest as usual: a way whose pages the CPU does
 /// not have yet, or a slow one, costs little then (of 64 MiB, up to twenty times what the best way takes).
