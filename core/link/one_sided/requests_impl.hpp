@@ -287,7 +287,7 @@ template <class Pipe> bool OneSidedEngine<Pipe>::push_get_chunk(Job& job) {
         pipe_.put_bulk_record(Kind::get_reply_bulk, 0, std::as_bytes(std::span(&head, 1)), chunk);
     }
     pipe_.slot()->tx.bytes.add(chunk);
-    job.chunk = Pipe::max_chunk;
+    job.chunk = std::min(2 * job.chunk, Pipe::max_chunk);
     job.address += chunk;
     job.offset += chunk;
     job.remaining -= chunk;

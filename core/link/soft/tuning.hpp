@@ -49,9 +49,11 @@ inline constexpr std::uint64_t bulk_keep_ns = 1'000'000'000;
 /// Longest message (and bulk chunk): 1/16 of the smallest bulk ring.
 inline constexpr std::uint32_t max_message = 32 * 1024;
 
-/// The first part of an answer to a get, when the requester waits for nothing else: it begins to copy
-/// out while the rest is copied in. 32 KiB take 0.91 of the time; shorter parts gain nothing more.
-inline constexpr std::uint32_t first_chunk = max_message / 2;
+/// The first part of an answer to a get, when the requester waits for nothing else: it begins to copy out while the
+/// rest is copied in. The next is twice as long, and so on: 32 to 48 KiB take 0.96 of the time that they take in two
+/// parts, and in parts of half the length no less. (A multiple of a page would do as well, but a stream of answers has
+/// 0.97 to 0.99 of the bandwidth then.)
+inline constexpr std::uint32_t first_chunk = 129 * 64;
 
 /// A message packed in place that turns out this short travels inline after all: one record instead
 /// of a record and a trip to the bulk ring.
