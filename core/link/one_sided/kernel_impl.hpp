@@ -124,9 +124,10 @@ OneSidedEngine<Pipe>::get_by_kernel(std::byte*& to, std::size_t& length, std::ui
             return {};
         }
         std::size_t part = length;
-        const bool early =
-            timed && !pipe_.peers_ring_is_used() && pipe_.ways().too_little_for_ring(length);
-        if (!peer_absent() && !early) {
+        if (timed && pipe_.peers_ring_is_used()) {
+            pipe_.ways().ring_is_used();
+        }
+        if (!peer_absent()) {
             const bool may_help = owner_may_help(length);
             const Way way = timed ? pipe_.ways().choose(length, may_help) : Way::ring;
             if (way == Way::ring) {
@@ -148,7 +149,7 @@ OneSidedEngine<Pipe>::get_by_kernel(std::byte*& to, std::size_t& length, std::ui
                 }
                 refused_at_ = 0;
             }
-            if (trying) {
+            if (trying && pipe_.ways().may_use_ring()) { // for the rest
                 part = std::min(part, Pipe::tried_part);
                 // Not in vain, because there is no room to ask for the rest.
                 if (part != length && pipe_.tx().reserve(sizeof(OneSided)) == nullptr) {

@@ -18,8 +18,13 @@ class CopyWays {
 public:
     enum class Way : std::uint8_t { ring, alone, joint };
 
-    /// `ring`: that is a way, too.
-    explicit CopyWays(bool ring = true) noexcept : ring_(ring) {}
+    /// When the ring is a way, too.
+    enum class Ring : std::uint8_t {
+        never,
+        later, ///< when much has been copied (tuning::before_ring), or ring_is_used()
+        now,
+    };
+    explicit CopyWays(Ring ring = Ring::now) noexcept : ring_(ring) {}
 
     /// Shorter ones go through the ring.
     [[nodiscard]] static constexpr bool has_choice(std::uint64_t length) noexcept {
@@ -29,11 +34,18 @@ public:
     /// The way of the next get. `joint`: the owner may be asked to help.
     [[nodiscard]] Way choose(std::uint64_t length, bool joint = true) noexcept {
         Lengths& these = lengths_[index_of(length)];
-        if (these.trying == none && --these.to_come == 0) [[unlikely]] {
+        if (ring_ == Ring::later &&
+            copied_ + tuning::alike_before_ring * length > tuning::before_ring) [[unlikely]] {
+            ring_ = Ring::now;
+        }
+        if (these.trying == none &&
+            (--these.to_come == 0 || (these.ring_to_come && ring_ == Ring::now))) [[unlikely]] {
             these.trying = 0;
             these.stand_ins = 0;
+            these.ring_to_come = false;
         }
         while (these.trying != none && !may_take(these, all[these.trying], true)) {
+            these.ring_to_come |= all[these.trying] == Way::ring && ring_ == Ring::later;
             next_way(these, length);
         }
         if (these.trying == none) [[likely]] {
@@ -51,11 +63,13 @@ public:
             ++these.to_come;
         }
     }
-    /// So little has gone alone, with the next one of `length`, that a ring that has no pages yet would cost
-    /// more than it could have saved.
-    [[nodiscard]] bool too_little_for_ring(std::uint64_t length) const noexcept {
-        return ring_ && copied_alone_ + length <= tuning::before_ring;
+    /// The ring has its pages, so it is a way from now on, if it is one later.
+    void ring_is_used() noexcept {
+        if (ring_ == Ring::later) {
+            ring_ = Ring::now;
+        }
     }
+    [[nodiscard]] bool may_use_ring() const noexcept { return ring_ == Ring::now; }
     /// The next get is to find out how fast its way is.
     [[nodiscard]] bool trying(std::uint64_t length) const noexcept {
         return lengths_[index_of(length)].trying != none;
@@ -75,9 +89,9 @@ public:
         if (time > in_vain) {
             return;
         }
-        if (way == Way::alone) {
+        if (way != Way::ring) {
             // (What cannot be copied so is not tried again for the pages' sake.)
-            copied_alone_ += time == in_vain ? tuning::before_ring : part;
+            copied_ += time == in_vain ? tuning::before_ring : part;
         }
         const bool trial = these.trying != none;
         if (trial && way != all[these.trying]) {
@@ -117,6 +131,7 @@ private:
         Way found = Way::ring;       ///< to be the best
         unsigned same = 0;           ///< ends of trials since then
         unsigned doubts = 0;         ///< times in a row that another seemed to be, between trials
+        bool ring_to_come = false;   ///< it was no way yet in the last trial
         Way latest = Way::ring;
         std::uint32_t to_skip = 0;
         Cost& at(Way way) noexcept { return costs[static_cast<std::size_t>(way)]; }
@@ -204,7 +219,7 @@ private:
     [[nodiscard]] bool may_take(Lengths& these, Way way, bool joint) const noexcept {
         switch (way) {
         case Way::ring:
-            return ring_;
+            return may_use_ring();
         case Way::alone:
             return true;
         case Way::joint:
@@ -214,7 +229,7 @@ private:
         return false;
     }
     [[nodiscard]] Way best_of(Lengths& these, bool joint) const noexcept {
-        Way result = ring_ ? Way::ring : Way::alone;
+        Way result = may_use_ring() ? Way::ring : Way::alone;
         for (const Way way : all) {
             const std::uint64_t value = these.at(way).value;
             const std::uint64_t so_far = these.at(result).value;
@@ -231,8 +246,8 @@ private:
     }
 
     std::array<Lengths, 14> lengths_{}; ///< from 8 KiB up to 64 MiB
-    std::uint64_t copied_alone_ = 0;
-    bool ring_;
+    std::uint64_t copied_ = 0;          ///< not by the ring
+    Ring ring_;
 };
 
 } // namespace comch::link::soft

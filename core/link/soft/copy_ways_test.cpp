@@ -48,28 +48,36 @@ TEST(CopyWays, OneThatIsPutOffIsNone) {
 }
 
 TEST(CopyWays, ThereMayBeNoRing) {
-    CopyWays ways(false);
+    CopyWays ways(CopyWays::Ring::never);
     EXPECT_EQ(taken(Way::ring, ways, 10'000, 1 << 20, {1, 200'000, 100'000}), 0);
     EXPECT_GT(taken(Way::joint, ways, 10'000, 1 << 20, {1, 200'000, 100'000}), 9'500);
-    CopyWays others(false);
+    CopyWays others(CopyWays::Ring::never);
     EXPECT_GT(taken(Way::alone, others, 10'000, 1 << 20, {1, 200'000, 250'000}), 9'500);
     EXPECT_EQ(others.choose(1 << 20, false), Way::alone);
+    others.ring_is_used();
+    EXPECT_FALSE(others.may_use_ring()) << "by the peer's answers to others";
 }
 
 TEST(CopyWays, ARingDoesNotPayForLittle) {
-    CopyWays ways;
-    EXPECT_TRUE(ways.too_little_for_ring(64 << 10));
-    EXPECT_TRUE(ways.too_little_for_ring(tuning::before_ring));
-    EXPECT_FALSE(ways.too_little_for_ring(tuning::before_ring + 1)) << "by itself";
+    constexpr int before = (tuning::before_ring >> 20) - tuning::alike_before_ring;
+    CopyWays ways(CopyWays::Ring::later);
+    EXPECT_EQ(taken(Way::ring, ways, before, 1 << 20, {1, 200'000, 100'000}), 0);
+    EXPECT_GT(taken(Way::ring, ways, 10'000, 1 << 20, {50'000, 200'000, 100'000}), 9'500);
     // In sum, whatever the lengths.
-    ways.took(Way::alone, 1 << 20, 100);
-    ways.took(Way::alone, tuning::before_ring, 100, tuning::before_ring - (3 << 20));
-    EXPECT_TRUE(ways.too_little_for_ring(2 << 20));
-    EXPECT_FALSE(ways.too_little_for_ring((2 << 20) + 1));
-    EXPECT_FALSE(CopyWays(false).too_little_for_ring(1)) << "there is none";
-    CopyWays refused;
+    EXPECT_GT(taken(Way::ring, ways, 1'000, 64 << 10, {1'000, 2'000}), 900);
+    CopyWays used(CopyWays::Ring::later);
+    used.ring_is_used();
+    EXPECT_GT(taken(Way::ring, used, 1'000, 1 << 20, {50'000, 200'000, 100'000}), 900);
+    CopyWays by_itself(CopyWays::Ring::later);
+    EXPECT_EQ(by_itself.choose(tuning::before_ring / tuning::alike_before_ring + 1), Way::ring);
+    CopyWays refused(CopyWays::Ring::later);
     refused.took(Way::alone, 64 << 10, CopyWays::in_vain);
-    EXPECT_FALSE(refused.too_little_for_ring(64 << 10)) << "the kernel cannot copy it";
+    EXPECT_EQ(refused.choose(64 << 10), Way::ring) << "the kernel cannot copy it";
+}
+
+TEST(CopyWays, BothCopyBeforeARingPays) {
+    CopyWays ways(CopyWays::Ring::later);
+    EXPECT_GT(taken(Way::joint, ways, 100, 1 << 20, {50'000, 200'000, 100'000}), 70);
 }
 
 TEST(CopyWays, TheFirstAfterAChangeDoNotCount) {

@@ -637,8 +637,8 @@ private:
     PutOwner put_owner_;       ///< of the peer's puts
     PutWithdrawal withdrawal_; ///< of ours
     Attention attention_;
-    CopyWays ways_;
-    CopyWays mapped_ways_{false};
+    CopyWays ways_{CopyWays::Ring::later};
+    CopyWays mapped_ways_{CopyWays::Ring::never};
     GetCost get_cost_;
     JointCopy joint_copy_; ///< for our gets
     JointHelp joint_help_; ///< with the peer's

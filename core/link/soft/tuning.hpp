@@ -188,11 +188,13 @@ inline constexpr std::uint64_t most_between_gets = 16;
 /// not have yet, or a slow one, costs little then (of 64 MiB, up to twenty times what the best way takes).
 inline constexpr std::uint64_t tried_part = long_get;
 
-/// A bulk ring is not used for gets, if it was not for anything else, before the kernel has copied so much:
-/// its first lap is 128 new pages on both sides, 0.1 to 1.5 ms, and that is what copying so much through the
-/// ring saves where the ring is twice as fast. (The first ten messages of 64 KiB took 190 us each by the ring where
-/// page tables are a hypervisor's, and take 8.)
-inline constexpr std::uint64_t before_ring = 32 * 1024 * 1024;
+/// A bulk ring is not used for gets, if it was not for anything else, before so much has been copied without it. Its
+/// first lap is 128 new pages on both sides, 0.1 to 1.5 ms (the first ten messages of 64 KiB took 190 us each where
+/// page tables are a hypervisor's, and take 8), and its trial is 80 gets of 256 KiB, 2 ms where it is the slower way:
+/// a quarter of what so much takes without it.
+inline constexpr std::uint64_t before_ring = 128 * 1024 * 1024;
+/// Or would be by so many like the next one: of the longest only a part goes the way that is tried, which costs little.
+inline constexpr std::uint64_t alike_before_ring = 4;
 
 /// A ring that has not been used for a while has left the caches, and its pages may be new: four
 /// laps of it, or so many gets, are not counted either, or it would never be taken again once
