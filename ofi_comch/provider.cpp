@@ -84,8 +84,8 @@ void define_settings() {
         &provider, "eager_size", FI_PARAM_SIZE_T,
         "Send messages up to this many bytes at once, in parts if need be; what is longer "
         "waits until the receiver reads it out of its memory. At most 65536 (default: "
-        "65535, over RDMA devices 65536). What the core can send whole (32 KiB, over RDMA devices 8) is sent at once in "
-        "any case");
+        "65535, over RDMA devices 65536). What the core can send whole (32 KiB, over RDMA devices "
+        "8) is sent at once in any case");
     fi_param_define(
         &provider, "keep_registrations", FI_PARAM_BOOL,
         "Over RDMA devices, keep the registrations of buffers of long messages until their memory "

@@ -400,8 +400,7 @@ int main(int argc, char** argv) {
         "lat tells the median instead of the mean (in JSON both); takes the time of each message");
     app.add_flag("--used", options.used,
                  "lat writes each message before it sends it and reads what has come, as programs "
-                 "do; the time for "
-                 "that counts");
+                 "do; the time for that counts");
     app.add_flag("--json", json, "as JSON");
     CLI11_PARSE(app, argc, argv);
     if (options.sizes.empty()) {
