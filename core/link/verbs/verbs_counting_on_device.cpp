@@ -442,7 +442,7 @@ TEST_F(Counting, ShortPutsAndGetsGoByRdmaToo) {
 TEST_F(Counting, AFencedMessageWaitsForAPutThatIsOnlyPartlyPosted) {
     constexpr std::size_t chunk = tuning::rdma_chunk;
     constexpr std::size_t piece = tuning::bounce_up_to + 64;
-    std::vector<std::byte> target(16 * chunk);
+    std::vector<std::byte> target(32 * chunk);
     const std::vector<std::byte> first(target.size(), std::byte{1});
     const std::vector<std::byte> second(target.size(), std::byte{2});
     auto key = *RegionTable::instance().add(
@@ -450,13 +450,19 @@ TEST_F(Counting, AFencedMessageWaitsForAPutThatIsOnlyPartlyPosted) {
     key.link_data = link_data_of(dpu_device, key.region);
     RemoteRegion region(key);
     // Registered, so that all is posted long before the device is done with the first put.
-    const auto own = *RegionTable::instance().add({.base = const_cast<std::byte*>(first.data()),
-                                                   .length = first.size(),
-                                                   .access = access_remote_read});
+    const auto registered = [](const std::vector<std::byte>& source) {
+        return RegionTable::instance()
+            .add({.base = const_cast<std::byte*>(source.data()),
+                  .length = source.size(),
+                  .access = access_remote_read})
+            ->region;
+    };
+    const std::uint64_t first_region = registered(first);
+    const std::uint64_t second_region = registered(second);
     Pipe& pipe = Inside::pipe(*connection);
     const auto put = [&](const std::vector<std::byte>& source, std::size_t length) {
         ASSERT_EQ(connection->put(source.data(), length, region, key.base, nullptr,
-                                  {.region = &source == &first ? own.region : 0}),
+                                  {.region = &source == &first ? first_region : second_region}),
                   Errc::in_progress);
     };
     // The device has work for long, and many more requests than are left behind these.
@@ -471,16 +477,17 @@ TEST_F(Counting, AFencedMessageWaitsForAPutThatIsOnlyPartlyPosted) {
         return pipe.posted() - last < second.size() / chunk ? last : 0;
     };
     // It may be done all the same, if this program had to wait for a CPU meanwhile: once more then.
-    const auto deadline = std::chrono::steady_clock::now() + contract::patience;
+    auto deadline = std::chrono::steady_clock::now() + contract::patience;
     Pipe::Ticket last = 0;
     while ((last = post_until_a_part_is_left()) == 0) {
         ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "no part of it is ever left";
         ASSERT_TRUE(until([&] { return connection->flush(nullptr) == Errc::ok; }));
     }
     ASSERT_EQ(connection->fence(), Errc::ok);
+    deadline = std::chrono::steady_clock::now() + contract::patience;
     while (!pipe.done(last)) {
         (void)Inside::queues(*host.port).fetch();
-        ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+        ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "the device does not get on";
     }
     EXPECT_EQ(connection->send(1, pattern(8, 1)), Errc::again) << "there is room, but not its turn";
     bool was_there = false;
@@ -489,7 +496,8 @@ TEST_F(Counting, AFencedMessageWaitsForAPutThatIsOnlyPartlyPosted) {
     ASSERT_TRUE(until([&] { return !dpu.seen.messages.empty(); }));
     EXPECT_TRUE(was_there);
     ASSERT_TRUE(until([&] { return connection->flush(nullptr) == Errc::ok; }));
-    RegionTable::instance().remove(own.region);
+    RegionTable::instance().remove(first_region);
+    RegionTable::instance().remove(second_region);
     RegionTable::instance().remove(key.region);
 }
 
