@@ -31,10 +31,20 @@ void BulkSpan::took(std::uint64_t now_ns) noexcept {
         begin_trial();
         return;
     }
-    const std::uint64_t all = std::min(medians_[0], medians_[2]);
-    const std::uint64_t beginning = std::max(medians_[1], medians_[3]);
-    // Where it makes no difference all of it is used: that has room for more.
-    choose(beginning < all - all / tuning::span_gain ? small : size_);
+    choose(fastest());
+}
+
+BulkSpan::Use BulkSpan::fastest() const noexcept {
+    // Where it makes no difference it is the one that has room for more.
+    unsigned best = 0;
+    for (unsigned other = 1; other < uses; ++other) {
+        const std::uint64_t before = std::min(medians_[best], medians_[best + uses]);
+        const std::uint64_t with = std::max(medians_[other], medians_[other + uses]);
+        if (with < before - before / tuning::span_gain) {
+            best = other;
+        }
+    }
+    return static_cast<Use>(best);
 }
 
 bool BulkSpan::is_worth_it(std::uint64_t now_ns) noexcept {
@@ -46,10 +56,11 @@ bool BulkSpan::is_worth_it(std::uint64_t now_ns) noexcept {
 }
 
 void BulkSpan::begin_trial() noexcept {
-    span_ = uses_all(trial_) ? size_ : small;
+    use(static_cast<Use>(trial_ % uses));
     timing_ = false;
     sample_ = 0;
-    next_ = written_ + std::max(span_, 2 * small); // from then on it is as it will be
+    next_ =
+        written_ + std::max(use_ == Use::all ? size_ : 0, 2 * small); // then it is as it will be
 }
 
 void BulkSpan::begin_stretch(std::uint64_t now_ns) noexcept {
@@ -59,9 +70,10 @@ void BulkSpan::begin_stretch(std::uint64_t now_ns) noexcept {
     next_ = written_ + tuning::span_stretch;
 }
 
-void BulkSpan::choose(std::uint32_t span) noexcept {
-    same_ = span == found_ ? same_ + 1 : 0;
-    span_ = found_ = span;
+void BulkSpan::choose(Use choice) noexcept {
+    same_ = choice == found_ ? same_ + 1 : 0;
+    found_ = choice;
+    use(choice);
     trying_ = false;
     next_ = written_ + tuning::period_after(same_, tuning::span_period);
 }

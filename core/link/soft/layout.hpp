@@ -41,7 +41,7 @@ static_assert(std::endian::native == std::endian::little,
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
-inline constexpr std::uint32_t protocol_version = 7; ///< of everything in this file and wire.hpp
+inline constexpr std::uint32_t protocol_version = 8; ///< of everything in this file and wire.hpp
 inline constexpr std::uint32_t line_size = 64;       ///< of the CPUs' caches
 inline constexpr std::uint32_t cell_size = 32;
 inline constexpr std::uint32_t ring_offset = 4096;
@@ -161,8 +161,8 @@ inline constexpr std::uint32_t line_cells = line_size / cell_size;
     return end + ((length & fills_line) != 0 ? end & 1 : 0);
 }
 
-/// A payload in the bulk ring. The reader checks that it is where the next one must be: in the next line
-/// behind the last one, or in the first of all. (It need not begin with the line: copying is faster if what
+/// A payload in the bulk ring. The reader checks that it is where the next one may be: in a line behind the
+/// last one, what lies between being left out, or in the first of all. (It need not begin with the line: copying is faster if what
 /// follows a header does.)
 struct BulkRef {
     std::uint32_t offset;

@@ -237,6 +237,9 @@ public:
             }
             std::memcpy(to + head.size(), &ref, sizeof(ref));
         });
+        if (length <= tuning::first_line_asked_for) {
+            bulk_tx_.ask_for_next(line_size);
+        }
         slot_->tx.bulk_ring_bytes.add(length);
     }
 

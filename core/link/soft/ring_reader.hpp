@@ -117,13 +117,13 @@ public:
         const std::uint32_t expected = static_cast<std::uint32_t>(bulk_taken_) & (size - 1);
         const std::uint32_t line = ref.offset - ref.offset % line_size;
         if (ref.length > size || ref.offset > size - ref.length ||
-            (line != expected && line != 0)) {
+            (line < expected && line != 0)) {
             return nullptr;
         }
         bulk_before_ = bulk_taken_;
         bulk_record_ = position_;
         if (line != expected) {
-            bulk_taken_ += size - expected;
+            bulk_taken_ += (line > expected ? line : size) - expected;
         }
         bulk_taken_ += bulk_room(ref);
         if (bulk_taken_ - bulk_returned_ >= bulk_batch_) {

@@ -3,8 +3,11 @@
 #include <array>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <memory>
+#include <optional>
 #include <random>
+#include <set>
 #include <span>
 #include <thread>
 #include <vector>
@@ -670,6 +673,136 @@ TEST(BulkRing, OfWhichTheBeginningIsTimedHasNoRoomInTheRest) {
     EXPECT_FALSE(bulk.writer.corrupt());
 }
 
+/// Of which few lines are better; `timed`: that is just being found out.
+struct BulkRingOfFewLines : BulkRing {
+    static constexpr std::uint32_t bytes = tuning::bulk_size;
+    static BulkSpan found_out(bool timed) {
+        BulkSpan span(bytes);
+        for (std::uint64_t now = 0; !span.few_lines() || span.is_strict() != timed;) {
+            now += span.few_lines() ? 1000 : 2000;
+            if (span.wrote(4096)) {
+                span.took(now);
+            }
+        }
+        return span;
+    }
+    explicit BulkRingOfFewLines(bool timed = false) : BulkRing(bytes, found_out(timed)) {}
+    /// Where it lies, of the ring; nothing if there is no room.
+    std::optional<std::size_t> send(std::uint32_t length, std::uint32_t at_most) {
+        std::byte* const to = writer.reserve(at_most);
+        if (to == nullptr) {
+            return std::nullopt;
+        }
+        EXPECT_LE(to + at_most, base() + size);
+        refs.push_back(writer.commit(length));
+        return to - base();
+    }
+    bool take_one() {
+        const BulkRef ref = refs.front();
+        refs.pop_front();
+        const bool found = ring.reader.bulk(ref, base(), size) == base() + ref.offset;
+        returned();
+        return found;
+    }
+    std::deque<BulkRef> refs;
+};
+constexpr std::uint32_t longest = tuning::max_message;
+
+TEST(BulkRing, OfWhichFewLinesAreBetterUsesTheSameAgainAndAgain) {
+    for (const std::uint32_t length : {200u, 1024u, 8192u, longest}) {
+        BulkRingOfFewLines bulk;
+        std::map<std::size_t, unsigned> lines;
+        for (unsigned i = 0; i < 300; ++i) {
+            const auto at = bulk.send(length, longest);
+            ASSERT_TRUE(at) << i;
+            for (std::size_t line = *at; line < *at + length; line += line_size) {
+                ++lines[line / line_size];
+            }
+            ASSERT_TRUE(bulk.take_one()) << i;
+        }
+        EXPECT_LE(lines.size() * line_size, tuning::few_lines_bytes + line_size) << length;
+        EXPECT_FALSE(bulk.writer.corrupt());
+    }
+}
+
+TEST(BulkRing, OfWhichFewLinesAreBetterHasRoomInTheRest) {
+    BulkRingOfFewLines bulk;
+    constexpr std::uint32_t length = 8192;
+    for (unsigned round = 0; round < 5; ++round) {
+        std::uint64_t under_way = 0;
+        while (bulk.send(length, longest)) {
+            under_way += length;
+        }
+        // All but what the slots leave free, and what is asked for in vain.
+        EXPECT_GE(under_way, bulk.size - 4 * tuning::slot_size - longest) << round;
+        while (!bulk.refs.empty()) {
+            ASSERT_TRUE(bulk.take_one());
+        }
+        std::set<std::size_t> places;
+        for (unsigned i = 0; i < 20; ++i) {
+            const auto at = bulk.send(length, longest);
+            ASSERT_TRUE(at);
+            ASSERT_TRUE(bulk.take_one());
+            places.insert(*at);
+        }
+        EXPECT_EQ(places.size(), 4u) << "in the few again";
+    }
+    EXPECT_FALSE(bulk.writer.corrupt());
+}
+
+TEST(BulkRing, OfWhichFewLinesAreTimedHasNoRoomInTheRest) {
+    BulkRingOfFewLines bulk(true);
+    for (unsigned i = 0; i < 4; ++i) {
+        ASSERT_TRUE(bulk.send(8192, longest)) << i;
+    }
+    EXPECT_FALSE(bulk.send(8192, longest));
+    ASSERT_TRUE(bulk.take_one());
+    EXPECT_EQ(bulk.send(8192, longest), 0u);
+    EXPECT_FALSE(bulk.send(8192, longest)) << "the second has not been taken out";
+    EXPECT_FALSE(bulk.writer.corrupt());
+}
+
+TEST(BulkRing, OfFewLinesAPayloadMayBeAsLongAsItWasAllowedToBe) {
+    // Short ones and longest ones in turn, whose lengths only their writer knows, and a reader that is behind by
+    // so many: none is ever written over.
+    for (const bool timed : {false, true}) {
+        for (const unsigned behind : {1u, 2u, 3u, 20u}) {
+            BulkRingOfFewLines bulk(timed);
+            Random random(behind);
+            std::deque<std::vector<std::byte>> sent;
+            const auto check = [&] {
+                const BulkRef ref = bulk.refs.front();
+                ASSERT_EQ(ref.length, sent.front().size());
+                ASSERT_TRUE(
+                    std::equal(sent.front().begin(), sent.front().end(), bulk.base() + ref.offset));
+                sent.pop_front();
+                ASSERT_TRUE(bulk.take_one());
+            };
+            for (unsigned i = 0; i < 800; ++i) {
+                const std::uint32_t data_at = random() % 2 * (random() % 64);
+                std::byte* const to = bulk.writer.reserve(longest, data_at);
+                if (to == nullptr) {
+                    ASSERT_FALSE(sent.empty()) << "no room in an empty ring";
+                    ASSERT_NO_FATAL_FAILURE(check());
+                    continue;
+                }
+                ASSERT_LE(to + longest, bulk.base() + bulk.size);
+                const std::uint32_t length =
+                    random() % 3 == 0 ? longest - random() % 100 : 1 + random() % 3000;
+                auto bytes = numbered(length, random());
+                std::memset(to, 0xee, longest);
+                std::memcpy(to, bytes.data(), length);
+                bulk.refs.push_back(bulk.writer.commit(length));
+                sent.push_back(std::move(bytes));
+                if (sent.size() > behind) {
+                    ASSERT_NO_FATAL_FAILURE(check());
+                }
+            }
+            EXPECT_FALSE(bulk.writer.corrupt());
+        }
+    }
+}
+
 TEST(BulkRing, ThatLostItsPagesBeginsAnew) {
     BulkSpan span(4 * BulkSpan::small);
     for (std::uint64_t now = 1; span.is_strict() || span.bytes() == BulkSpan::small; ++now) {
@@ -742,11 +875,13 @@ TEST(BulkRing, WhatWasOnlyLookedAtIsNotReturned) {
 
 TEST(BulkRing, AReferenceToAnywhereElseIsRefused) {
     for (const BulkRef lie : {BulkRef{64, 10}, BulkRef{127, 10}, BulkRef{0, 1025}, BulkRef{1, 1024},
-                              BulkRef{1024, 0}, BulkRef{960, 65}, BulkRef{0xffffffff, 2},
+                              BulkRef{1024, 1}, BulkRef{960, 65}, BulkRef{0xffffffff, 2},
                               BulkRef{2, 0xffffffff}, BulkRef{512, 0xffffffff}}) {
         BulkRing bulk(1024);
+        ASSERT_NE(bulk.ring.reader.bulk({128, 64}, bulk.base(), bulk.size), nullptr);
         EXPECT_EQ(bulk.ring.reader.bulk(lie, bulk.base(), bulk.size), nullptr)
             << lie.offset << "+" << lie.length;
+        EXPECT_EQ(bulk.ring.reader.bulk_taken(), 192u);
     }
     BulkRing bulk(1024);
     EXPECT_EQ(bulk.ring.reader.bulk({0, 1024}, bulk.base(), bulk.size), bulk.base());
@@ -768,14 +903,13 @@ TEST(BulkRing, LiesAboutCreditAreFoundOut) {
     }
 }
 
-TEST(BulkRing, AnOddCreditDoesNotLeadOutOfTheRing) {
-    // Not a multiple of a line: no correct peer, but within what was written.
-    BulkRing bulk(1024);
+/// Not a multiple of a line: no correct peer, but within what was written.
+void write_with_odd_credit(BulkRing& bulk, std::uint32_t longest_payload) {
     std::byte* const end = bulk.memory.back().bytes.data() + line_size;
     Random random(5);
     std::uint64_t written = 0;
     for (unsigned i = 0; i < 5000; ++i) {
-        const std::uint32_t length = random() % 600;
+        const std::uint32_t length = random() % longest_payload;
         if (std::byte* const to = bulk.writer.reserve(length, random() % 64)) {
             ASSERT_GE(to, bulk.base());
             ASSERT_LE(to + length, end);
@@ -783,12 +917,21 @@ TEST(BulkRing, AnOddCreditDoesNotLeadOutOfTheRing) {
             written += length;
         }
         const std::uint64_t before = bulk.ring.control->consumer.bulk.load();
-        bulk.ring.control->consumer.bulk.store(before + random() % 700);
+        bulk.ring.control->consumer.bulk.store(before + random() % (longest_payload + 100));
         if (bulk.writer.corrupt()) {
             break;
         }
     }
     EXPECT_GT(written, 0u);
+}
+
+TEST(BulkRing, AnOddCreditDoesNotLeadOutOfTheRing) {
+    BulkRing bulk(1024);
+    write_with_odd_credit(bulk, 600);
+    for (const bool timed : {false, true}) {
+        BulkRingOfFewLines few(timed);
+        write_with_odd_credit(few, longest);
+    }
 }
 
 } // namespace
