@@ -36,6 +36,9 @@ class Transport:
         env = {k: v for k, v in os.environ.items() if not k.startswith("UCX_")}
         env["UCX_TLS"] = self.tls
         env["UCX_WARN_UNUSED_ENV_VARS"] = "n"
+        # ucx_perftest sends from memory that nobody has written to: of the heap that is one page of zeros,
+        # over and over, which is copied out of the first cache. The C library writes to it with this.
+        env["MALLOC_PERTURB_"] = "85"
         if self.module:
             env["LD_PRELOAD"] = str(self.module)
             env["COMCH_SIDE"] = side

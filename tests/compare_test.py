@@ -134,6 +134,17 @@ class Pairs(unittest.TestCase):
         self.interrupt(lambda: programs.pair("a pair", "", server, ["sleep", "60"], port,
                                              ({}, {})))
 
+    def test_ucx_perftests_buffers_of_the_heap_have_pages_of_their_own(self):
+        program = ("import ctypes\nlibc = ctypes.CDLL(None)\nlibc.aligned_alloc.restype = ctypes.c_void_p\n"
+                   "length = ctypes.c_size_t(1 << 20)\n"
+                   "buffer = libc.aligned_alloc(ctypes.c_size_t(4096), length)\n"
+                   "print(ctypes.string_at(buffer, 1 << 20).count(0))")
+        for transport in (perftest_pair.Transport("posix,self"), perftest_pair.comch_transport(BUILD, "heap")):
+            environment = {**transport.environment("host"), "LD_PRELOAD": ""}
+            printed = subprocess.run([sys.executable, "-c", program], env=environment, check=True,
+                                     capture_output=True, text=True, timeout=60).stdout
+            self.assertEqual(printed.strip(), "0", "never written, it is one page of zeros")
+
     def test_an_interrupted_ucx_perftest_leaves_nobody_behind(self):
         self.interrupt(lambda: perftest_pair.run_pair(perftest_pair.Transport("posix,self"),
                                                       ["-t", "tag_lat", "-n", "1000000000"]))
