@@ -43,7 +43,8 @@ public:
                 start_ = slot.start;
                 return base_ + (static_cast<std::uint32_t>(start_) & (size_ - 1)) + lead_;
             }
-            if (span_.is_strict()) {
+            // (Behind what lies within a payload's length of a lap's first line there is never room for it.)
+            if (span_.is_strict() && slot.end - head_ <= size_) {
                 return nullptr;
             }
         }
@@ -74,8 +75,7 @@ public:
     /// The same as last read.
     [[nodiscard]] std::uint64_t last_consumed() const noexcept { return returned_; }
 
-    /// Behind the last payload, as an ever growing position: the next one goes there, or to the
-    /// next multiple of the size.
+    /// Behind the last payload, as an ever growing position: the next one goes there or farther on.
     [[nodiscard]] std::uint64_t head() const noexcept { return head_; }
 
     [[nodiscard]] BulkRef commit(std::uint32_t length) noexcept {

@@ -762,6 +762,31 @@ TEST(BulkRing, OfWhichFewLinesAreTimedHasNoRoomInTheRest) {
     EXPECT_FALSE(bulk.writer.corrupt());
 }
 
+TEST(BulkRing, OfWhichFewLinesAreTimedHasRoomWhenItIsEmpty) {
+    // Its writer comes to it when a payload has just begun a lap: the next lap begins a ring's length behind that,
+    // and a payload there would be longer than what is left.
+    constexpr std::uint32_t length = 600;
+    BulkSpan span(tuning::bulk_size);
+    for (std::uint64_t now = 0;; ++now) {
+        BulkSpan then = span;
+        if (then.wrote(length)) {
+            then.took(now);
+        }
+        if (then.few_lines()) {
+            break; // with the next payload
+        }
+        span = then;
+    }
+    BulkRing bulk(tuning::bulk_size, span);
+    for (unsigned i = 0; i < 200; ++i) {
+        ASSERT_NE(bulk.writer.reserve(longest), nullptr) << i;
+        const BulkRef ref = bulk.writer.commit(length);
+        ASSERT_NE(bulk.ring.reader.bulk(ref, bulk.base(), bulk.size), nullptr);
+        bulk.returned();
+    }
+    EXPECT_FALSE(bulk.writer.corrupt());
+}
+
 TEST(BulkRing, OfFewLinesAPayloadMayBeAsLongAsItWasAllowedToBe) {
     // Short ones and longest ones in turn, whose lengths only their writer knows, and a reader that is behind by
     // so many: none is ever written over.

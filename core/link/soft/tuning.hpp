@@ -114,8 +114,8 @@ inline constexpr std::uint32_t line_use_most_cells = (most_to_share + 8) / 32 + 
 /// empty: the credit line moves once per quarter lap, not once per message.
 inline constexpr std::uint32_t credit_batch_cells = ring_cells / 4;
 
-/// The same for a bulk ring, in bytes: an eighth of the least that the writer may use of it, so
-/// that it fills one part while the reader empties another.
+/// The same for a bulk ring, in bytes, what was left out included: an eighth of its beginning, so that the
+/// writer fills one part while the reader empties another, and two slots of few lines.
 inline constexpr std::uint32_t credit_batch_bulk = bulk_size_of_many / 8;
 
 /// What it is like, roughly, for those who choose between transports: a hand-over of a cache line
@@ -261,8 +261,9 @@ inline constexpr unsigned joint_looks = 1000;
 
 /// Before a bulk ring's position is here its pages are new, or the writer tries how much of it to
 /// use (bulk_span.hpp): that is not what it is like later. (The warm-up and two trials of its beginning
-/// are some 137 laps, each of which counts as the whole ring; two trials of all of it are three.)
-inline constexpr std::uint64_t ring_is_warm = 140 * std::uint64_t{bulk_size};
+/// are some 137 laps, each of which counts as the whole ring; two trials of all of it are three, two of few
+/// lines 136 if all payloads are the longest.)
+inline constexpr std::uint64_t ring_is_warm = 280 * std::uint64_t{bulk_size};
 
 /// Fetching atomics on mapped memory that are answered at once without a progress call in between.
 inline constexpr unsigned fetches_without_progress = 64;
