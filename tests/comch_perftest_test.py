@@ -12,6 +12,7 @@ import signal
 import subprocess
 import tempfile
 import time
+import typing
 import unittest
 
 PROGRAM = str(pathlib.Path(os.environ["COMCH_BUILD_DIR"]) / "bin/comch_perftest")
@@ -19,6 +20,13 @@ STAT = str(pathlib.Path(os.environ["COMCH_BUILD_DIR"]) / "bin/comch_stat")
 PATIENCE = 60  # seconds for anything that ends by itself; it takes far less
 LATENCIES = ["min", "p50", "p90", "p99", "p99_9", "p99_99", "max"]
 SIZES = {"fast": [1, 8, 57, 1000, 4089, 32769, 100000, 1000001], "control": [1, 8, 57, 1000, 4080]}
+
+
+class Pair(typing.NamedTuple):
+    kind: list
+    name: str
+    server: subprocess.Popen
+    client: subprocess.Popen
 
 
 class Perftest(unittest.TestCase):
@@ -67,10 +75,24 @@ class Perftest(unittest.TestCase):
 
     def start_long_client(self, *arguments):
         """A client in the middle of a measurement that would take an hour."""
-        client = self.start("--duration", "3600", "--progress", *arguments)
-        line = client.stderr.readline()
-        self.assertIn("messages", line)
+        client, = self.start_long_clients(arguments)
         return client
+
+    def start_long_clients(self, *clients):
+        """One for each list of arguments."""
+        clients = [self.start("--duration", "3600", "--progress", *arguments) for arguments in clients]
+        for client in clients:
+            self.assertIn("messages", client.stderr.readline())
+        return clients
+
+    def pairs(self, *arguments, server=()):
+        """A server and a long client of each kind, all at once, since each takes a while to begin."""
+        kinds = list(self.kinds())
+        names = [f"server{number}" for number in range(len(kinds))]
+        servers = [self.start_server("--name", name, *server) for name in names]
+        clients = self.start_long_clients(*(("--name", name, *arguments, *kind)
+                                            for name, kind in zip(names, kinds)))
+        return list(map(Pair, kinds, names, servers, clients))
 
     def words_at_the_end(self, process, status=1):
         """What it says when it ends, which must be soon."""
@@ -308,27 +330,21 @@ class Perftest(unittest.TestCase):
         self.assertIn("more than a quarter", words)
 
     def test_the_server_dies(self):
-        for arguments in self.kinds():
-            with self.subTest(arguments=arguments):
-                server = self.start_server()
-                client = self.start_long_client(*arguments)
+        for kind, _, server, client in self.pairs():
+            with self.subTest(kind=kind):
                 server.kill()
                 words = self.words_at_the_end(client)
                 self.assertRegex(words, "comch_perftest: .*(died|gone)")
 
     def test_the_client_dies(self):
-        for arguments in self.kinds():
-            with self.subTest(arguments=arguments):
-                server = self.start_server()
-                client = self.start_long_client(*arguments)
+        for kind, _, server, client in self.pairs():
+            with self.subTest(kind=kind):
                 client.kill()
                 self.assertIn("comch_perftest: the client has died", self.words_at_the_end(server))
 
     def test_the_client_is_interrupted(self):
-        for arguments in self.kinds():
-            with self.subTest(arguments=arguments):
-                server = self.start_server()
-                client = self.start_long_client(*arguments)
+        for kind, _, server, client in self.pairs():
+            with self.subTest(kind=kind):
                 client.send_signal(signal.SIGINT)
                 self.assertIn("interrupted", self.words_at_the_end(client))
                 self.assertIn("the client has left", self.words_at_the_end(server))
@@ -347,21 +363,19 @@ class Perftest(unittest.TestCase):
         self.assertTrue(self.measure("-b", "-n", "10")["complete"])
 
     def test_the_server_is_interrupted(self):
-        for arguments in self.kinds():
-            with self.subTest(arguments=arguments):
-                server = self.start_server()
-                client = self.start_long_client(*arguments)
+        for kind, _, server, client in self.pairs():
+            with self.subTest(kind=kind):
                 server.send_signal(signal.SIGTERM)
                 self.assertIn("the server says: interrupted", self.words_at_the_end(client))
                 self.words_at_the_end(server)
         self.assert_nothing_is_left()
 
     def test_a_peer_that_stands_still(self):
-        for arguments in self.kinds():
-            with self.subTest(arguments=arguments):
-                server = self.start_server()
-                client = self.start_long_client("--timeout", f"{self.STANDSTILL}s", *arguments)
-                server.send_signal(signal.SIGSTOP)
+        pairs = self.pairs("--timeout", f"{self.STANDSTILL}s")
+        for pair in pairs:
+            pair.server.send_signal(signal.SIGSTOP)
+        for kind, _, server, client in pairs:
+            with self.subTest(kind=kind):
                 self.assertIn(f"nothing has moved for {self.STANDSTILL} s",
                               self.words_at_the_end(client))
                 server.send_signal(signal.SIGCONT)
@@ -373,11 +387,8 @@ class Perftest(unittest.TestCase):
         self.assertIn("nothing has moved for 11 s", self.run_program("--timeout", "11s", status=1).stderr)
 
     def test_the_next_client_may_come_before_the_end_of_the_last_is_known(self):
-        for number, arguments in enumerate(self.kinds()):
-            with self.subTest(arguments=arguments):
-                name = f"server{number}"
-                server = self.start_server("--persistent", "--name", name)
-                client = self.start_long_client("--name", name, *arguments)
+        for kind, name, server, client in self.pairs(server=["--persistent"]):
+            with self.subTest(kind=kind):
                 server.send_signal(signal.SIGSTOP)
                 client.kill()
                 client.wait()
