@@ -69,7 +69,8 @@ void define_settings() {
                     "(default: COMCH_DOMAIN, else /dev/shm/comch-<uid>)");
     fi_param_define(&provider, "side", FI_PARAM_STRING,
                     "Side of the PCIe link that this process plays: host or dpu (default: "
-                    "COMCH_SIDE, else that of the device, else host)");
+                    "COMCH_SIDE, else that of the device, else, over RDMA, the one whose "
+                    "addresses are this machine's, else host)");
     fi_param_define(&provider, "device", FI_PARAM_STRING,
                     "Device to open, by name or PCI address; comch_info lists them (default: "
                     "COMCH_DEVICE, else the first device of the side)");

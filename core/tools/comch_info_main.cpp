@@ -27,7 +27,8 @@ constexpr const char* about =
 
 A domain is one DPU with the host functions that it serves. Two processes can talk
 only inside one domain: when they do not find each other, run comch_info as each of
-them and compare the domain's id, which is the same exactly when the domain is.)";
+them and compare the domain's directory and id. (The id alone tells, unless the
+description names the domain: then it is that name's.))";
 
 constexpr const char* footer = R"(
 Environment:
@@ -36,7 +37,8 @@ Environment:
   COMCH_DOMAIN_FILE  a description of the devices (default: domain.toml in that
                      directory if it is there, else one DPU with a PF and two VFs)
   COMCH_SIDE         the side whose first device a program opens: host or dpu
-                     (default: that of COMCH_DEVICE, else host)
+                     (default: that of COMCH_DEVICE, else, over RDMA, the one whose
+                     addresses are this machine's, else host)
   COMCH_DEVICE       the device that a program opens, by name or PCI address
 
 Examples:
