@@ -25,7 +25,7 @@ public:
     /// Bytes from the beginning of the ring.
     [[nodiscard]] std::uint32_t bytes() const noexcept { return span_; }
     /// As few lines of it as will do.
-    [[nodiscard]] bool few_lines() const noexcept { return few_lines_; }
+    [[nodiscard]] bool few_lines() const noexcept { return use_ == Use::few_lines; }
 
     /// `length` bytes were written. True: took() is to be told when.
     [[nodiscard]] bool wrote(std::uint32_t length) noexcept {
@@ -61,7 +61,6 @@ private:
     [[nodiscard]] bool is_worth_it(std::uint64_t now_ns) noexcept;
     void use(Use use) noexcept {
         use_ = use;
-        few_lines_ = use == Use::few_lines;
         span_ = use == Use::beginning ? small : size_;
     }
     void begin_trial() noexcept;
@@ -71,12 +70,11 @@ private:
 
     std::uint32_t span_ = 0;
     bool trying_ = false;
-    bool few_lines_ = false;
+    Use use_ = Use::all;
     std::uint64_t written_ = 0;  ///< bytes, ever
     std::uint64_t next_ = never; ///< of them, before something is due
     // What is not needed for a message:
     std::uint32_t size_ = 0;
-    Use use_ = Use::all;
     Use found_ = Use::all;        ///< by the last trials
     unsigned same_ = 0;           ///< times in a row
     std::uint64_t looked_at_ = 0; ///< how much traffic there is; 0: not yet

@@ -41,14 +41,14 @@ public:
             if (slot.end <= consumed_ + size_ || wait_for(slot.end - head_)) {
                 slotted_ = true;
                 start_ = slot.start;
-                return base_ + (static_cast<std::uint32_t>(start_) & (size_ - 1)) + lead_;
+                return base_ + index_of(start_) + lead_;
             }
             // (Behind what lies within a payload's length of a lap's first line there is never room for it.)
             if (span_.is_strict() && slot.end - head_ <= size_) {
                 return nullptr;
             }
         }
-        const std::uint32_t index = static_cast<std::uint32_t>(head_) & (size_ - 1);
+        const std::uint32_t index = index_of(head_);
         std::uint64_t skip = 0;
         if (index + length > span_.bytes()) [[unlikely]] {
             skip = size_ - index;
@@ -62,7 +62,7 @@ public:
             return nullptr;
         }
         start_ = head_ + skip;
-        return base_ + (static_cast<std::uint32_t>(start_) & (size_ - 1)) + lead_;
+        return base_ + index_of(start_) + lead_;
     }
 
     /// Bytes the peer has certainly taken out; reads its credit line.
@@ -79,15 +79,15 @@ public:
     [[nodiscard]] std::uint64_t head() const noexcept { return head_; }
 
     [[nodiscard]] BulkRef commit(std::uint32_t length) noexcept {
-        const BulkRef ref{(static_cast<std::uint32_t>(start_) & (size_ - 1)) + lead_, length};
-        if (start_ != head_ && (static_cast<std::uint32_t>(start_) & (size_ - 1)) == 0)
-            [[unlikely]] {
+        const BulkRef ref{index_of(start_) + lead_, length};
+        if (start_ != head_ && index_of(start_) == 0) [[unlikely]] {
             end_of_lap_ = head_;
             begin_of_lap_ = start_;
         }
-        head_ = start_ + bulk_room(ref);
+        const std::uint64_t room = bulk_room(ref);
+        head_ = start_ + room;
         if (slotted_) [[unlikely]] {
-            in_slot(static_cast<std::uint32_t>(bulk_room(ref)));
+            in_slot(static_cast<std::uint32_t>(room));
         } else {
             lap_ = {};
         }
@@ -104,13 +104,12 @@ public:
         if (span_.few_lines()) { // one that fits into a slot, as far as anybody knows
             place = next_slot(length);
         } else {
-            const std::uint32_t index = static_cast<std::uint32_t>(head_) & (size_ - 1);
+            const std::uint32_t index = index_of(head_);
             place.start = head_ + (index + length > span_.bytes() ? size_ - index : 0);
             place.end = place.start + length;
         }
         if (place.end <= consumed_ + size_) {
-            prefetch_for_write(base_ + (static_cast<std::uint32_t>(place.start) & (size_ - 1)),
-                               length);
+            prefetch_for_write(base_ + index_of(place.start), length);
         }
     }
 
@@ -125,6 +124,11 @@ public:
     }
 
 private:
+    /// Of a position, within the ring.
+    [[nodiscard]] std::uint32_t index_of(std::uint64_t position) const noexcept {
+        return static_cast<std::uint32_t>(position) & (size_ - 1);
+    }
+
     struct Place {
         std::uint64_t start;
         std::uint64_t end; ///< up to here the reader must be done with what was there
@@ -140,7 +144,7 @@ private:
     /// For a payload of up to `length`. Where the lap before had all its payloads in slots, too, the one that
     /// began there is all that must be gone.
     [[nodiscard]] Place next_slot(std::uint32_t length) const noexcept {
-        const auto index = static_cast<std::uint32_t>(lap_.slot) & (size_ - 1);
+        const auto index = index_of(lap_.slot);
         if (lap_.bytes != 0 && lap_.bytes + lap_.last <= tuning::few_lines_bytes &&
             index + tuning::slot_size + length <= size_) {
             const std::uint64_t next = lap_.slot + tuning::slot_size;
@@ -150,7 +154,7 @@ private:
         return {first, first + (lap_.bytes != 0 ? line_size : length)};
     }
     void in_slot(std::uint32_t room) noexcept {
-        if (lap_.bytes == 0 || (static_cast<std::uint32_t>(start_) & (size_ - 1)) == 0) {
+        if (lap_.bytes == 0 || index_of(start_) == 0) {
             lap_ = {.follows_another = lap_.bytes != 0};
         }
         lap_.bytes += room;

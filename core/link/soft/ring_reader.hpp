@@ -116,7 +116,7 @@ public:
                                         std::uint32_t size) noexcept {
         const std::uint32_t expected = static_cast<std::uint32_t>(bulk_taken_) & (size - 1);
         const std::uint32_t line = ref.offset - ref.offset % line_size;
-        if (ref.length > size || ref.offset > size - ref.length ||
+        if (ref.length > size || ref.offset > size - ref.length || ref.offset == size ||
             (line < expected && line != 0)) {
             return nullptr;
         }
