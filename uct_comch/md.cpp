@@ -26,9 +26,8 @@ ucs_config_field_t md_config_table[] = {
 
     {"SIDE", "",
      "Side of the PCIe link that this process plays: host or dpu.\n"
-     "Empty: the environment's COMCH_SIDE, else that of the device, else, over RDMA, the one "
-     "whose\n"
-     "addresses are this machine's, else host.",
+     "Empty: the environment's COMCH_SIDE, else that of the device, else, over RDMA, the side\n"
+     "whose addresses are this machine's, else host.",
      ucs_offsetof(MdConfig, side), UCS_CONFIG_TYPE_STRING},
 
     {"DEVICE", "",
