@@ -2,7 +2,8 @@
 #
 #   comch_options       interface target for every target of ours: warnings and sanitizers
 #   comch_no_undefined  interface target for what other people's programs load
-#   comch_precompile()  takes what most sources include from where it was parsed once
+#   comch_parse_less()  what many sources include is not parsed for each, if a build asks for that
+#   comch_compile_alone()  sources that cannot be compiled together with others
 
 include_guard(GLOBAL)
 
@@ -23,11 +24,13 @@ endif()
 
 add_library(comch_options INTERFACE)
 target_compile_options(comch_options INTERFACE
-    -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wcast-align -Wformat=2 -Wundef -Wvla
+    -Wall -Wextra -Wpedantic -Wconversion -Wcast-align -Wformat=2 -Wundef -Wvla
     $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor -Woverloaded-virtual -Wextra-semi
                               -Wzero-as-null-pointer-constant>
     $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wduplicated-cond -Wlogical-op>
-    $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes -Wmissing-prototypes>)
+    $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes -Wmissing-prototypes>
+    # (Not the names of another source that is compiled with this one.)
+    $<$<NOT:$<BOOL:$<TARGET_PROPERTY:UNITY_BUILD>>>:-Wshadow>)
 # clang takes some of these further than gcc does: into what NULL and the macros of UCX become, and into
 # every int of a test.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
@@ -83,27 +86,38 @@ if(COMCH_SANITIZE)
     endif()
 endif()
 
-# comch_precompile(TARGET [GTEST]): where COMCH_PRECOMPILED_HEADERS is on. With clang that takes
-# a third off an unoptimised build; gcc gains little. Not by default: a source that lacks an #include would
-# compile.
+# comch_parse_less(TARGET [GTEST]): by two means, of which neither is the default, as a source that lacks an
+# #include would compile, and whoever changes one source would wait for more than that.
 #
-# The headers are parsed twice in all: once for the libraries, once for the test programs. (Once a target would
-# be a tenth of such a build.) Not only once, because a compiler takes them only for the same kind of code:
-# libraries are -fPIC and optimised, test programs are neither.
-function(comch_precompile target)
-    if(NOT COMCH_PRECOMPILED_HEADERS)
-        return()
-    endif()
+# COMCH_UNITY_BUILD: eight sources are compiled as one. Of unoptimised code that takes a third to a half off,
+# with either compiler. (Names in unnamed namespaces must differ, then.)
+#
+# COMCH_PRECOMPILED_HEADERS: with clang that takes a third off an unoptimised build; gcc gains little. The headers
+# are parsed twice in all: once for the libraries, once for the test programs. (Once a target would be a tenth
+# of such a build.) Not only once, because a compiler takes them only for the same kind of code: libraries are
+# -fPIC and optimised, test programs are neither.
+function(comch_parse_less target)
+    set(is_test FALSE)
     set(from comch_precompiled)
     if("GTEST" IN_LIST ARGN)
+        set(is_test TRUE)
         string(APPEND from _for_tests)
+    endif()
+    if(NOT COMCH_UNITY_BUILD MATCHES "^(ON|OFF|TESTS)$")
+        message(FATAL_ERROR "COMCH_UNITY_BUILD is '${COMCH_UNITY_BUILD}': use ON, OFF or TESTS")
+    endif()
+    if(COMCH_UNITY_BUILD STREQUAL "ON" OR (is_test AND COMCH_UNITY_BUILD STREQUAL "TESTS"))
+        set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+    endif()
+    if(NOT COMCH_PRECOMPILED_HEADERS)
+        return()
     endif()
     if(NOT TARGET ${from})
         set(headers algorithm array atomic bit chrono cstdint cstring deque functional map memory mutex
             optional random set span string string_view thread utility vector fmt/format.h)
         set(file "${PROJECT_BINARY_DIR}/precompiled.cpp")
         file(CONFIGURE OUTPUT "${file}" CONTENT "int main() {}\n")
-        if("GTEST" IN_LIST ARGN)
+        if(is_test)
             list(APPEND headers gmock/gmock.h gtest/gtest.h)
             add_executable(${from} EXCLUDE_FROM_ALL "${file}")
             target_link_libraries(${from} PRIVATE GTest::gmock GTest::gtest)
@@ -116,4 +130,9 @@ function(comch_precompile target)
         target_precompile_headers(${from} PRIVATE ${headers})
     endif()
     target_precompile_headers(${target} REUSE_FROM ${from})
+endfunction()
+
+# comch_compile_alone(SOURCE...): of targets of this folder.
+function(comch_compile_alone)
+    set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()

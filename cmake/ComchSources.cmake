@@ -45,7 +45,7 @@ function(comch_add_gtests target)
     # A test's own code need not be fast, and optimising it takes most of a build; the libraries that
     # it tests are optimised as ever.
     target_compile_options(${target} PRIVATE -O0)
-    comch_precompile(${target} GTEST)
+    comch_parse_less(${target} GTEST)
     set(properties LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT})
     if(arg_SERIAL)
         list(APPEND properties RUN_SERIAL TRUE)

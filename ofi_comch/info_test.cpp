@@ -26,7 +26,7 @@ template <class Change> std::vector<fi_ep_type> offered(Change&& change) {
 
 const std::vector<fi_ep_type> both = {FI_EP_RDM, FI_EP_MSG};
 const std::vector<fi_ep_type> datagram = {FI_EP_RDM};
-const std::vector<fi_ep_type> connected = {FI_EP_MSG};
+const std::vector<fi_ep_type> connecting = {FI_EP_MSG};
 const std::vector<fi_ep_type> none = {};
 
 TEST(Info, OffersWhatFits) {
@@ -42,7 +42,7 @@ TEST(Info, OffersWhatFits) {
     EXPECT_EQ(offered([](fi_info& h) { h.tx_attr->msg_order = FI_ORDER_SAS | FI_ORDER_WAW; }),
               both);
     EXPECT_EQ(offered([](fi_info& h) { h.ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT; }), both);
-    EXPECT_EQ(offered([](fi_info& h) { h.addr_format = FI_SOCKADDR_IN; }), connected);
+    EXPECT_EQ(offered([](fi_info& h) { h.addr_format = FI_SOCKADDR_IN; }), connecting);
 }
 
 TEST(Info, MemoryNeedsNoMode) {

@@ -9,7 +9,7 @@
 namespace comch::ofi::test {
 namespace {
 
-constexpr std::size_t lengths[] = {1, 8, 64, 2000, 2048, 4000, 32000, 32768, 100000, 3000000};
+constexpr std::size_t rma_lengths[] = {1, 8, 64, 2000, 2048, 4000, 32000, 32768, 100000, 3000000};
 
 class Rma : public testing::TestWithParam<int> {
 protected:
@@ -38,7 +38,7 @@ protected:
 
 TEST_P(Rma, WritesAndReadsOfEveryLength) {
     int n = 0;
-    for (const std::size_t length : lengths) {
+    for (const std::size_t length : rma_lengths) {
         const auto data = pattern(length, 1);
         post(
             [&] {

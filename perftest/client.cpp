@@ -26,13 +26,8 @@ namespace {
 
 constexpr double connect_timeout = 10; // seconds, or --timeout if that is longer
 
-int complain(const Error& error) {
-    fmt::print(stderr, "comch_perftest: {}\n", error.message);
-    return 1;
-}
-
 /// What the client's handlers work on.
-struct Program {
+struct ClientProgram {
     std::unique_ptr<Client> client;
     std::optional<Session> session;
 
@@ -40,14 +35,14 @@ struct Program {
         return {.user = this,
                 .state_changed =
                     [](void* user, State state) {
-                        auto& self = *static_cast<Program*>(user);
+                        auto& self = *static_cast<ClientProgram*>(user);
                         if (state == State::stopping || state == State::idle) {
                             self.ended();
                         }
                     },
                 .message =
                     [](void* user, Connection&, std::span<const std::byte> message) {
-                        static_cast<Program*>(user)->session->on_message(message);
+                        static_cast<ClientProgram*>(user)->session->on_message(message);
                     }};
     }
     void ended() {
@@ -221,7 +216,7 @@ private:
     std::uint64_t server_pid_ = 0;
     std::unique_ptr<ServerProcess> server_process_; ///< ends after the client has left
     std::unique_ptr<ProgressEngine> engine_;
-    Program program_;
+    ClientProgram program_;
 };
 
 } // namespace

@@ -225,4 +225,9 @@ std::unique_ptr<Report> make_report(Format format, std::FILE* out) {
     }
 }
 
+int complain(const Error& error) {
+    fmt::print(stderr, "comch_perftest: {}\n", error.message);
+    return 1;
+}
+
 } // namespace comch::perftest

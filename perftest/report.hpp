@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include <comch/error.hpp>
+
 #include "perftest/options.hpp"
 #include "perftest/result.hpp"
 
@@ -49,5 +51,8 @@ public:
 };
 
 [[nodiscard]] std::unique_ptr<Report> make_report(Format format, std::FILE* out);
+
+/// Prints what went wrong, and answers the exit status for it.
+int complain(const Error& error);
 
 } // namespace comch::perftest

@@ -14,6 +14,7 @@
 #include "perftest/fast_path.hpp"
 #include "perftest/interrupt.hpp"
 #include "perftest/pinning.hpp"
+#include "perftest/report.hpp"
 #include "perftest/role.hpp"
 #include "perftest/session.hpp"
 
@@ -21,11 +22,6 @@ namespace comch::perftest {
 namespace {
 
 constexpr double greeting_timeout = 10; // seconds for a client to say what it wants
-
-int complain(const Error& error) {
-    fmt::print(stderr, "comch_perftest: {}\n", error.message);
-    return 1;
-}
 
 std::string_view words_for(EndReason reason) {
     switch (reason) {
@@ -41,7 +37,7 @@ std::string_view words_for(EndReason reason) {
 }
 
 /// What the server's handlers work on.
-struct Program {
+struct ServerProgram {
     ProgressEngine* engine = nullptr;
     /// The first is being served. The next client may be there before all has been said of one that
     /// has died, and waits.
@@ -61,12 +57,12 @@ struct Program {
         return {.user = this,
                 .connected =
                     [](void* user, Connection& connection) {
-                        auto& self = *static_cast<Program*>(user);
+                        auto& self = *static_cast<ServerProgram*>(user);
                         self.sessions.emplace_back(*self.engine, connection, "the client");
                     },
                 .disconnected =
                     [](void* user, Connection& connection, EndReason reason) {
-                        auto& self = *static_cast<Program*>(user);
+                        auto& self = *static_cast<ServerProgram*>(user);
                         if (Session* const session = self.session_of(connection)) {
                             session->on_end(std::string(words_for(reason)),
                                             reason == EndReason::closed ||
@@ -75,7 +71,7 @@ struct Program {
                     },
                 .message =
                     [](void* user, Connection& connection, std::span<const std::byte> message) {
-                        auto& self = *static_cast<Program*>(user);
+                        auto& self = *static_cast<ServerProgram*>(user);
                         if (Session* const session = self.session_of(connection)) {
                             session->on_message(message);
                         }
@@ -162,7 +158,7 @@ void give_up(Server& server, Session& session, const Error& error) {
 }
 
 Result<std::unique_ptr<Server>> open_server(const Options& options, ProgressEngine& engine,
-                                            Program& program, std::string& function) {
+                                            ServerProgram& program, std::string& function) {
     auto domain = Domain::open(options.domain);
     if (!domain) {
         return tl::unexpected(std::move(domain.error()));
@@ -205,7 +201,7 @@ int run_server(const Options& options) {
     if (!engine) {
         return complain(engine.error());
     }
-    Program program{.engine = engine->get(), .sessions = {}};
+    ServerProgram program{.engine = engine->get(), .sessions = {}};
     std::string function;
     auto server = open_server(options, **engine, program, function);
     if (!server) {

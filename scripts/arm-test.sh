@@ -69,7 +69,8 @@ flags() { "$@" -v | sed -n 's/^# Configured with: *//p' | sed 's/[^ ]*-linux-gnu
 configure_arm() {
     cmake -S "$COMCH_ROOT" -B "$arm" -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCOMCH_WERROR=ON \
         -DCMAKE_TOOLCHAIN_FILE="$COMCH_ROOT/cmake/aarch64-linux-gnu.cmake" -DCOMCH_ARM_SYSROOT="$sysroot" \
-        -DCOMCH_UCX_SOURCE="$headers" -DCOMCH_NATIVE_BUILD_DIR="$build" -DCOMCH_WITH_MPI_TESTS=OFF
+        -DCOMCH_UCX_SOURCE="$headers" -DCOMCH_NATIVE_BUILD_DIR="$build" -DCOMCH_WITH_MPI_TESTS=OFF \
+        -DCOMCH_UNITY_BUILD=TESTS
 }
 if [ "$build_only" = no ]; then
     if [ ! -e "$build/build.ninja" ]; then

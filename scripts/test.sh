@@ -128,7 +128,7 @@ configure_sanitized() { # SUFFIX
     # By clang, for a second opinion of the code, and in half of gcc's time. Not optimised: with
     # sanitizers, optimising takes ten times as long to build.
     configure "$build-$1" Debug -DCOMCH_SANITIZE="${sanitizers[$1]}" -DCOMCH_WITH_MPI_TESTS=OFF \
-        -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ -DCOMCH_PRECOMPILED_HEADERS=ON
+        -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ -DCOMCH_PRECOMPILED_HEADERS=ON -DCOMCH_UNITY_BUILD=ON
 }
 build_sanitized() { ninja -C "$build-$1" -j "$jobs" comch_unit_tests; } # SUFFIX
 arm_test() { bash "$COMCH_ROOT/scripts/arm-test.sh" --short --no-install --build-dir "$build" "$@"; }
@@ -179,7 +179,9 @@ mkdir -p "$build/log" || die "cannot create the build folder '$build': choose an
 [ "$install" = no ] || bash "$COMCH_ROOT/scripts/install-deps.sh" || exit 1
 
 built=no
-if stage "configure" configure "$build" RelWithDebInfo && stage "build" cmake --build "$build" -j "$jobs"; then
+# The libraries as users build them; of the test programs several sources at once.
+if stage "configure" configure "$build" RelWithDebInfo -DCOMCH_UNITY_BUILD=TESTS &&
+    stage "build" cmake --build "$build" -j "$jobs"; then
     [ "$quick" = yes ] || build_ahead asan tsan arm
     run_tests "unit tests" "$build" -L '^unit$'
     # All that there is in the virtual machine: then what tests the machine itself as well.

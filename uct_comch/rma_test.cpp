@@ -12,8 +12,6 @@
 namespace comch::uct::test {
 namespace {
 
-constexpr std::size_t mib = 1024 * 1024;
-
 struct Rma : testing::TestWithParam<Kind> {
     Lab lab;
     Target target{GetParam(), 8 * mib};

@@ -1,9 +1,13 @@
 // What the UCP tests share: processes on the two sides, joined by endpoints, that run one body.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <cctype>
 #include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
 
 #include "test_process.hpp"
 #include "test_uct.hpp"
@@ -289,6 +293,38 @@ private:
     std::unique_ptr<std::byte[]> heap_;
     ucp_mem_h memory_ = nullptr;
     std::byte* data_ = nullptr;
+};
+
+/// With and without error handling, and by where UCP takes the memory of the messages from.
+struct MemoryCase {
+    bool error_handling;
+    const char* memory; ///< "heap", or a value for UCX_ALLOC_PRIO
+};
+inline std::string name_of_case(const testing::TestParamInfo<MemoryCase>& test) {
+    std::string name = test.param.memory;
+    std::replace_if(
+        name.begin(), name.end(), [](char c) { return std::isalnum(c) == 0; }, '_');
+    return name + (test.param.error_handling ? "_with_error_handling" : "");
+}
+
+class ByMemory : public testing::TestWithParam<MemoryCase> {
+public:
+    [[nodiscard]] static auto all() {
+        return testing::Values(MemoryCase{false, "heap"}, MemoryCase{true, "heap"},
+                               MemoryCase{false, "md:comch"}, MemoryCase{true, "md:comch"},
+                               MemoryCase{false, "huge,thp,heap"});
+    }
+
+protected:
+    [[nodiscard]] static bool mapped() { return std::string_view(GetParam().memory) != "heap"; }
+    [[nodiscard]] static JobOptions options() {
+        JobOptions result;
+        result.error_handling = GetParam().error_handling;
+        if (mapped()) {
+            result.environment = {{"UCX_ALLOC_PRIO", GetParam().memory}};
+        }
+        return result;
+    }
 };
 
 } // namespace comch::uct::test

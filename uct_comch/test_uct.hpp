@@ -25,6 +25,8 @@
 
 namespace comch::uct::test {
 
+inline constexpr std::size_t mib = std::size_t{1024} * 1024;
+
 /// Far more than anything takes; over emulated RDMA devices, too.
 inline const auto patience = std::chrono::seconds(comch::test::test_description() ? 180 : 30);
 

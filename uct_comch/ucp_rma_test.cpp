@@ -6,24 +6,7 @@
 namespace comch::uct::test {
 namespace {
 
-constexpr std::size_t mib = 1024 * 1024;
-
-struct Setup {
-    bool error_handling;
-    const char* memory; ///< "heap", or a value for UCX_ALLOC_PRIO
-};
-
-struct UcpRma : testing::TestWithParam<Setup> {
-    [[nodiscard]] bool mapped() const { return std::string_view(GetParam().memory) != "heap"; }
-    [[nodiscard]] JobOptions options() const {
-        JobOptions result;
-        result.error_handling = GetParam().error_handling;
-        if (mapped()) {
-            result.environment = {{"UCX_ALLOC_PRIO", GetParam().memory}};
-        }
-        return result;
-    }
-};
+class UcpRma : public ByMemory {};
 
 /// A peer's buffer as seen from here.
 struct Remote {
@@ -209,16 +192,7 @@ TEST_P(UcpRma, AtomicsOfBothSidesAddUp) {
     });
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Job, UcpRma,
-    testing::Values(Setup{false, "heap"}, Setup{true, "heap"}, Setup{false, "md:comch"},
-                    Setup{true, "md:comch"}, Setup{false, "huge,thp,heap"}),
-    [](const auto& test) {
-        std::string name = test.param.memory;
-        std::replace_if(
-            name.begin(), name.end(), [](char c) { return std::isalnum(c) == 0; }, '_');
-        return name + (test.param.error_handling ? "_with_error_handling" : "");
-    });
+INSTANTIATE_TEST_SUITE_P(Job, UcpRma, ByMemory::all(), name_of_case);
 
 } // namespace
 } // namespace comch::uct::test

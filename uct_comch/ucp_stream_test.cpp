@@ -6,8 +6,6 @@
 namespace comch::uct::test {
 namespace {
 
-constexpr std::size_t mib = 1024 * 1024;
-
 TEST(UcpStream, CarriesEveryByteInOrder) {
     for (const bool error_handling : {false, true}) {
         JobOptions options;

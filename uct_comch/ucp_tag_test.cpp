@@ -10,32 +10,7 @@
 namespace comch::uct::test {
 namespace {
 
-constexpr std::size_t mib = 1024 * 1024;
-
-/// Error handling, and where UCP takes the memory of the messages from.
-struct Setup {
-    bool error_handling;
-    const char* memory; ///< "heap", or a value for UCX_ALLOC_PRIO
-};
-
-std::string name_of(const Setup& setup) {
-    std::string name = setup.memory;
-    std::replace_if(
-        name.begin(), name.end(), [](char c) { return std::isalnum(c) == 0; }, '_');
-    return name + (setup.error_handling ? "_with_error_handling" : "");
-}
-
-struct Tag : testing::TestWithParam<Setup> {
-    [[nodiscard]] JobOptions options() const {
-        JobOptions result;
-        result.error_handling = GetParam().error_handling;
-        if (mapped()) {
-            result.environment = {{"UCX_ALLOC_PRIO", GetParam().memory}};
-        }
-        return result;
-    }
-    [[nodiscard]] bool mapped() const { return std::string_view(GetParam().memory) != "heap"; }
-};
+class Tag : public ByMemory {};
 
 const std::size_t sizes[] = {
     0,       1,       7,       8,     9,       47,      48,      55,           56,
@@ -151,11 +126,7 @@ TEST_P(Tag, ATooSmallBufferIsAnErrorOfItsReceiveOnly) {
     });
 }
 
-INSTANTIATE_TEST_SUITE_P(Job, Tag,
-                         testing::Values(Setup{false, "heap"}, Setup{true, "heap"},
-                                         Setup{false, "md:comch"}, Setup{true, "md:comch"},
-                                         Setup{false, "huge,thp,heap"}),
-                         [](const auto& test) { return name_of(test.param); });
+INSTANTIATE_TEST_SUITE_P(Job, Tag, ByMemory::all(), name_of_case);
 
 /// Of this process, ever.
 std::uint64_t one_sided_operations() {

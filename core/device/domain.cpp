@@ -16,16 +16,13 @@
 
 #include "core/base/unique_fd.hpp"
 #include "description.hpp"
+#include "domain_files.hpp"
 #include "environment.hpp"
 #include "function.hpp"
 #include "settings.hpp"
 
 namespace comch {
 namespace {
-
-constexpr const char* id_file = "domain.id";
-constexpr const char* new_id_file = "domain.id.new";
-constexpr const char* lock_file = "domain.lock";
 
 constexpr std::size_t max_bare_name = 64;
 

@@ -19,11 +19,10 @@
 #include <fmt/format.h>
 
 #include "core/base/unique_fd.hpp"
+#include "domain_files.hpp"
 
 namespace comch {
 namespace {
-
-constexpr const char* lock_file = "domain.lock";
 
 std::mutex held_in_this_process;
 

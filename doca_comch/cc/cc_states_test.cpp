@@ -15,11 +15,6 @@ using namespace comch::doca::test;
 using ::testing::Each;
 using ::testing::ElementsAre;
 
-constexpr doca_ctx_states idle = DOCA_CTX_STATE_IDLE;
-constexpr doca_ctx_states starting = DOCA_CTX_STATE_STARTING;
-constexpr doca_ctx_states running = DOCA_CTX_STATE_RUNNING;
-constexpr doca_ctx_states stopping = DOCA_CTX_STATE_STOPPING;
-
 /// A producer of the client's and a consumer of the server's.
 struct Fast {
     std::size_t size;

@@ -16,12 +16,6 @@ namespace {
 using namespace comch::doca::test;
 using ::testing::ElementsAre;
 
-using TwoSides = comch::doca::test::Pair;
-
-constexpr doca_ctx_states idle = DOCA_CTX_STATE_IDLE;
-constexpr doca_ctx_states starting = DOCA_CTX_STATE_STARTING;
-constexpr doca_ctx_states running = DOCA_CTX_STATE_RUNNING;
-
 /// Stops a context, and waits for it.
 void end(doca_ctx* ctx, Engine& engine) {
     if (state_of(ctx) != idle) {

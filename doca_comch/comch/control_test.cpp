@@ -18,13 +18,6 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::Pair;
 
-using TwoSides = comch::doca::test::Pair;
-
-constexpr doca_ctx_states idle = DOCA_CTX_STATE_IDLE;
-constexpr doca_ctx_states starting = DOCA_CTX_STATE_STARTING;
-constexpr doca_ctx_states running = DOCA_CTX_STATE_RUNNING;
-constexpr doca_ctx_states stopping = DOCA_CTX_STATE_STOPPING;
-
 TEST(DocaControl, AMessageEachWay) {
     TwoSides sides;
     ASSERT_OK(sides.client.send("hello from the host"));

@@ -16,11 +16,6 @@ using namespace comch::doca::test;
 using ::testing::Each;
 using ::testing::ElementsAre;
 
-using TwoSides = comch::doca::test::Pair;
-
-constexpr doca_ctx_states idle = DOCA_CTX_STATE_IDLE;
-constexpr doca_ctx_states running = DOCA_CTX_STATE_RUNNING;
-
 TEST(DocaFastPath, DataIsAppendedBehindData) {
     FastPath path;
     EXPECT_THAT(path.sides.client.consumers, ElementsAre(path.consumer.id()));

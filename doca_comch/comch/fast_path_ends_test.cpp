@@ -14,11 +14,6 @@ using namespace comch::doca::test;
 using ::testing::ElementsAre;
 using ::testing::UnorderedElementsAre;
 
-using TwoSides = comch::doca::test::Pair;
-
-constexpr doca_ctx_states idle = DOCA_CTX_STATE_IDLE;
-constexpr doca_ctx_states running = DOCA_CTX_STATE_RUNNING;
-
 TEST(DocaFastPath, SeveralProducersAndConsumersOnAConnection) {
     FastPath path;
     TwoSides& sides = path.sides;

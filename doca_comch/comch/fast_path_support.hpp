@@ -183,7 +183,7 @@ struct ProducerParty {
 /// The host produces, the DPU consumes.
 struct FastPath {
     std::size_t size;
-    Pair sides;
+    TwoSides sides;
     Memory there{sides.lab.dpu, size, DOCA_ACCESS_FLAG_PCI_READ_WRITE};
     Memory here{sides.lab.host, size, DOCA_ACCESS_FLAG_LOCAL_READ_ONLY};
     ConsumerParty consumer{sides.at_server, sides.server_engine, there.mmap};

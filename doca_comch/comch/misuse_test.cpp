@@ -14,11 +14,6 @@ namespace {
 using namespace comch::doca::test;
 using ::testing::ElementsAre;
 
-using TwoSides = comch::doca::test::Pair;
-
-constexpr doca_ctx_states idle = DOCA_CTX_STATE_IDLE;
-constexpr doca_ctx_states running = DOCA_CTX_STATE_RUNNING;
-
 TEST(DocaMisuse, AConsumersMemoryMapStaysWhileItReceives) {
     FastPath path;
     EXPECT_EQ(doca_mmap_stop(path.there.mmap), DOCA_ERROR_NOT_PERMITTED);

@@ -15,13 +15,6 @@ using namespace comch::doca::test;
 using ::testing::Each;
 using ::testing::ElementsAre;
 
-using TwoSides = comch::doca::test::Pair;
-
-constexpr doca_ctx_states idle = DOCA_CTX_STATE_IDLE;
-constexpr doca_ctx_states starting = DOCA_CTX_STATE_STARTING;
-constexpr doca_ctx_states running = DOCA_CTX_STATE_RUNNING;
-constexpr doca_ctx_states stopping = DOCA_CTX_STATE_STOPPING;
-
 void connect_again(TwoSides& sides) {
     sides.server.connected.clear();
     ASSERT_EQ(doca_ctx_start(sides.client.ctx), DOCA_ERROR_IN_PROGRESS);

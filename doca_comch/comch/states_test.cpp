@@ -11,11 +11,6 @@ namespace {
 
 using namespace comch::doca::test;
 
-constexpr doca_ctx_states idle = DOCA_CTX_STATE_IDLE;
-constexpr doca_ctx_states starting = DOCA_CTX_STATE_STARTING;
-constexpr doca_ctx_states running = DOCA_CTX_STATE_RUNNING;
-constexpr doca_ctx_states stopping = DOCA_CTX_STATE_STOPPING;
-
 // The tables' words.
 using Answer = std::optional<doca_error_t>;
 constexpr Answer ok = DOCA_SUCCESS;
@@ -280,7 +275,7 @@ TEST(DocaStates, EveryCallOfAClientInEveryState) {
 /// The client's producer, and a consumer of the server's with a buffer; engines of their own, so
 /// that a consumer can be caught starting.
 struct FastBench {
-    Pair sides;
+    TwoSides sides;
     Engine engine;
     Engine other_engine;
     Memory memory{sides.lab.dpu, 4096, DOCA_ACCESS_FLAG_PCI_READ_WRITE};

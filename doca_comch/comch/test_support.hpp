@@ -29,6 +29,12 @@ namespace comch::doca::test {
 
 inline constexpr auto patience = std::chrono::seconds(100); ///< far more than anything takes
 
+// A context's states.
+inline constexpr doca_ctx_states idle = DOCA_CTX_STATE_IDLE;
+inline constexpr doca_ctx_states starting = DOCA_CTX_STATE_STARTING;
+inline constexpr doca_ctx_states running = DOCA_CTX_STATE_RUNNING;
+inline constexpr doca_ctx_states stopping = DOCA_CTX_STATE_STOPPING;
+
 #define EXPECT_OK(call) EXPECT_EQ(call, DOCA_SUCCESS)
 #define ASSERT_OK(call) ASSERT_EQ(call, DOCA_SUCCESS)
 
@@ -267,7 +273,7 @@ template <class Condition, class... Engines>
 }
 
 /// A server and a client, connected, each with an engine of its own.
-struct Pair {
+struct TwoSides {
     Lab lab;
     Engine server_engine;
     Engine client_engine;
@@ -275,7 +281,7 @@ struct Pair {
     ClientParty client;
     doca_comch_connection* at_server = nullptr;
 
-    explicit Pair(std::uint32_t tasks = 16)
+    explicit TwoSides(std::uint32_t tasks = 16)
         : server(lab, server_engine, "pair", tasks), client(lab, client_engine, "pair", tasks) {
         EXPECT_OK(doca_ctx_start(server.ctx));
         EXPECT_EQ(doca_ctx_start(client.ctx), DOCA_ERROR_IN_PROGRESS);
@@ -284,7 +290,7 @@ struct Pair {
         }));
         at_server = server.connected.empty() ? nullptr : server.connected[0].first;
     }
-    ~Pair() { stop(); }
+    ~TwoSides() { stop(); }
 
     template <class Condition> [[nodiscard]] bool until(Condition&& condition) {
         return progress_until(std::forward<Condition>(condition), server_engine, client_engine);

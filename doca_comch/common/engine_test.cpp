@@ -29,7 +29,7 @@ TEST(DocaEngine, AContextWithoutAnEngineDoesNotStart) {
 }
 
 TEST(DocaEngine, TasksUnderWayAreCounted) {
-    Pair pair;
+    TwoSides pair;
     std::size_t count = 1;
     EXPECT_OK(doca_pe_get_num_inflight_tasks(pair.client_engine.pe, &count));
     EXPECT_EQ(count, 0u);
@@ -45,7 +45,7 @@ TEST(DocaEngine, TasksUnderWayAreCounted) {
 }
 
 TEST(DocaEngine, ATaskIsSubmittedOnceAtATime) {
-    Pair pair;
+    TwoSides pair;
     doca_comch_task_send* task = nullptr;
     ASSERT_OK(pair.client.send("once", &task));
     doca_task* const base = doca_comch_task_send_as_task(task);
@@ -62,7 +62,7 @@ TEST(DocaEngine, ATaskIsSubmittedOnceAtATime) {
 }
 
 TEST(DocaEngine, TheHandleIsReadableWhenThereIsSomethingToDo) {
-    Pair pair;
+    TwoSides pair;
     doca_notification_handle_t handle = -1;
     ASSERT_OK(doca_pe_get_notification_handle(pair.server_engine.pe, &handle));
     while (doca_pe_progress(pair.server_engine.pe) != 0) {
@@ -81,7 +81,7 @@ TEST(DocaEngine, TheHandleIsReadableWhenThereIsSomethingToDo) {
 }
 
 TEST(DocaEngine, WhatIsBegunAfterARequestForNotificationEndsTheSleep) {
-    Pair pair;
+    TwoSides pair;
     doca_pe* const pe = pair.client_engine.pe;
     doca_notification_handle_t handle = -1;
     ASSERT_OK(doca_pe_get_notification_handle(pe, &handle));
@@ -106,7 +106,7 @@ TEST(DocaEngine, WhatIsBegunAfterARequestForNotificationEndsTheSleep) {
 }
 
 TEST(DocaEngine, AnEngineCannotBeProgressedOrDestroyedInsideItsCallbacks) {
-    Pair pair;
+    TwoSides pair;
     std::uint8_t progressed = 1;
     doca_error_t destroyed = DOCA_SUCCESS;
     pair.server.on_message = [&](doca_comch_connection*, const std::string&) {
@@ -120,7 +120,7 @@ TEST(DocaEngine, AnEngineCannotBeProgressedOrDestroyedInsideItsCallbacks) {
 }
 
 TEST(DocaEngine, SettingsOfARunningContextStay) {
-    Pair pair;
+    TwoSides pair;
     EXPECT_EQ(doca_ctx_set_state_changed_cb(
                   pair.client.ctx, [](doca_data, doca_ctx*, doca_ctx_states, doca_ctx_states) {}),
               DOCA_ERROR_BAD_STATE);

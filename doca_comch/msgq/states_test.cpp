@@ -20,10 +20,6 @@ namespace {
 using namespace comch::doca::test;
 using ::testing::ElementsAre;
 
-constexpr doca_ctx_states idle = DOCA_CTX_STATE_IDLE;
-constexpr doca_ctx_states running = DOCA_CTX_STATE_RUNNING;
-constexpr doca_ctx_states stopping = DOCA_CTX_STATE_STOPPING;
-
 std::atomic<int> runs = 0;
 void count_runs(std::uint64_t) {
     ++runs;

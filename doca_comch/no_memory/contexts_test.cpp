@@ -82,7 +82,7 @@ TEST(DocaNoMemory, OfAConnectionEndsIt) {
 }
 
 /// Submits a task of the client's until it is taken, or there is no room for it.
-doca_error_t send(Pair& pair, const std::string& message) {
+doca_error_t send(TwoSides& pair, const std::string& message) {
     doca_comch_task_send* task = nullptr;
     const doca_error_t allocated = doca_comch_client_task_send_alloc_init(
         pair.client.client, pair.client.connection(), message.data(),
@@ -96,7 +96,7 @@ doca_error_t send(Pair& pair, const std::string& message) {
 
 void control_messages() {
     constexpr std::uint32_t count = 2000; // more than the link has room for
-    Pair pair(count);
+    TwoSides pair(count);
     std::vector<std::string> sent;
     for (std::uint32_t i = 0; i < count; ++i) {
         sent.push_back("message " + std::to_string(i));
@@ -132,7 +132,7 @@ TEST(DocaNoMemory, ContextsOfCc) {
 
 void producers_and_consumers() {
     constexpr std::size_t size = 1 << 20;
-    Pair sides;
+    TwoSides sides;
     Memory there(sides.lab.dpu, size, DOCA_ACCESS_FLAG_PCI_READ_WRITE);
     Memory here(sides.lab.host, size, DOCA_ACCESS_FLAG_LOCAL_READ_ONLY);
     doca_comch_consumer* created = nullptr;

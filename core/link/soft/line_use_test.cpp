@@ -50,12 +50,12 @@ Stream::Times fastest(std::size_t which) {
 /// Laps of one trial.
 constexpr std::uint64_t trial = 2 * tuning::line_use_samples * ways;
 /// (What began before the first lap is not known, so that one does not count.)
-constexpr std::uint64_t enough = 1 + tuning::line_use_first_trial + trial;
+constexpr std::uint64_t enough_laps = 1 + tuning::line_use_first_trial + trial;
 
 TEST(LineUse, IsTheFastest) {
     for (std::size_t which = 0; which < ways; ++which) {
         Stream stream;
-        stream.run(enough, fastest(which));
+        stream.run(enough_laps, fastest(which));
         EXPECT_EQ(stream.way(), which);
         const std::uint64_t others = stream.laps_of_others_than(which);
         stream.run(tuning::line_use_period - 1, fastest(which));
@@ -65,7 +65,7 @@ TEST(LineUse, IsTheFastest) {
 
 TEST(LineUse, StaysWhereItMakesLittleDifference) {
     Stream stream;
-    stream.run(enough, [](std::size_t way) -> std::uint64_t { return way == 0 ? 100 : 96; });
+    stream.run(enough_laps, [](std::size_t way) -> std::uint64_t { return way == 0 ? 100 : 96; });
     EXPECT_EQ(stream.way(), 0u);
     stream.run(tuning::line_use_period + trial, fastest(1));
     ASSERT_EQ(stream.way(), 1u);
@@ -76,7 +76,7 @@ TEST(LineUse, StaysWhereItMakesLittleDifference) {
 
 TEST(LineUse, IsLookedForAgain) {
     Stream stream;
-    stream.run(enough, fastest(1));
+    stream.run(enough_laps, fastest(1));
     ASSERT_EQ(stream.way(), 1u);
     stream.run(tuning::line_use_period + trial, fastest(2));
     EXPECT_EQ(stream.way(), 2u);
@@ -98,7 +98,7 @@ TEST(LineUse, LookingForItIsASmallPartOfAll) {
 TEST(LineUse, WhoLosesTheCpuNowAndThenFindsItAllTheSame) {
     Stream stream;
     unsigned lap = 0;
-    stream.run(2 * enough, [&](std::size_t way) -> std::uint64_t {
+    stream.run(2 * enough_laps, [&](std::size_t way) -> std::uint64_t {
         return ++lap % 7 == 0 ? 150 : lap % 11 == 0 ? 10'000 : way == 1 ? 20 : 30;
     });
     EXPECT_EQ(stream.way(), 1u);
@@ -106,21 +106,21 @@ TEST(LineUse, WhoLosesTheCpuNowAndThenFindsItAllTheSame) {
 
 TEST(LineUse, WhatIsNoStreamOfShortMessagesIsNotTimed) {
     Stream slow;
-    slow.run(100 * enough, [](std::size_t way) -> std::uint64_t {
+    slow.run(100 * enough_laps, [](std::size_t way) -> std::uint64_t {
         return tuning::line_use_slowest_lap_ns / cells + (way == 1 ? 1 : 100);
     });
     EXPECT_EQ(slow.laps_of_others_than(0), 0u) << "nothing was tried";
     Stream of_long;
-    of_long.run(100 * enough, fastest(1), cells / tuning::line_use_most_cells - 1);
+    of_long.run(100 * enough_laps, fastest(1), cells / tuning::line_use_most_cells - 1);
     EXPECT_EQ(of_long.laps_of_others_than(0), 0u);
-    of_long.run(enough, fastest(1), cells / tuning::line_use_most_cells);
+    of_long.run(enough_laps, fastest(1), cells / tuning::line_use_most_cells);
     EXPECT_EQ(of_long.way(), 1u);
 }
 
 TEST(LineUse, TheReadersPaceInTheFirstLapBelongsToTheTurnBefore) {
     Stream stream;
     std::size_t before = 0;
-    stream.run(enough, [&](std::size_t way) -> std::uint64_t {
+    stream.run(enough_laps, [&](std::size_t way) -> std::uint64_t {
         const bool first = std::exchange(before, way) != way;
         return first ? (way == 1 ? 90 : 10) : (way == 1 ? 20 : 30);
     });

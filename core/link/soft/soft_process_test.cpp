@@ -168,9 +168,9 @@ void exercise(End& end, Connection& connection, RemoteRegion& region, bool expec
               Errc::invalid_argument);
 }
 
-class OneSided : public TwoProcesses, public ::testing::WithParamInterface<bool> {};
+class OneSidedInAnotherProcess : public TwoProcesses, public ::testing::WithParamInterface<bool> {};
 
-TEST_P(OneSided, OperationsReachThePeersMemory) {
+TEST_P(OneSidedInAnotherProcess, OperationsReachThePeersMemory) {
     constexpr std::size_t size = 512 * 1024;
     const bool mapped = GetParam();
     Process other([&] {
@@ -202,7 +202,7 @@ TEST_P(OneSided, OperationsReachThePeersMemory) {
     EXPECT_EQ(word, 9u);
     RegionTable::instance().remove(key->region);
 }
-INSTANTIATE_TEST_SUITE_P(Over, OneSided, ::testing::Bool(),
+INSTANTIATE_TEST_SUITE_P(Over, OneSidedInAnotherProcess, ::testing::Bool(),
                          [](const auto& test) { return test.param ? "MappedMemory" : "TheRing"; });
 
 TEST_F(TwoProcesses, APutToNewlyMappedMemoryDoesNotOvertakeOneThatTravels) {
