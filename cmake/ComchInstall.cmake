@@ -7,7 +7,8 @@
 #   include/comch/, <lib>/libcomch_core.a, <lib>/pkgconfig/comch.pc, <lib>/cmake/comch/
 #                         for programs on the core: pkg-config's comch, CMake's comch::comch
 #   share/comch/          the ready files of config/
-#   share/doc/comch/      docs/ and the licence
+#   share/doc/comch/      README.md, the licence, docs/, examples/, and a link to the files of config/: as in the
+#                         sources, so that they find each other
 
 include_guard(GLOBAL)
 include(CMakePackageConfigHelpers)
@@ -47,5 +48,10 @@ install(FILES "${PROJECT_BINARY_DIR}/package/comchConfig.cmake"
         DESTINATION "${CMAKE_INSTALL_LIBDIR}/cmake/comch")
 
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/config/" DESTINATION "${CMAKE_INSTALL_DATADIR}/comch")
-install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
-install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs/" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(FILES "${PROJECT_SOURCE_DIR}/README.md" "${PROJECT_SOURCE_DIR}/LICENSE"
+        DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs" "${PROJECT_SOURCE_DIR}/examples"
+        DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+file(RELATIVE_PATH to_config "/${CMAKE_INSTALL_DOCDIR}" "/${CMAKE_INSTALL_DATADIR}/comch")
+file(CREATE_LINK "${to_config}" "${PROJECT_BINARY_DIR}/package/config" SYMBOLIC)
+install(FILES "${PROJECT_BINARY_DIR}/package/config" DESTINATION "${CMAKE_INSTALL_DOCDIR}")

@@ -2,6 +2,7 @@
 back to where it was made."""
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -65,6 +66,14 @@ class Moved(unittest.TestCase):
                 if path.is_symlink():
                     self.assertFalse(os.readlink(path).startswith("/"), path)
                     self.assertTrue(path.resolve(strict=True).is_relative_to(root), path)
+
+    def test_documents_find_each_other(self):
+        documents = list((self.prefix / "share/doc").rglob("*.md"))
+        self.assertGreater(len(documents), 8)
+        for document in documents:
+            for link in re.findall(r"\]\(([^)#\s]+)", document.read_text(encoding="utf-8")):
+                if "://" not in link:
+                    self.assertTrue((document.parent / link).exists(), f"{document}: {link}")
 
     def test_libraries_are_found_inside(self):
         for path in (*self.prefix.glob("bin/*"), *self.lib.rglob("*.so"), *self.copied.glob("bin/*")):
