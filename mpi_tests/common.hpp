@@ -107,8 +107,8 @@ public:
         check_and_print(name, before, elapsed.count());
     }
 
-    /// Ends MPI; the program returns what this returns.
-    int finish() {
+    /// Ends MPI, by `end`; the program returns what this returns.
+    template <typename End> int finish(End&& end) {
         for (std::size_t i = 0; i < without_.size(); ++i) {
             require(left_out_[i], "--without {}: there is no such group", without_[i]);
         }
@@ -116,13 +116,14 @@ public:
             check_side();
         }
         MPI_Comm_free(&control_);
-        MPI_Finalize();
+        end();
         if (rank_ == 0) {
             fmt::print("PASS {}\n", program_name);
             std::fflush(stdout);
         }
         return 0;
     }
+    int finish() { return finish(MPI_Finalize); }
 
     /// The counters so far; zero if they are not asked for, or this process has none yet.
     Traffic counted() {

@@ -90,10 +90,11 @@ CASES["abort"] = [
     for how in ("mpi_abort", "exit", "kill")
     for others in ("receive", "barrier", "bulk", "compute")
 ]
-# Not in "all": the one needs 5 GiB of memory; the other a transport that does without its target.
+# Not in "all": one needs 5 GiB of memory, one a transport that does without its target, one OpenMPI.
 EXTRA_CASES = {
     "huge": [Case("huge", "pt2pt_sizes", ("--huge",))],
     "computing_target": [Case("computing_target", "computing_target")],
+    "openshmem": [Case("openshmem", "openshmem")],
 }
 
 
@@ -126,7 +127,7 @@ def rank_counts(text):
 def parse_arguments():
     parser = argparse.ArgumentParser(
         description=__doc__.split("\n\n", maxsplit=1)[0],
-        epilog="tests: " + ", ".join([*CASES, *EXTRA_CASES]) + " (the last two not in 'all')",
+        epilog="tests: " + ", ".join([*CASES, *EXTRA_CASES]) + " (the last three not in 'all')",
     )
     parser.add_argument("--mpi", type=words("MPI", MPIS), default=["openmpi"],
                         help="openmpi, mpich, or both with a comma (default: openmpi)")
