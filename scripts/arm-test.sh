@@ -95,7 +95,7 @@ run_logged "build, for aarch64" "$build/log/arm-build.log" \
 # program that is built for aarch64 starting another.
 not_here=('Joint(Get|TriedPart|Helper|Mapped)' AbsentPeer PeerMemory EndOfARawPeer.TellsOf
     PutsInAScribbledRing BulkMemory.GivesItsPagesBackWhenItIdles UnmapWatch.FindsOutThatNobodyTells
-    SoftSandbox Settings.WrongOnesAreSaid ofi_comch_test.not_in_parts)
+    SoftSandbox /ASandboxed Settings.WrongOnesAreSaid ofi_comch_test.not_in_parts)
 # What throws dice for minutes, whatever the CPU.
 [ "$short" = no ] || not_here+=(ChannelFaults DirectWrite.AllMixtures DirectWrite.NobodyWrites)
 log=$build/log/arm-tests.log

@@ -31,8 +31,8 @@ packages=(
     libfabric-dev libfabric-bin
     # MPI jobs under both of Debian's implementations
     openmpi-bin libopenmpi-dev mpich libmpich-dev
-    # scripts and multi-process tests: unshare, nsenter, taskset; ip; ps
-    python3 util-linux iproute2 procps
+    # scripts and multi-process tests: unshare, nsenter, taskset; ip; ps; programs under valgrind
+    python3 util-linux iproute2 procps valgrind
     # the virtual machine with RDMA devices, and what is measured beside comch in it
     qemu-system-x86 busybox-static kmod cpio rdma-core ibverbs-utils ibverbs-providers rdmacm-utils
     perftest libfabric-bin strace

@@ -62,3 +62,4 @@ class Program:
         self.process.kill()
         self.process.wait()
         self.reader.join(self.PATIENCE)
+        self.process.stdout.close()

@@ -8,13 +8,10 @@
 #include <vector>
 
 #include <gtest/gtest.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/base/test_sandbox.hpp"
 #include "core/channel/test_support.hpp"
 #include "core/link/soft/port.hpp"
 #include "core/memory/region_key.hpp"
@@ -123,26 +120,12 @@ TEST(Transfer, AForkedChildOfAnExporterEndsAsItShould) {
     EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
-/// This process can make no more threads.
-void forbid_threads() {
-    sock_filter code[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 1, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAGAIN),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    sock_fprog program{static_cast<unsigned short>(std::size(code)), code};
-    ASSERT_EQ(::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-    ASSERT_EQ(::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
-}
-
 TEST(Transfer, WithoutAThreadToServeItMemoryIsNotExported) {
     const pid_t child = fork();
     if (child == 0) {
         look_for_leaks = false;
         const Lab lab(false);
-        forbid_threads();
+        comch::test::forbid_calls({SYS_clone3, SYS_clone}, EAGAIN); // for threads
         const auto refused = serve_memory(lab.hosts[0]);
         EXPECT_FALSE(refused);
         if (!refused) {

@@ -1,4 +1,6 @@
-// Descriptors of processes (pidfds), by which the two ends of a connection hear of each other's death.
+// By which the two ends of a connection hear of each other's death: descriptors of processes (pidfds). Where a
+// process cannot have one (valgrind and some sandboxes do not know that call), the reading end of a pipe that
+// it keeps open for as long as it lives.
 #pragma once
 
 #include "core/base/unique_fd.hpp"
@@ -9,7 +11,8 @@ namespace comch::link::soft {
 /// epoll sets (its port's, its engine's, its program's), and of such paths the kernel allows a file 500, 100, 50.
 [[nodiscard]] UniqueFd process_of_ours() noexcept;
 
-/// A peer's descriptor is watched for readability: it must mean a death.
-[[nodiscard]] bool is_process(int fd) noexcept;
+/// A peer's descriptor is watched for readability: that must be quick, and mean a death. (Of a pipe, who writes
+/// to it says so of itself.)
+[[nodiscard]] bool tells_of_death(int fd) noexcept;
 
 } // namespace comch::link::soft

@@ -713,7 +713,7 @@ private:
     PortAddress address_{};
     UniqueFd spare_; ///< lent to those who are refused because there is no other
     UniqueFd epoll_;
-    UniqueFd process_; ///< our own pidfd, for peers for whom there is no further descriptor
+    UniqueFd process_; ///< our own, for peers for whom there is no further descriptor
     bool membarrier_ = false;
     std::size_t resting_ = 0; ///< rings
     std::uint64_t last_rest_ns_ = 0;

@@ -214,7 +214,7 @@ bool Port::prepare(Connection& c, Stranger& stranger, Introduction& intro) {
     close_stranger(stranger);
     c.process_ = std::move(intro.process);
     auto pipe = Pipe::accept(intro.memfd.get());
-    if (!pipe || !is_process(c.process_.get()) || !watch(c.socket_.get(), c.socket_watch_) ||
+    if (!pipe || !tells_of_death(c.process_.get()) || !watch(c.socket_.get(), c.socket_watch_) ||
         !watch(c.process_.get(), c.process_watch_)) {
         refuse(c.socket_.get(), Errc::invalid_argument, {});
         discard(c);

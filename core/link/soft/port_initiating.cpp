@@ -182,7 +182,7 @@ std::optional<Reason> Port::take_answer(Connection& c, const wire::Answer& answe
                : code == Errc::not_found      ? Reason::not_found
                                               : Reason::rejected;
     }
-    if (!descriptors[0] || !is_process(descriptors[0].get()) || answer.process_id == 0) {
+    if (!descriptors[0] || !tells_of_death(descriptors[0].get()) || answer.process_id == 0) {
         c.error_text_ = "the peer accepted, but does not say which process it is";
         return Reason::protocol_error;
     }

@@ -3,6 +3,7 @@
 // The victim kills itself with SIGKILL from a timer, so the moment lies anywhere: between any two
 // instructions, in any system call. Every case prints its seed when it fails.
 #include <array>
+#include <cerrno>
 #include <csignal>
 #include <ctime>
 #include <optional>
@@ -12,6 +13,7 @@
 #include <sys/syscall.h>
 #include <sys/time.h>
 
+#include "core/base/test_sandbox.hpp"
 #include "core/counters/process_counters.hpp"
 #include "core/link/soft/test_process.hpp"
 #include "core/link/soft/test_random.hpp"
@@ -228,9 +230,10 @@ private:
 struct Plan {
     const char* name;
     bool victim_initiates;
-    bool reconnects; ///< set-up again and again, rather than one long connection
-    bool sleeps;     ///< the survivor; the victim sleeps where the survivor does not
-    bool holder;     ///< a forked child of the victim lives on
+    bool reconnects;        ///< set-up again and again, rather than one long connection
+    bool sleeps;            ///< the survivor; the victim sleeps where the survivor does not
+    bool holder;            ///< a forked child of the victim lives on
+    bool sandboxed = false; ///< the victim has no descriptor of its process
 
     friend std::ostream& operator<<(std::ostream& out, const Plan& plan) {
         return out << plan.name;
@@ -246,6 +249,9 @@ protected:
 [[noreturn]] void live_until_killed(const Plan& plan, const Lab& lab, Line& address, Line& ours,
                                     std::uint32_t seed) {
     Random random(seed);
+    if (plan.sandboxed) {
+        comch::test::forbid_calls({SYS_pidfd_open, SYS_pidfd_send_signal}, ENOSYS);
+    }
     die_after(random.below(plan.reconnects ? 20'000 : 40'000));
     End end(lab, Side::host);
     if (plan.holder) {
@@ -416,7 +422,13 @@ INSTANTIATE_TEST_SUITE_P(
         Plan{"AnInitiatorInTrafficWhileWeSleep", true, false, true, false},
         Plan{"AnAcceptorInTraffic", false, false, false, false},
         Plan{"AnAcceptorInTrafficWithAForkedChildWhileWeSleep", false, false, true, true},
-        Plan{"AnAcceptorInTrafficWhileWeSleep", false, false, true, false}),
+        Plan{"AnAcceptorInTrafficWhileWeSleep", false, false, true, false},
+        Plan{"ASandboxedInitiatorInSetUp", true, true, false, false, true},
+        Plan{"ASandboxedInitiatorInTrafficWhileWeSleep", true, false, true, false, true},
+        Plan{"ASandboxedInitiatorInTrafficWithAForkedChild", true, false, false, true, true},
+        Plan{"ASandboxedAcceptorInTraffic", false, false, false, false, true},
+        Plan{"ASandboxedAcceptorInTrafficWithAForkedChildWhileWeSleep", false, false, true, true,
+             true}),
     [](const auto& test) { return test.param.name; });
 
 // ---- single cases ------------------------------------------------------------------------------

@@ -1,29 +1,14 @@
 // A program that forbids itself system calls when its connections are there already.
-#include <cstddef>
+#include <cerrno>
 #include <thread>
 
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-
+#include "core/base/test_sandbox.hpp"
 #include "core/link/soft/test_process.hpp"
 
 namespace comch::link::soft::test {
 namespace {
 
-/// For this thread, until its end.
-void forbid_membarrier() {
-    sock_filter code[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_membarrier, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    sock_fprog program{static_cast<unsigned short>(std::size(code)), code};
-    ASSERT_EQ(::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-    ASSERT_EQ(::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
-}
+using comch::test::forbid_calls;
 
 /// Whoever sends to a sleeper relies on the sleeper's membarrier.
 TEST(SoftSandbox, NobodySleepsOrLetsARingRestWithoutMembarrier) {
@@ -39,7 +24,7 @@ TEST(SoftSandbox, NobodySleepsOrLetsARingRestWithoutMembarrier) {
     ASSERT_TRUE(may_sleep());
     ASSERT_TRUE(until([&] { return dpu.port->resting() != 0; }, dpu));
     std::thread sandboxed([&] {
-        forbid_membarrier();
+        forbid_calls({SYS_membarrier}, EPERM);
         for (unsigned i = 0; i < count; ++i) { // all rings are awake
             ASSERT_EQ(pairs[i].initiator->send(0, {}), Errc::ok);
         }

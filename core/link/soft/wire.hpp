@@ -15,8 +15,8 @@ namespace comch::link::soft::wire {
 
 inline constexpr std::uint64_t hello_magic = 0x4f4c4c4548434d43; // "CMCHELLO"
 
-/// Initiator -> acceptor, first packet. Carries two descriptors: the segment's memfd and a pidfd of
-/// the initiator.
+/// Initiator -> acceptor, first packet. Carries two descriptors: the segment's memfd and one by
+/// which the initiator's death is heard of (peer_process.hpp).
 struct Hello {
     std::uint64_t magic;
     std::uint32_t version;
@@ -35,7 +35,7 @@ struct Hello {
     std::uint8_t private_data[max_private_data];
 };
 
-/// Acceptor -> initiator, first packet. Carries a pidfd of the acceptor when it accepts.
+/// Acceptor -> initiator, first packet. Carries such a descriptor of the acceptor when it accepts.
 struct Answer {
     std::uint64_t magic;
     std::uint32_t version;
