@@ -165,6 +165,7 @@ private:
             core_->set_peer_data(bytes.subspan(sizeof(wire::Welcome)));
             core_->establish(welcome->message_size,
                              std::min(with_defaults(wanted_).send_queue, welcome->recv_queue));
+            accepted_ = true;
             outcome_ = Errc::ok;
             // The connected handler may want to stop or send: not from inside the port's call.
             this->work_ = true;
@@ -209,7 +210,10 @@ private:
         if (core_->has_notes() && !core_->send_notes()) {
             this->blocked_ = true;
         }
-        if (core_->phase() == Phase::established && !core_->reported) {
+        // Also of a connection that the server has accepted, and ended at once.
+        const bool accepted = core_->phase() == Phase::established ||
+                              (accepted_ && core_->end_reason == EndReason::closed);
+        if (accepted && !core_->reported && this->state_ == State::starting) {
             report_connected(*core_);
             ++handled;
         }
@@ -260,6 +264,7 @@ private:
     Refusal refusal_ = Refusal::none;
     std::string detail_;
     bool answered_ = false;
+    bool accepted_ = false; ///< by the server
     bool stopping_reported_ = false;
 };
 

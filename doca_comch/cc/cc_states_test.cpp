@@ -304,6 +304,28 @@ TEST(DocaCcStates, AStopInsideAMessagesCallbackIsTheLastCallback) {
     EXPECT_OK(doca_ctx_stop(cc.server_ctx));
 }
 
+TEST(DocaCcStates, AStopInsideASendsCompletionIsTheLastCallback) {
+    Cc cc;
+    cc.at_server.on_sent = [&] {
+        EXPECT_OK(doca_ctx_stop(cc.server_ctx));
+        EXPECT_EQ(state_of(cc.server_ctx), idle);
+        EXPECT_EQ(cc.at_server.gone, 0);
+    };
+    char text[] = "last";
+    doca_cc_send_task* task = nullptr;
+    ASSERT_OK(
+        doca_cc_server_send_task_alloc_init(cc.server, cc.at_server.connection, text, 4, &task));
+    ASSERT_OK(doca_task_submit(doca_cc_send_task_as_task(task)));
+    // The client leaves without having progressed: its leaving is what ends the send.
+    EXPECT_OK(doca_ctx_stop(cc.client_ctx));
+    ASSERT_TRUE(progress_until([&] { return state_of(cc.server_ctx) == idle; }, cc.engine));
+    for (int i = 0; i < 100; ++i) {
+        (void)doca_pe_progress(cc.engine.pe);
+    }
+    EXPECT_EQ(cc.at_server.sends.size(), 1u);
+    EXPECT_EQ(cc.at_server.gone, 0);
+}
+
 // ---- started again inside callbacks, where DOCA CC can be idle already --------------------------
 
 /// A stop that is done, and a start after it, of the client or the server.

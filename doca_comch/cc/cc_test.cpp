@@ -144,7 +144,7 @@ TEST(DocaCc, DevicesTellTheirLimits) {
             {doca_cc_cap_get_max_name_len, 120},
             {doca_cc_cap_get_max_msg_size, 4080},
             {doca_cc_cap_get_max_recv_queue_size, 8192},
-            {doca_cc_cap_get_max_send_tasks, 8192},
+            {doca_cc_cap_get_max_send_tasks, 16384},
             {doca_cc_cap_get_max_clients, 512},
             {doca_cc_producer_cap_get_max_producers, 1024},
             {doca_cc_consumer_cap_get_max_consumers, 1024},

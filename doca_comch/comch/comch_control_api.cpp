@@ -186,8 +186,7 @@ doca_error_t doca_comch_cap_get_max_recv_queue_size(const doca_devinfo* devinfo,
 
 doca_error_t doca_comch_cap_get_max_send_tasks(const doca_devinfo* devinfo,
                                                uint32_t* max_send_tasks) {
-    return capability(devinfo, max_send_tasks,
-                      [](const auto& device) { return device.max_send_queue_depth; });
+    return comch::doca::fixed_capability(devinfo, max_send_tasks, comch::doca::most_send_tasks);
 }
 
 doca_error_t doca_comch_cap_get_max_clients(const doca_devinfo* devinfo, uint32_t* num_clients) {
@@ -377,11 +376,9 @@ doca_error_t doca_comch_client_get_connection(const doca_comch_client* comch_cli
         return DOCA_ERROR_INVALID_VALUE;
     }
     ConnectionHandle* const handle = of(comch_client)->connection();
-    if (handle == nullptr) {
-        return DOCA_ERROR_BAD_STATE;
-    }
-    *connection = to_comch(*handle);
-    return DOCA_SUCCESS;
+    // (Programs go on with what they did not get: then it is no handle at all.)
+    *connection = handle != nullptr ? to_comch(*handle) : nullptr;
+    return handle != nullptr ? DOCA_SUCCESS : DOCA_ERROR_BAD_STATE;
 }
 
 doca_error_t doca_comch_client_task_send_set_conf(

@@ -189,7 +189,7 @@ TEST(DocaConnections, DevicesTellTheirLimits) {
             {doca_comch_cap_get_max_name_len, 120},
             {doca_comch_cap_get_max_msg_size, 4080},
             {doca_comch_cap_get_max_recv_queue_size, 8192},
-            {doca_comch_cap_get_max_send_tasks, 8192},
+            {doca_comch_cap_get_max_send_tasks, 16384},
             {doca_comch_cap_get_max_clients, 512},
             {doca_comch_producer_cap_get_max_num_tasks, 8192},
             {doca_comch_producer_cap_get_max_buf_size, std::uint32_t{1} << 31},

@@ -90,6 +90,7 @@ private:
     doca_error_t begin_start() override;
     doca_error_t begin_stop() override;
     bool drained() const noexcept override;
+    bool stops_at_once() const noexcept override { return true; }
     void drain_now() override;
     void closed() override;
 

@@ -50,7 +50,7 @@ doca_error_t ControlContext::set(Callback& callback, Callback value) {
 }
 
 doca_error_t ControlContext::set_send_tasks(Callback done, Callback failed, std::uint32_t count) {
-    if (done == nullptr || failed == nullptr || count == 0 || count > limits::send_queue_depth) {
+    if (done == nullptr || failed == nullptr || count == 0 || count > most_send_tasks) {
         return DOCA_ERROR_INVALID_VALUE;
     }
     if (!idle()) {
@@ -85,7 +85,9 @@ doca_error_t ControlContext::set_recv_queue(std::uint32_t size) {
 }
 
 ConnectionLimits ControlContext::limits() const noexcept {
-    return {.message_size = message_size_, .send_queue = send_tasks_, .recv_queue = recv_queue_};
+    return {.message_size = message_size_,
+            .send_queue = std::min(send_tasks_, limits::send_queue_depth), // the others wait here
+            .recv_queue = recv_queue_};
 }
 
 std::uint32_t ControlContext::message_size() const noexcept {

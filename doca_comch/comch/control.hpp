@@ -30,6 +30,9 @@ struct SendTask : doca_task {
     std::unique_ptr<std::byte[]> kept; ///< of a message that waits: the program may reuse its own
 };
 
+/// Of a server or client. Programs ask for more than 10,000; what the connection does not take waits.
+inline constexpr std::uint32_t most_send_tasks = 2 * limits::send_queue_depth;
+
 /// How a generation of the API calls its callbacks.
 struct ControlCalls {
     void (*message)(ControlContext&, ConnectionHandle&, std::span<const std::byte>);

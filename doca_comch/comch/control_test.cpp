@@ -94,8 +94,9 @@ TEST(DocaControl, ConnectingToNobodyEndsIdle) {
     Engine engine;
     ClientParty client(lab, engine, "nobody");
     EXPECT_EQ(doca_ctx_start(client.ctx), DOCA_ERROR_IN_PROGRESS);
-    doca_comch_connection* connection = nullptr;
+    auto* connection = reinterpret_cast<doca_comch_connection*>(&client);
     EXPECT_EQ(doca_comch_client_get_connection(client.client, &connection), DOCA_ERROR_BAD_STATE);
+    EXPECT_EQ(connection, nullptr);
     ASSERT_TRUE(progress_until([&] { return state_of(client.ctx) == idle; }, engine));
     EXPECT_THAT(client.steps, ElementsAre(Pair(idle, starting), Pair(starting, idle)));
 }
@@ -530,6 +531,9 @@ TEST(DocaControl, AServerDisconnectsOneClientInsideItsCallback) {
     ASSERT_OK(doca_ctx_start(server.ctx));
     ASSERT_EQ(doca_ctx_start(first.ctx), DOCA_ERROR_IN_PROGRESS);
     ASSERT_TRUE(progress_until([&] { return state_of(first.ctx) == idle; }, engine));
+    // It was connected, for however short a time: programs wait for that.
+    EXPECT_THAT(first.steps, ElementsAre(Pair(idle, starting), Pair(starting, running),
+                                         Pair(running, stopping), Pair(stopping, idle)));
     ASSERT_EQ(doca_ctx_start(second.ctx), DOCA_ERROR_IN_PROGRESS);
     ASSERT_TRUE(progress_until([&] { return state_of(second.ctx) == running; }, engine));
     EXPECT_EQ(server.disconnected.size(), 1u);

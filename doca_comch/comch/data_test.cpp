@@ -142,7 +142,7 @@ TEST(DocaFastPath, TheFirstSendsWaitForABufferAndLaterOnesSayAgain) {
     // A loop that submits until it is not told AGAIN, without progress, must not hang.
     EXPECT_OK(path.producer.send(path.consumer.id(), from));
     EXPECT_OK(path.producer.send(path.consumer.id(), from));
-    EXPECT_EQ(doca_ctx_stop(path.consumer.ctx), DOCA_ERROR_IN_PROGRESS); // it never posts
+    EXPECT_OK(doca_ctx_stop(path.consumer.ctx)); // it never posts
     ASSERT_TRUE(path.sides.until([&] { return path.producer.done.size() == 2; }));
     EXPECT_THAT(path.producer.done, Each(DOCA_ERROR_NOT_FOUND));
     EXPECT_EQ(path.producer.send(1000, from), DOCA_ERROR_NOT_FOUND);
@@ -323,7 +323,7 @@ TEST(DocaFastPath, ConsumerIdsAreUniqueOverBothSides) {
     EXPECT_NE(other.id(), path.consumer.id());
     EXPECT_NE(other.id(), 0u);
     EXPECT_THAT(path.sides.server.consumers, ElementsAre(other.id()));
-    EXPECT_EQ(doca_ctx_stop(other.ctx), DOCA_ERROR_IN_PROGRESS);
+    EXPECT_OK(doca_ctx_stop(other.ctx));
     ASSERT_TRUE(path.sides.until([&] { return state_of(other.ctx) == idle; }));
     EXPECT_NE(other.id(), id) << "the other end takes the next start for another consumer's";
 }
@@ -340,7 +340,7 @@ TEST(DocaFastPath, ConsumersNeedTheirConnectionsProgress) {
     EXPECT_EQ(other.post(nullptr), DOCA_ERROR_BAD_STATE);
     ASSERT_TRUE(progress_until([&] { return state_of(other.ctx) == running; }, own,
                                path.sides.server_engine));
-    EXPECT_EQ(doca_ctx_stop(other.ctx), DOCA_ERROR_IN_PROGRESS);
+    EXPECT_OK(doca_ctx_stop(other.ctx));
     ASSERT_TRUE(progress_until([&] { return state_of(other.ctx) == idle; }, own));
 }
 
@@ -354,7 +354,7 @@ TEST(DocaFastPath, LosingThePeerFlushesAndEndsIdle) {
     doca_buf* const room = mine.room(0, 64);
     ASSERT_OK(waiting.post(room));
     // The server goes: its own consumer first, then itself; the client's are still active.
-    EXPECT_EQ(doca_ctx_stop(path->consumer.ctx), DOCA_ERROR_IN_PROGRESS);
+    EXPECT_OK(doca_ctx_stop(path->consumer.ctx));
     ASSERT_TRUE(sides.until([&] { return state_of(path->consumer.ctx) == idle; }));
     EXPECT_EQ(doca_ctx_stop(sides.server.ctx), DOCA_ERROR_IN_PROGRESS);
     ASSERT_TRUE(sides.until([&] { return state_of(sides.client.ctx) == idle; }));
@@ -458,7 +458,7 @@ TEST(DocaFastPath, ProducersAndConsumersOnThreadsOfTheirOwn) {
             EXPECT_TRUE(progress_until(
                 [&] { return producer.done.size() == static_cast<std::size_t>(messages); },
                 engine));
-            EXPECT_EQ(doca_ctx_stop(producer.ctx), DOCA_ERROR_IN_PROGRESS);
+            EXPECT_OK(doca_ctx_stop(producer.ctx));
             EXPECT_TRUE(progress_until([&] { return state_of(producer.ctx) == idle; }, engine));
             give_back(buffer);
             ++finished;

@@ -261,7 +261,7 @@ TEST(DocaMisuse, ConsumersThatAreNotThereAreNotFound) {
         << "the producer's own side's";
     EXPECT_EQ(path.producer.send(own.id() + path.consumer.id(), nullptr, "x"),
               DOCA_ERROR_NOT_FOUND);
-    EXPECT_EQ(doca_ctx_stop(own.ctx), DOCA_ERROR_IN_PROGRESS);
+    EXPECT_OK(doca_ctx_stop(own.ctx));
     ASSERT_TRUE(path.sides.until([&] { return state_of(own.ctx) == idle; }));
 }
 

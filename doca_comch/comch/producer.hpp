@@ -121,6 +121,7 @@ private:
     doca_error_t begin_stop() override;
     bool drained() const noexcept override;
     unsigned drain() override;
+    bool stops_at_once() const noexcept override { return true; }
     void drain_now() override;
     void closed() override;
     std::uint32_t untold() override;

@@ -210,8 +210,11 @@ void ServerContext::disconnected(Connection& connection, EndReason reason) {
 
 void ServerContext::finish(ConnectionHandle& handle, bool orderly, bool delivered) {
     std::erase(live_, &handle);
+    const Server* const before = core_.get();
     end(handle, orderly ? Errc::not_connected : Errc::connection_reset, delivered);
-    calls_->connection(on_disconnected, *this, handle, orderly);
+    if (core_.get() == before) { // else it was stopped, and perhaps started, inside a callback
+        calls_->connection(on_disconnected, *this, handle, orderly);
+    }
     handle.retire();
 }
 

@@ -366,7 +366,7 @@ TEST(DocaStates, EveryCallOfAProducerInEveryState) {
         //                       idle         starting running      stopping
         {"start",                ok,          none,    bad_state,   bad_state,
          [](Bench& b) { return doca_ctx_start(b.ctx()); }},
-        {"stop",                 bad_state,   none,    in_progress, in_progress,
+        {"stop",                 bad_state,   none,    ok,          in_progress,
          [](Bench& b) { return doca_ctx_stop(b.ctx()); }},
         {"destroy",              ok,          none,    bad_state,   bad_state,
          [](Bench& b) {
@@ -421,7 +421,7 @@ TEST(DocaStates, EveryCallOfAConsumerInEveryState) {
         //                       idle         starting     running      stopping
         {"start",                in_progress, bad_state,   bad_state,   bad_state,
          [](Bench& b) { return doca_ctx_start(b.ctx()); }},
-        {"stop",                 bad_state,   in_progress, in_progress, in_progress,
+        {"stop",                 bad_state,   ok,          ok,          in_progress,
          [](Bench& b) { return doca_ctx_stop(b.ctx()); }},
         {"destroy",              ok,          bad_state,   bad_state,   bad_state,
          [](Bench& b) {
