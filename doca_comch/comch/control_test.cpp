@@ -396,6 +396,18 @@ TEST(DocaControl, TheLastReplyOfAStopIsDelivered) {
                                                 Pair(running, stopping), Pair(stopping, idle)));
 }
 
+TEST(DocaControl, SendsBeyondWhatTheConnectionTakesWait) {
+    constexpr std::uint32_t count = 10'240; // without progress; the connection takes 8192
+    TwoSides sides(count);
+    for (std::uint32_t i = 0; i < count; ++i) {
+        ASSERT_OK(sides.client.send(std::to_string(i))) << "message " << i;
+    }
+    ASSERT_TRUE(sides.until([&] { return sides.server.messages.size() == count; }));
+    for (std::uint32_t i = 0; i < count; ++i) {
+        ASSERT_EQ(sides.server.messages[i], std::to_string(i));
+    }
+}
+
 TEST(DocaControl, ManyMessagesBeforeAStopAreAllDelivered) {
     constexpr std::uint32_t many = 4000;
     TwoSides sides(many);
