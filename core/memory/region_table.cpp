@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/mix_bits.hpp"
 #include "core/device/per_process.hpp"
 
 namespace comch {
@@ -19,18 +20,14 @@ constexpr unsigned state_shift = 64 - generation_bits;
 constexpr std::uint64_t live_bit = std::uint64_t{1} << (state_shift - 1);
 constexpr std::uint64_t pin_mask = live_bit - 1;
 
-/// Every value once, in an order that only `keys` tell: four rounds of a Feistel network, whose
-/// halves are mixed as splitmix64 does.
+/// Every value once, in an order that only `keys` tell: four rounds of a Feistel network.
 std::uint64_t shuffled(std::uint64_t value, const std::array<std::uint64_t, 4>& keys) {
     constexpr unsigned half = generation_bits / 2;
     constexpr std::uint64_t mask = (std::uint64_t{1} << half) - 1;
     std::uint64_t left = value >> half & mask;
     std::uint64_t right = value & mask;
     for (const std::uint64_t key : keys) {
-        std::uint64_t mixed = right + key;
-        mixed = (mixed ^ mixed >> 30) * 0xbf58476d1ce4e5b9u;
-        mixed = (mixed ^ mixed >> 27) * 0x94d049bb133111ebu;
-        left = std::exchange(right, left ^ (mixed >> 33 & mask));
+        left = std::exchange(right, left ^ (mix_bits(right + key) >> 33 & mask));
     }
     return left << half | right;
 }

@@ -13,6 +13,7 @@
 #include "core/base/clock.hpp"
 #include "core/base/cpu_pause.hpp"
 #include "core/base/prefetch.hpp"
+#include "core/link/soft/asking_ahead.hpp"
 #include "core/link/soft/bulk_span.hpp"
 #include "core/link/soft/layout.hpp"
 
@@ -95,6 +96,18 @@ public:
             span_.took(monotonic_ns());
         }
         return ref;
+    }
+
+    /// The last payload, of that length, answers one. The next one will be waited for, and as long, probably: its
+    /// lines come while the peer reads this one, where that is faster. (In a stream they would be taken from under
+    /// the reader, and there is no time to wait in.)
+    [[gnu::noinline]] void answered(std::uint32_t length) noexcept {
+        if (asking_.answered()) {
+            asking_.took(monotonic_ns());
+        }
+        if (asking_.now()) {
+            ask_for_next(length);
+        }
     }
 
     /// Has the lines of a next payload of that length on their way, if the reader is known to be done with
@@ -199,6 +212,7 @@ private:
     bool corrupt_ = false;
     bool slotted_ = false; ///< the place at start_
     Lap lap_;
+    AskingAhead asking_;
     BulkSpan span_; // last: little of it is used for a message
 };
 

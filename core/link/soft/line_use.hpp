@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "core/link/soft/tuning.hpp"
+#include "core/link/soft/way_trial.hpp"
 
 namespace comch::link::soft {
 
@@ -27,7 +28,7 @@ public:
     LineUse() = default;
     explicit LineUse(std::uint32_t cells) noexcept : cells_(cells), lap_end_(cells) {}
 
-    [[nodiscard]] const Way& now() const noexcept { return ways[current_]; }
+    [[nodiscard]] const Way& now() const noexcept { return ways[trial_.now()]; }
 
     /// The writer is at `position`. True: took() is to be told.
     [[nodiscard]] bool has_lapped(std::uint64_t position) const noexcept {
@@ -37,29 +38,13 @@ public:
     void took(std::uint64_t position, std::uint64_t messages, std::uint64_t now_ns) noexcept;
 
 private:
-    static constexpr unsigned samples = tuning::line_use_samples; ///< of each way
-    struct Lap {
-        std::uint64_t time = 0; ///< nanoseconds
-        std::uint64_t messages = 0;
-    };
-
-    void begin_trial() noexcept;
-    void next_in_trial(const Lap& lap) noexcept;
-    void end_trial() noexcept;
-
-    std::size_t current_ = 0;
-    std::size_t found_ = 0; ///< by the last trial
     std::uint32_t cells_ = 0;
-    bool trying_ = false;
     bool settling_ = false; ///< the first lap of a turn: the reader is at what was written before
-    unsigned sample_ = 0;
-    unsigned same_ = 0; ///< times in a row
     std::uint64_t lap_end_ = ~std::uint64_t{0};
     std::uint64_t began_ = 0;                              ///< the lap
     std::uint64_t messages_ = 0;                           ///< before it
     std::uint64_t to_come_ = tuning::line_use_first_trial; ///< laps before the next trial
-    std::array<std::array<std::uint64_t, samples>, ways.size()>
-        times_{}; ///< of a thousand messages
+    WayTrial<ways.size(), tuning::line_use_samples> trial_;
 };
 
 } // namespace comch::link::soft

@@ -198,9 +198,7 @@ public:
         } else {
             put_bulk_record(Kind::data_bulk, id, std::span<const std::byte>{}, length);
             if (note_answer()) {
-                // The next one will be waited for, and as long, probably. Its lines come while the peer reads this
-                // one. (In a stream they would be taken from under the reader, and there is no time to wait in.)
-                bulk_tx_.ask_for_next(length);
+                bulk_tx_.answered(length);
             }
             count_sent(length);
         }

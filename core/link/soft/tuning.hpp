@@ -54,6 +54,18 @@ inline constexpr std::uint32_t few_lines_bytes = 32 * 1024;
 /// is 1.5 times.
 inline constexpr unsigned looks_for_slot = 8;
 
+/// Whether the lines of the next answer are asked for is tried (asking_ahead.hpp) by the median of so many stretches of
+/// so many answers each way. First after so many stretches, when new pages are behind them, again after once or twice
+/// so many more (and later, period_after()): 3 % at most go a worse way, which takes 1.3 times as long.
+inline constexpr unsigned asking_samples = 8;
+inline constexpr std::uint32_t asking_stretch = 32;
+inline constexpr std::uint64_t asking_first_trial = 8;
+inline constexpr std::uint64_t asking_period = 256;
+/// A change must gain one part in so many.
+inline constexpr std::uint64_t asking_gain = 32;
+/// A stretch that took longer was no ping-pong (20 us for an answer), or was held up.
+inline constexpr std::uint64_t asking_slowest_stretch_ns = asking_stretch * 20'000;
+
 /// A bulk ring that nothing has gone through for so long gives its pages back: getting new ones
 /// costs a third of a microsecond per KiB, once.
 inline constexpr std::uint64_t bulk_keep_ns = 1'000'000'000;
