@@ -99,4 +99,7 @@ DOCA_EXPERIMENTAL doca_error_t doca_mmap_dev_get_dpa_handle(struct doca_mmap *mm
 }
 #endif
 
+#define DOCA_MMAP_COMPLETE
+#include <doca_compat_2023.h>
+
 #endif
