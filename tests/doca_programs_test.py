@@ -62,6 +62,8 @@ def check_examples(programs, megabytes=1100):
     texts = {"more_server": ["-t", "from below"], "more_client": ["--text", "from above"]}
     pair("cc", "Listening as", **texts, of_server=["Received: from above"],
          of_client=["Received: from below"])
+    pair("cc_dma", "Listening as", **texts, of_server=["Read from the host: from above"],
+         of_client=["Written by the DPU: from below"])
     pair("comch_ctrl_path", "Waiting for a client", **texts, of_server=["Received: from above"],
          of_client=["Received: from below"])
     pair("comch_data_path_high_speed", "Waiting for a client", **texts,
@@ -78,7 +80,7 @@ def check_usage(programs):
     common = {"-h": "--help", "-v": "--version", "-l": "--log-level", "-p": "--pci-addr"}
     text = {"-t": "--text"}
     numbers = {"-n": "--threads", "-s": "--size", "-d": "--depth"}
-    samples = {"cc": text, "comch_ctrl_path": text, "comch_data_path_high_speed": text,
+    samples = {"cc": text, "cc_dma": text, "comch_ctrl_path": text, "comch_data_path_high_speed": text,
                "comch_throughput": numbers}
     every = common | text | numbers | {"-r": "--rep-pci", "-m": "--megabytes"}
     for sample, own in samples.items():

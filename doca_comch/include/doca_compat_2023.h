@@ -114,6 +114,20 @@ enum doca_access_flags {
 #define doca_log_global_level_get() doca_log_level_get_global_lower_limit()
 #define doca_log_backend_level_set(backend, level)                                                 \
     doca_log_backend_set_level_lower_limit(backend, doca_log_2023_level(level))
+/* Messages for the program's author: not there but with DOCA_LOGGING_ALLOW_DLOG. */
+#ifdef DOCA_LOGGING_ALLOW_DLOG
+#define DOCA_DLOG_CRIT(format, ...) DOCA_LOG_CRIT(format, ##__VA_ARGS__)
+#define DOCA_DLOG_ERR(format, ...) DOCA_LOG_ERR(format, ##__VA_ARGS__)
+#define DOCA_DLOG_WARN(format, ...) DOCA_LOG_WARN(format, ##__VA_ARGS__)
+#define DOCA_DLOG_INFO(format, ...) DOCA_LOG_INFO(format, ##__VA_ARGS__)
+#define DOCA_DLOG_DBG(format, ...) DOCA_LOG_DBG(format, ##__VA_ARGS__)
+#else
+#define DOCA_DLOG_CRIT(...) ((void)0)
+#define DOCA_DLOG_ERR(...) ((void)0)
+#define DOCA_DLOG_WARN(...) ((void)0)
+#define DOCA_DLOG_INFO(...) ((void)0)
+#define DOCA_DLOG_DBG(...) ((void)0)
+#endif
 #endif
 
 /* ---- doca_dev.h ------------------------------------------------------------------------------- */

@@ -4,6 +4,8 @@
  * A map is created, given its range, permissions and devices, and started; then buffers are taken
  * from it (doca_buf_inventory.h) and it can be exported. Maps and their buffers may be used by one
  * thread at a time, or by any after doca_mmap_enable_thread_safety().
+ *
+ * As they were until 2023: doca_compat_2023.h.
  */
 #ifndef DOCA_MMAP_H_
 #define DOCA_MMAP_H_
