@@ -216,6 +216,9 @@ def check_old_project(directory):
     check_pair([dpu / "old_program", *DPU], "Listening", [host / "old_program", *HOST],
                ["Built for the DPU", "Device 03:00.0, raw 0300"],
                ["Built for the host", "Device 3b:00.0, raw 3b00", "Came back: round trip"])
+    for program in ("calls_c", "calls_cpp"):  # what has one name and two forms, then and now
+        code, text = run(host / program)
+        expect(code == 0 and "both forms" in text, program, "ended with", code, text)
 
 
 def main():

@@ -178,6 +178,23 @@ TEST(DocaWorkqPeers, TheDpuReadsAndWritesMemoryThatTheHostPopulated) {
     EXPECT_EQ(owner.end(), 0);
 }
 
+TEST(DocaWorkqPeers, AQueueIsHandedFromThreadToThread) {
+    const Owner owner(Owner::Side::host);
+    const Dma dma(owner.device);
+    const Queue queue(4);
+    const Attached attached(dma, queue); // by this thread, which takes it off again
+    std::vector<char> here(size);
+    const Map local(owner.device, here);
+    for (int i = 0; i < 3; ++i) {
+        std::fill(here.begin(), here.end(), '\0');
+        std::thread([&] {
+            EXPECT_OK(
+                copy(dma, queue, owner.imported, owner.address, local.mmap, here.data(), size));
+        }).join();
+        EXPECT_EQ(here, Owner::content());
+    }
+}
+
 TEST(DocaWorkqPeers, AReadOnlyMapIsNotWritten) {
     const Owner owner(Owner::Side::host, Form::range, DOCA_ACCESS_DPU_READ_ONLY);
     const Dma dma(owner.device);
