@@ -22,6 +22,18 @@ std::string_view bytes_of(const Place& place) {
     return {reinterpret_cast<const char*>(&place), sizeof(place)};
 }
 
+/// Of memory that the other side writes. The library's thread that does it for a soft device is told to by
+/// another process, which the thread sanitizer does not see: this is not for it to watch.
+__attribute__((no_sanitize("thread"))) bool same(const volatile char* a, const volatile char* b,
+                                                 std::size_t length) {
+    for (std::size_t i = 0; i < length; ++i) {
+        if (a[i] != b[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /// How the owner of memory makes its map, and describes it.
 enum class Form { range, populated };
 
@@ -136,8 +148,7 @@ private:
         if (channel->await() != DOCA_SUCCESS || channel->text != "end") {
             return 2;
         }
-        return std::equal(half.begin(), half.end(), bytes.begin() + size / 2) &&
-                       !testing::Test::HasFailure()
+        return same(half.data(), bytes.data() + size / 2, size / 2) && !testing::Test::HasFailure()
                    ? 0
                    : 3;
     }
