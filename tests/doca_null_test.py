@@ -28,6 +28,7 @@ OTHERS = {
 ALSO = {
     ("doca_argp_start", "nothing"): SUCCESS,  # a command line without words
     ("doca_logger_create_list", "a null first argument"): SUCCESS,  # the root of all loggers
+    ("doca_mmap_create_2023", "a null first argument"): SUCCESS,  # no user data
 }
 # What runs on the DPA takes what its program gives it, as the vendor's does.
 ON_THE_DPA = "doca_dpa_dev_"

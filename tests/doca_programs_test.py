@@ -62,6 +62,8 @@ def check_examples(programs, megabytes=1100):
     texts = {"more_server": ["-t", "from below"], "more_client": ["--text", "from above"]}
     pair("cc", "Listening as", **texts, of_server=["Received: from above"],
          of_client=["Received: from below"])
+    pair("cc_dma", "Listening as", **texts, of_server=["Read from the host: from above"],
+         of_client=["Written by the DPU: from below"])
     pair("comch_ctrl_path", "Waiting for a client", **texts, of_server=["Received: from above"],
          of_client=["Received: from below"])
     pair("comch_data_path_high_speed", "Waiting for a client", **texts,
@@ -78,7 +80,7 @@ def check_usage(programs):
     common = {"-h": "--help", "-v": "--version", "-l": "--log-level", "-p": "--pci-addr"}
     text = {"-t": "--text"}
     numbers = {"-n": "--threads", "-s": "--size", "-d": "--depth"}
-    samples = {"cc": text, "comch_ctrl_path": text, "comch_data_path_high_speed": text,
+    samples = {"cc": text, "cc_dma": text, "comch_ctrl_path": text, "comch_data_path_high_speed": text,
                "comch_throughput": numbers}
     every = common | text | numbers | {"-r": "--rep-pci", "-m": "--megabytes"}
     for sample, own in samples.items():
@@ -214,6 +216,9 @@ def check_old_project(directory):
     check_pair([dpu / "old_program", *DPU], "Listening", [host / "old_program", *HOST],
                ["Built for the DPU", "Device 03:00.0, raw 0300"],
                ["Built for the host", "Device 3b:00.0, raw 3b00", "Came back: round trip"])
+    for program in ("calls_c", "calls_cpp"):  # what has one name and two forms, then and now
+        code, text = run(host / program)
+        expect(code == 0 and "both forms" in text, program, "ended with", code, text)
 
 
 def main():

@@ -213,6 +213,12 @@ public:
         ::kill(pid_, SIGKILL);
         (void)wait();
     }
+    /// Not even its library's threads do anything from here on.
+    void freeze() {
+        ::kill(pid_, SIGSTOP);
+        int status = 0;
+        EXPECT_EQ(::waitpid(pid_, &status, WUNTRACED), pid_);
+    }
     /// Its exit code; -1 if it was killed.
     int wait() {
         int status = 0;

@@ -106,9 +106,16 @@ doca_error_t doca_buf_inventory_buf_get_by_args(doca_buf_inventory* inventory, d
         buf == nullptr) {
         return DOCA_ERROR_INVALID_VALUE;
     }
-    if (!inventory->started || !mmap->started()) {
+    if (!inventory->started || (!mmap->started() && !mmap->collects)) {
         return refuse(DOCA_ERROR_BAD_STATE, "cannot take a buffer: start the inventory and the "
                                             "memory map first");
+    }
+    if (mmap->collects) {
+        mmap = mmap->chunk_of(addr, len);
+        if (mmap == nullptr) {
+            return refuse(DOCA_ERROR_INVALID_VALUE,
+                          "the buffer's range is not inside one of the memory map's");
+        }
     }
     doca_buf* const taken = inventory->store.take(*mmap);
     if (taken == nullptr) {

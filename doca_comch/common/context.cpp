@@ -15,6 +15,10 @@ doca_ctx::~doca_ctx() {
 }
 
 doca_error_t doca_ctx::connect(doca_pe& pe) {
+    if (jobs() != nullptr) {
+        return refuse(DOCA_ERROR_NOT_SUPPORTED, "cannot connect the context to a progress engine: "
+                                                "it is one for work queues (doca_workq.h)");
+    }
     if (!idle()) {
         return refuse(DOCA_ERROR_BAD_STATE,
                       "cannot connect the context to a progress engine: it is not idle");

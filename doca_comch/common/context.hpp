@@ -11,6 +11,10 @@
 #include "doca_comch/common/status.hpp"
 #include "doca_comch/common/task.hpp"
 
+namespace comch::doca {
+class JobContext;
+}
+
 /// What kinds of contexts do is in begin_start(), begin_stop(), drained() and closed(); they move
 /// the state with enter().
 struct doca_ctx {
@@ -32,6 +36,8 @@ public:
     [[nodiscard]] doca_pe* pe() const noexcept { return pe_; }
     [[nodiscard]] doca_error_t connect(doca_pe& pe);
     [[nodiscard]] virtual doca_error_t set_dpa(doca_dpa*) { return DOCA_ERROR_NOT_SUPPORTED; }
+    /// What it is as a context of 2023, with work queues in place of an engine; null: it is none.
+    [[nodiscard]] virtual comch::doca::JobContext* jobs() noexcept { return nullptr; }
 
     /// From each progress of the engine while attended: flushes, and becomes idle if it can.
     [[nodiscard]] unsigned attend();

@@ -39,8 +39,23 @@ struct doca_mmap {
     /// Whoever keeps a map for later asks by this whether it still exists.
     std::shared_ptr<const char> life = std::make_shared<const char>();
 
+    // ---- 2023 and before
+    bool of_2023 = false;  ///< may be started without a range
+    bool collects = false; ///< was, and is: its ranges are maps of their own, its chunks
+    std::vector<std::unique_ptr<doca_mmap>> chunks;
+    std::uint32_t max_chunks = 1024;
+
+    /// The chunk that holds all of a piece; null: none.
+    [[nodiscard]] doca_mmap* chunk_of(const void* at, std::size_t size) const noexcept;
     /// Null: it is not one of the map's.
     [[nodiscard]] Device* find(const comch::Device& device) noexcept;
     [[nodiscard]] bool started() const noexcept { return map != nullptr; }
     [[nodiscard]] bool imported() const noexcept { return map != nullptr && map->imported(); }
 };
+
+namespace comch::doca {
+
+/// This process is of 2022: it has populated maps with ranges.
+[[nodiscard]] bool ranges_were_populated() noexcept;
+
+} // namespace comch::doca

@@ -62,4 +62,7 @@ DOCA_STABLE doca_error_t doca_buf_unchain_list(struct doca_buf *list1, struct do
 }
 #endif
 
+#define DOCA_BUF_COMPLETE
+#include <doca_compat_2023.h>
+
 #endif

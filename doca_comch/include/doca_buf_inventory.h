@@ -70,4 +70,7 @@ DOCA_STABLE doca_error_t doca_buf_inventory_get_user_data(
 }
 #endif
 
+#define DOCA_BUF_INVENTORY_COMPLETE
+#include <doca_compat_2023.h>
+
 #endif

@@ -12,6 +12,9 @@
  * A context belongs to the thread of its progress engine. Its callbacks come from
  * doca_pe_progress(), and the callback for changes of state also from start and stop. All of this
  * may be called inside callbacks, but for destroying a context that is not idle.
+ *
+ * Contexts of 2023 and before have work queues in place of an engine, and jobs in place of tasks:
+ * doca_workq.h.
  */
 #ifndef DOCA_CTX_H_
 #define DOCA_CTX_H_
@@ -87,5 +90,7 @@ DOCA_EXPERIMENTAL doca_error_t doca_ctx_set_completion_vector(struct doca_ctx *c
 #ifdef __cplusplus
 }
 #endif
+
+#include <doca_workq.h>
 
 #endif

@@ -4,6 +4,8 @@
  * A map is created, given its range, permissions and devices, and started; then buffers are taken
  * from it (doca_buf_inventory.h) and it can be exported. Maps and their buffers may be used by one
  * thread at a time, or by any after doca_mmap_enable_thread_safety().
+ *
+ * As they were until 2023: doca_compat_2023.h.
  */
 #ifndef DOCA_MMAP_H_
 #define DOCA_MMAP_H_
@@ -98,5 +100,8 @@ DOCA_EXPERIMENTAL doca_error_t doca_mmap_dev_get_dpa_handle(struct doca_mmap *mm
 #ifdef __cplusplus
 }
 #endif
+
+#define DOCA_MMAP_COMPLETE
+#include <doca_compat_2023.h>
 
 #endif

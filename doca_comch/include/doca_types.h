@@ -59,4 +59,7 @@ struct doca_gather_list {
 }
 #endif
 
+#define DOCA_TYPES_COMPLETE
+#include <doca_compat_2023.h>
+
 #endif

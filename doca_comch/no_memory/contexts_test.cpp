@@ -244,4 +244,64 @@ TEST(DocaNoMemory, MemoryCopies) {
     after_a_warm_up(memory_copies);
 }
 
+/// The same with the calls of 2023: maps that are populated, contexts with queues, jobs.
+void jobs() {
+    Lab lab;
+    std::vector<char> bytes(4096, 'a');
+    doca_mmap* mmap = nullptr;
+    ASSERT_OK(outlast([&] { return doca_mmap_create(NULL, &mmap); }));
+    ASSERT_OK(outlast([&] { return doca_mmap_start(mmap); }));
+    ASSERT_OK(outlast(
+        [&] { return doca_mmap_populate(mmap, bytes.data(), bytes.size(), 4096, NULL, NULL); }));
+    ASSERT_OK(outlast([&] { return doca_mmap_dev_add(mmap, lab.dpu); })); // and to its range
+    doca_buf_inventory* inventory = nullptr;
+    ASSERT_OK(outlast([&] { return doca_buf_inventory_create(NULL, 2, 0, &inventory); }));
+    ASSERT_OK(doca_buf_inventory_start(inventory));
+    doca_dma* dma = nullptr;
+    ASSERT_OK(outlast([&] { return doca_dma_create(&dma); }));
+    doca_ctx* const ctx = doca_dma_as_ctx(dma);
+    ASSERT_OK(outlast([&] { return doca_ctx_dev_add(ctx, lab.dpu); }));
+    ASSERT_OK(outlast([&] { return doca_ctx_start(ctx); }));
+    doca_workq* workq = nullptr;
+    ASSERT_OK(outlast([&] { return doca_workq_create(4, &workq); }));
+    ASSERT_OK(outlast([&] { return doca_ctx_workq_add(ctx, workq); }));
+    std::uint32_t depth = 0;
+    ASSERT_OK(outlast([&] {
+        const doca_error_t result = doca_workq_set_depth(workq, 8);
+        EXPECT_OK(doca_workq_get_depth(workq, &depth));
+        EXPECT_EQ(depth, result == DOCA_SUCCESS ? 8u : 4u);
+        return result;
+    }));
+    doca_dma_job_memcpy job{};
+    job.base.type = DOCA_DMA_JOB_MEMCPY;
+    job.base.ctx = ctx;
+    doca_buf* from = nullptr;
+    ASSERT_OK(doca_buf_inventory_buf_by_data(inventory, mmap, bytes.data(), 1024, &from));
+    ASSERT_OK(
+        doca_buf_inventory_buf_by_addr(inventory, mmap, bytes.data() + 2048, 1024, &job.dst_buff));
+    job.src_buff = from;
+    std::fill(bytes.begin() + 2048, bytes.end(), '-');
+    for (int i = 0; i < 8; ++i) {
+        ASSERT_OK(outlast([&] { return doca_workq_submit(workq, &job.base); }));
+    }
+    ASSERT_EQ(doca_workq_submit(workq, &job.base), DOCA_ERROR_NO_MEMORY);
+    for (int i = 0; i < 8; ++i) {
+        doca_event event{};
+        ASSERT_OK(outlast([&] { return doca_workq_progress_retrieve(workq, &event, 0); }));
+    }
+    EXPECT_EQ(std::count(bytes.begin(), bytes.end(), 'a'), 3072);
+    ASSERT_OK(outlast([&] { return doca_ctx_workq_rm(ctx, workq); }));
+    ASSERT_OK(outlast([&] { return doca_ctx_stop(ctx); }));
+    EXPECT_OK(doca_workq_destroy(workq));
+    EXPECT_OK(doca_dma_destroy(dma));
+    give_back(from);
+    give_back(job.dst_buff);
+    EXPECT_OK(doca_buf_inventory_destroy(inventory));
+    EXPECT_OK(doca_mmap_destroy(mmap));
+}
+
+TEST(DocaNoMemory, JobsOfWorkQueues) {
+    after_a_warm_up(jobs);
+}
+
 } // namespace

@@ -43,7 +43,7 @@ static doca_error_t talk(struct doca_comm_channel_ep_t *ep, const char *text)
     if (result == DOCA_SUCCESS)
         result = send_text(ep, text, peer);
     if (result == DOCA_SUCCESS)
-        result = wait_for_message(ep, received, &from);
+        result = wait_for_message(ep, received, NULL, &from);
     if (result == DOCA_SUCCESS)
         DOCA_LOG_INFO("Received: %s", received);
     else

@@ -32,7 +32,7 @@ static doca_error_t serve(struct doca_comm_channel_ep_t *ep, const char *text)
         return result;
     }
     DOCA_LOG_INFO("Listening as '%s'", SERVICE_NAME);
-    result = wait_for_message(ep, received, &peer);
+    result = wait_for_message(ep, received, NULL, &peer);
     if (result != DOCA_SUCCESS) {
         DOCA_LOG_ERR("Cannot receive: %s", doca_error_get_descr(result));
         return result;

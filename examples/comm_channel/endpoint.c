@@ -26,7 +26,7 @@ doca_error_t make_endpoint(struct doca_dev *dev, struct doca_dev_rep *rep,
     return result;
 }
 
-doca_error_t wait_for_message(struct doca_comm_channel_ep_t *ep, char *text,
+doca_error_t wait_for_message(struct doca_comm_channel_ep_t *ep, char *text, size_t *length,
                               struct doca_comm_channel_addr_t **peer)
 {
     doca_event_channel_t received;
@@ -34,12 +34,15 @@ doca_error_t wait_for_message(struct doca_comm_channel_ep_t *ep, char *text,
     struct pollfd channel = {.fd = received, .events = POLLIN};
 
     while (result == DOCA_SUCCESS) {
-        size_t length = MAX_MSG_SIZE;
+        size_t size = MAX_MSG_SIZE;
         doca_error_t answer =
-            doca_comm_channel_ep_recvfrom(ep, text, &length, DOCA_CC_MSG_FLAG_NONE, peer);
+            doca_comm_channel_ep_recvfrom(ep, text, &size, DOCA_CC_MSG_FLAG_NONE, peer);
 
-        if (answer == DOCA_SUCCESS)
-            text[length] = '\0';
+        if (answer == DOCA_SUCCESS) {
+            text[size] = '\0';
+            if (length != NULL)
+                *length = size;
+        }
         if (answer != DOCA_ERROR_AGAIN)
             return answer;
         result = doca_comm_channel_ep_event_handle_arm_recv(ep);
@@ -49,14 +52,14 @@ doca_error_t wait_for_message(struct doca_comm_channel_ep_t *ep, char *text,
     return result;
 }
 
-doca_error_t send_text(struct doca_comm_channel_ep_t *ep, const char *text,
-                       struct doca_comm_channel_addr_t *peer)
+doca_error_t send_message(struct doca_comm_channel_ep_t *ep, const void *message, size_t length,
+                          struct doca_comm_channel_addr_t *peer)
 {
     uint64_t in_flight = 1;
     doca_error_t result;
 
     do {
-        result = doca_comm_channel_ep_sendto(ep, text, strlen(text), DOCA_CC_MSG_FLAG_NONE, peer);
+        result = doca_comm_channel_ep_sendto(ep, message, length, DOCA_CC_MSG_FLAG_NONE, peer);
         if (result == DOCA_ERROR_AGAIN)
             usleep(100);
     } while (result == DOCA_ERROR_AGAIN);
@@ -71,4 +74,10 @@ doca_error_t send_text(struct doca_comm_channel_ep_t *ep, const char *text,
     if (result != DOCA_SUCCESS)
         DOCA_LOG_ERR("Cannot send: %s", doca_error_get_descr(result));
     return result;
+}
+
+doca_error_t send_text(struct doca_comm_channel_ep_t *ep, const char *text,
+                       struct doca_comm_channel_addr_t *peer)
+{
+    return send_message(ep, text, strlen(text), peer);
 }

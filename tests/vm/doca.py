@@ -46,6 +46,7 @@ PARTS = {
     "common": (tests("common", "DocaEngine.*:DocaDevice.*:DocaMemory.*",
                      "*.MoreBuffers*", "*.AnotherDeviceIsNotTakenForOneThatWasClosed"), 10),
     "dma": (tests("dma", "", "*"), 100),
+    "workq": (tests("workq", "DocaWorkq.*:DocaWorkqStates.*", "DocaWorkqPeers.*"), 100),
     # A queue lies between the CPU and the DPA of one device: nothing goes over the network.
     "msgq": (tests("msgq", "*"), 0),
     "sync_event": (tests("sync_event", "*", "*.AnotherProcess*:DocaSyncEventOwner.*"), 50),
