@@ -9,11 +9,10 @@ namespace {
 
 std::uint64_t read(fid_cntr* fid) {
     Cntr& cntr = *object_of<Cntr>(fid);
-    return read_or_yield(cntr.waiter, [&] {
-        (void)cntr.waiter.progress();
-        cntr.known_value.read(cntr.value);
-        return cntr.value;
-    });
+    const Guard guard(cntr.waiter.lock());
+    (void)cntr.waiter.progress();
+    cntr.known_value.read(cntr.value);
+    return cntr.value;
 }
 
 std::uint64_t read_errors(fid_cntr* fid) {

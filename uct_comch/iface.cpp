@@ -5,11 +5,9 @@
 #include <climits>
 #include <cstring>
 #include <string>
-#include <thread>
 
 #include <fmt/format.h>
 
-#include "core/base/idle_rounds.hpp"
 #include "ep.hpp"
 #include "status.hpp"
 
@@ -187,9 +185,6 @@ template <class Link> unsigned progress(uct_iface_h tl_iface) {
     }
     if (!iface.to_tell.empty()) [[unlikely]] {
         count += tell_of_ends(iface);
-    }
-    if (is_time_to_yield(iface.idle_rounds, count)) [[unlikely]] {
-        std::this_thread::yield();
     }
     return count;
 }
