@@ -9,10 +9,11 @@ namespace {
 
 std::uint64_t read(fid_cntr* fid) {
     Cntr& cntr = *object_of<Cntr>(fid);
-    const Guard guard(cntr.waiter.lock());
-    (void)cntr.waiter.progress();
-    cntr.known_value.read(cntr.value);
-    return cntr.value;
+    return read_or_yield(cntr.waiter, [&] {
+        (void)cntr.waiter.progress();
+        cntr.known_value.read(cntr.value);
+        return cntr.value;
+    });
 }
 
 std::uint64_t read_errors(fid_cntr* fid) {

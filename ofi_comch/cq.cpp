@@ -29,11 +29,12 @@ std::size_t error_size(std::uint32_t version) {
 
 ssize_t read_from(fid_cq* fid, void* to, std::size_t count, fi_addr_t* sources) {
     Cq& cq = *object_of<Cq>(fid);
-    const Guard guard(cq.waiter.lock());
-    if (cq.size() < count || count == 0) {
-        (void)cq.waiter.progress();
-    }
-    return cq.is_idle() ? -FI_EAGAIN : cq.take(to, count, sources);
+    return read_or_yield(cq.waiter, [&] {
+        if (cq.size() < count || count == 0) {
+            (void)cq.waiter.progress();
+        }
+        return cq.is_idle() ? -FI_EAGAIN : cq.take(to, count, sources);
+    });
 }
 
 ssize_t read(fid_cq* fid, void* to, std::size_t count) {
@@ -41,8 +42,8 @@ ssize_t read(fid_cq* fid, void* to, std::size_t count) {
     if (cq.format != FI_CQ_FORMAT_TAGGED) {
         return read_from(fid, to, count, nullptr);
     }
-    const Guard guard(cq.waiter.lock());
-    return cq.read(static_cast<fi_cq_tagged_entry*>(to), count);
+    return read_or_yield(cq.waiter,
+                         [&] { return cq.read(static_cast<fi_cq_tagged_entry*>(to), count); });
 }
 
 ssize_t read_error(fid_cq* fid, fi_cq_err_entry* entry, std::uint64_t) {

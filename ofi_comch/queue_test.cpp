@@ -8,6 +8,7 @@
 
 #include <poll.h>
 
+#include "core/base/test_yields.hpp"
 #include "test_node.hpp"
 #include "wire.hpp"
 
@@ -207,6 +208,23 @@ TEST(Queue, WhoReadsUntilThereIsNoMoreMissesNothing) {
         ASSERT_EQ(seen, (std::vector<void*>{sent, got}));
     }
     EXPECT_EQ(fi_close(&ep->fid), 0);
+}
+
+TEST(Queue, WhoReadsInVainForLongYields) {
+    Node node;
+    Queue tagged(node.domain, FI_CQ_FORMAT_TAGGED);
+    Queue other(node.domain, FI_CQ_FORMAT_DATA);
+    const Receiver receiver(node, tagged);
+    fi_cq_tagged_entry entry{};
+    for (Queue* const queue : {&tagged, &other}) {
+        EXPECT_EQ(comch::test::yields_in_vain(
+                      [&] { EXPECT_EQ(fi_cq_read(queue->cq, &entry, 1), -FI_EAGAIN); }),
+                  2u);
+    }
+    fid_cntr* counter = nullptr;
+    COMCH_FI(fi_cntr_open(node.domain, nullptr, &counter, nullptr));
+    EXPECT_EQ(comch::test::yields_in_vain([&] { EXPECT_EQ(fi_cntr_read(counter), 0u); }), 2u);
+    EXPECT_EQ(fi_close(&counter->fid), 0);
 }
 
 TEST(Queue, ASleeperMayWaitForSeveral) {

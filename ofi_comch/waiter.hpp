@@ -2,11 +2,13 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "core/base/idle_rounds.hpp"
 #include "core/base/unique_fd.hpp"
 #include "libfabric.hpp"
 #include "over_link.hpp"
@@ -37,8 +39,11 @@ public:
         for (const Source& source : sources_) {
             count += source.station->progress();
         }
+        yields_ = is_time_to_yield(idle_rounds_, count);
         return count;
     }
+    /// The last progress() was one in vain after many, so its caller is to yield. (Not with the lock held.)
+    [[nodiscard]] bool take_yield() noexcept { return std::exchange(yields_, false); }
 
     /// Something that readers wait for is there: ends a sleep.
     void notify() {
@@ -103,6 +108,8 @@ private:
     };
     std::shared_ptr<Lock> lock_;
     std::vector<Source> sources_;
+    std::uint32_t idle_rounds_ = 0;
+    bool yields_ = false;
     Bell own_;
     Bell program_;
     std::vector<Poller> pollers_;
@@ -114,6 +121,17 @@ private:
     bool may_leave_ = false; ///< the stations' list, with the next progress: pollers were woken
     bool signalled_ = false;
 };
+
+/// What `read` answers, which is called with the lock held and may progress.
+template <class Read> auto read_or_yield(Waiter& waiter, Read&& read) {
+    std::unique_lock guard(waiter.lock());
+    const auto result = read();
+    if (waiter.take_yield()) [[unlikely]] {
+        guard.unlock();
+        std::this_thread::yield();
+    }
+    return result;
+}
 
 /// fi_control's FI_GETWAIT and FI_GETWAITOBJ.
 [[nodiscard]] int control_wait(Waiter& waiter, fi_wait_obj kind, int command, void* argument);

@@ -5,9 +5,11 @@
 #include <climits>
 #include <cstring>
 #include <string>
+#include <thread>
 
 #include <fmt/format.h>
 
+#include "core/base/idle_rounds.hpp"
 #include "ep.hpp"
 #include "status.hpp"
 
@@ -185,6 +187,9 @@ template <class Link> unsigned progress(uct_iface_h tl_iface) {
     }
     if (!iface.to_tell.empty()) [[unlikely]] {
         count += tell_of_ends(iface);
+    }
+    if (is_time_to_yield(iface.idle_rounds, count) && iface.may_yield) [[unlikely]] {
+        std::this_thread::yield();
     }
     return count;
 }
@@ -443,6 +448,8 @@ ucs_status_t open_over(uct_md_h md, uct_worker_h worker, const uct_iface_params_
         iface->speed.latency = config.latency;
     }
     iface->host_dpu_only = config.host_dpu_only != 0;
+    iface->may_yield =
+        reinterpret_cast<uct_priv_worker_t*>(worker)->thread_mode == UCS_THREAD_MODE_SINGLE;
     const ucs_status_t status =
         init_base_iface(&iface->super, &ops, &internal_ops, md, worker, params, tl_config);
     if (status != UCS_OK) {

@@ -77,6 +77,9 @@ template <class Link> struct Iface {
     std::vector<Ep<Link>*> to_tell; ///< whose orderly end somebody has asked for since
     std::vector<std::unique_ptr<GetBcopy>> get_pool;
     std::uint64_t rounds = 0; ///< of progress
+    std::uint32_t idle_rounds = 0;
+    /// Who polls in vain may yield: no other thread waits for UCP's lock, which is held here, meanwhile.
+    bool may_yield = false;
     std::unique_ptr<std::byte[]> scratch; ///< put_bcopy packs here
     std::size_t max_short = 0;
     std::uint32_t am_data_at = 0; ///< what is in front of it in messages that callbacks pack

@@ -199,6 +199,7 @@ struct Wishes {
     std::optional<std::size_t> rx_headroom{};
     std::optional<std::size_t> am_alignment{};
     std::optional<std::size_t> am_align_offset{};
+    ucs_thread_mode_t thread_mode = UCS_THREAD_MODE_SINGLE;
 };
 
 /// A worker with one interface. Active messages and failures are remembered, or handled by a hook.
@@ -220,7 +221,7 @@ public:
         md = opened;
         check_ok(uct_md_query(md, &md_attr), "uct_md_query");
         check_ok(ucs_async_context_create(UCS_ASYNC_MODE_POLL, &async_), "async");
-        check_ok(uct_worker_create(async_, UCS_THREAD_MODE_SINGLE, &worker), "uct_worker_create");
+        check_ok(uct_worker_create(async_, wishes.thread_mode, &worker), "uct_worker_create");
         const ucs_status_t result = try_open(settings, with_error_handler, wishes);
         if (result != UCS_OK) {
             close();

@@ -5,6 +5,7 @@
 
 #include <poll.h>
 
+#include "core/base/test_yields.hpp"
 #include "test_target.hpp"
 
 namespace comch::uct::test {
@@ -64,6 +65,22 @@ struct Wakeup : testing::Test {
         ASSERT_EQ(flush(ep, host, dpu), UCS_OK);
     }
 };
+
+TEST_F(Wakeup, WhoPollsInVainForLongYields) {
+    establish();
+    ASSERT_TRUE(until([&] { return host.progress() == 0 && dpu.progress() == 0; }));
+    EXPECT_EQ(comch::test::yields_in_vain([&] { EXPECT_EQ(host.progress(), 0u); }), 2u);
+    EXPECT_EQ(comch::test::yields_in_vain([&] {
+                  EXPECT_EQ(uct_ep_am_short(ep, 0, 0, nullptr, 0), UCS_OK);
+                  EXPECT_EQ(dpu.progress(), 1u);
+                  host.progress();
+              }),
+              2u)
+        << "the host's, and not of whom something came for";
+    // UCP progresses with a lock held that its other threads may spin for.
+    Interface shared("host", {}, true, {.thread_mode = UCS_THREAD_MODE_SERIALIZED});
+    EXPECT_EQ(comch::test::yields_in_vain([&] { EXPECT_EQ(shared.progress(), 0u); }), 0u);
+}
 
 TEST_F(Wakeup, IsDeclared) {
     constexpr unsigned flags =

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <thread>
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -9,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/idle_rounds.hpp"
 #include "core/base/unique_fd.hpp"
 #include "core/device/process_id.hpp"
 
@@ -48,6 +50,14 @@ unsigned ProgressEngine::progress() {
     if (in_progress_) {
         return 0;
     }
+    const unsigned handled = progress_sources();
+    if (is_time_to_yield(idle_rounds_, handled)) [[unlikely]] {
+        std::this_thread::yield();
+    }
+    return handled;
+}
+
+unsigned ProgressEngine::progress_sources() {
     in_progress_ = true;
     struct Round { // also where a handler throws: the next one begins as ever
         ProgressEngine& engine;

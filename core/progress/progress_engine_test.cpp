@@ -11,6 +11,8 @@
 
 #include <comch/progress.hpp>
 
+#include "core/base/test_yields.hpp"
+
 namespace comch {
 namespace {
 
@@ -40,6 +42,16 @@ struct Source : ProgressSource {
     Errc arms = Errc::ok;
     unsigned calls = 0;
 };
+
+TEST(ProgressEngine, YieldsWhenThereIsNothingToDoForLong) {
+    const auto engine = *ProgressEngine::create();
+    Source source(*engine);
+    EXPECT_EQ(test::yields_in_vain([&] { engine->progress(); }), 2u);
+    source.work = [] { return 1u; };
+    EXPECT_EQ(test::yields_in_vain([&] { engine->progress(); }), 0u) << "there was something";
+    source.work = [&] { return source.calls % 1000 == 0 ? 1u : 0u; };
+    EXPECT_EQ(test::yields_in_vain([&] { engine->progress(); }), 0u) << "there was, now and then";
+}
 
 TEST(ProgressEngine, ProgressesItsSourcesAndCountsWhatTheyDid) {
     const auto engine = *ProgressEngine::create();

@@ -71,12 +71,14 @@ public:
 
 private:
     ProgressEngine(int epoll_fd, int wake_fd) noexcept;
+    unsigned progress_sources();
 
     int epoll_fd_;
     int wake_fd_;
     std::uint64_t owner_; ///< the process's id
     bool in_progress_ = false;
     bool has_holes_ = false; ///< sources removed while the list was being walked
+    std::uint32_t idle_rounds_ = 0;
     std::vector<ProgressSource*> sources_;
 };
 
