@@ -224,7 +224,6 @@ doca_devinfo_rep_get_is_list_net_supported(const struct doca_devinfo *devinfo,
     return doca_devinfo_rep_cap_is_filter_net_supported(devinfo, supported);
 }
 
-
 /* Of DOCA 1.3. `size` is that of the property's type: struct doca_pci_bdf for the PCI address, else as
  * the names of sizes in doca_dev.h say. */
 enum doca_devinfo_property {
