@@ -136,3 +136,13 @@ ctest_counts() {
     skipped=$(grep -c '^ *[0-9]*/[0-9]* Test .*\*\*\*Skipped' "$1")
     echo "$((total - failed - skipped)) $failed $skipped"
 }
+
+# The same where ctest runs whole programs of GoogleTest: by what these said in ctest's log of all output,
+# LOG. FAILED programs are at least as many failures, as one that crashes does not say which test did.
+gtest_counts() { # LOG FAILED
+    awk -v failed="$2" '
+        /^\[       OK \] .*\([0-9]+ ms\)$/ { passed++ }
+        /^\[  SKIPPED \] .*\([0-9]+ ms\)$/ { skipped++ }
+        /^\[  FAILED  \] .*\([0-9]+ ms\)$/ { told++ }
+        END { print passed + 0, (told > failed ? told : failed) + 0, skipped + 0 }' "$1"
+}

@@ -102,6 +102,9 @@ run_tests() {
         return
     fi
     read -r passed failed skipped <<<"$counts"
+    # With sanitizers ctest runs the test programs by the part (cmake/ComchSources.cmake).
+    [ "$folder" = "$build" ] || read -r passed failed skipped < <(
+        gtest_counts "$folder/Testing/Temporary/LastTest.log" "$failed")
     [ "$rc" -eq 0 ] || [ "$failed" -gt 0 ] || failed=1
     remark=$([ "$skipped" -eq 0 ] || echo "$skipped skipped; ")
     [ "$failed$skipped" = 00 ] || remark+="see $log"

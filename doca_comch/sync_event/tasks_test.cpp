@@ -478,6 +478,7 @@ struct Owner {
         if (child == 0) {
             _exit(run());
         }
+        close(descriptors[1]);
         const ssize_t length = read(descriptors[0], exported.data(), exported.size());
         EXPECT_GT(length, 0);
         exported.resize(length > 0 ? static_cast<std::size_t>(length) : 0);
@@ -485,7 +486,6 @@ struct Owner {
     ~Owner() {
         die();
         close(descriptors[0]);
-        close(descriptors[1]);
     }
     [[nodiscard]] int run() const {
         doca_devinfo** list = nullptr;
