@@ -52,8 +52,8 @@ function(comch_add_gtests target)
     endif()
     # The tests find their files by the two folders.
     set(environment "COMCH_BUILD_DIR=${PROJECT_BINARY_DIR}" "COMCH_SOURCE_DIR=${PROJECT_SOURCE_DIR}")
-    if(COMCH_SANITIZE)
-        comch_add_test_parts(${target} "${environment}" ${properties})
+    if(COMCH_SANITIZE AND arg_LABEL STREQUAL "unit")
+        comch_add_whole_test(${target} "${environment}" "${arg_SOURCES}")
     else()
         # PRE_TEST: a test program is first run when testing, not as a build step, so a crash in one
         # does not keep the others from being built.
@@ -65,22 +65,22 @@ function(comch_add_gtests target)
     endif()
 endfunction()
 
-# comch_add_test_parts(TARGET ENVIRONMENT PROPERTIES...): a program's tests by the fourth part, each in one
-# process. With sanitizers a process takes longer to begin and to end than most tests, so one for each test
-# takes twice the time in all; and what a test leaves behind meets the next, as it does in no other build.
-function(comch_add_test_parts target environment)
-    set(parts 4)
+# comch_add_whole_test(TARGET ENVIRONMENT SOURCES): all tests of a program in one process. With sanitizers a
+# process takes longer to begin and to end than most tests, and one for each test takes twice the time in all; and
+# what a test leaves behind meets the next, as it does in no other build.
+function(comch_add_whole_test target environment sources)
     if(COMCH_SANITIZE STREQUAL "thread")
         # Where an earlier test has left a thread of the library's a later one may fork all the same.
         list(APPEND environment "TSAN_OPTIONS=die_after_fork=0")
     endif()
-    math(EXPR last "${parts} - 1")
-    foreach(part RANGE ${last})
-        set(name ${target}.part_${part})
-        add_test(NAME ${name} COMMAND ${target})
-        set_tests_properties(${name} PROPERTIES ${ARGN} TIMEOUT 600
-            ENVIRONMENT "${environment};GTEST_TOTAL_SHARDS=${parts};GTEST_SHARD_INDEX=${part}")
+    # The longest begin first, or one would be left for one CPU at the end; how long, its text tells roughly.
+    set(cost 0)
+    foreach(source IN LISTS sources)
+        file(SIZE "${source}" size)
+        math(EXPR cost "${cost} + ${size}")
     endforeach()
+    add_test(NAME ${target} COMMAND ${target})
+    set_tests_properties(${target} PROPERTIES LABELS unit TIMEOUT 1200 COST ${cost} ENVIRONMENT "${environment}")
 endfunction()
 
 # comch_add_gtests_by_folder(PREFIX LIBRARIES... [EXCEPT FOLDERS...]): one test program for each folder

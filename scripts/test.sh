@@ -102,7 +102,7 @@ run_tests() {
         return
     fi
     read -r passed failed skipped <<<"$counts"
-    # With sanitizers ctest runs the test programs by the part (cmake/ComchSources.cmake).
+    # With sanitizers ctest runs each test program as one test (cmake/ComchSources.cmake).
     [ "$folder" = "$build" ] || read -r passed failed skipped < <(
         gtest_counts "$folder/Testing/Temporary/LastTest.log" "$failed")
     [ "$rc" -eq 0 ] || [ "$failed" -gt 0 ] || failed=1
