@@ -148,8 +148,8 @@ struct Gone : HostilePeer {
         };
         ASSERT_NO_FATAL_FAILURE(meet(1, 1000));
         const std::size_t before = ::mallinfo2().uordblks;
-        ASSERT_NO_FATAL_FAILURE(meet(1001, 10000));
-        EXPECT_LT(::mallinfo2().uordblks, before + 500'000);
+        ASSERT_NO_FATAL_FAILURE(meet(1001, 3000));
+        EXPECT_LT(::mallinfo2().uordblks, before + 150'000);
     }
 };
 
