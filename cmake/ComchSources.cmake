@@ -29,6 +29,17 @@ function(comch_or_placeholder variable)
     endif()
 endfunction()
 
+# comch_add_test_program(TARGET SOURCES files... LIBRARIES libraries...): a program of GoogleTest tests, which
+# ctest does not know. A test's own code need not be fast, and optimising it takes most of a build; the libraries
+# that it tests are optimised as ever.
+function(comch_add_test_program target)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES")
+    add_executable(${target} ${arg_SOURCES})
+    target_link_libraries(${target} PRIVATE comch_options ${arg_LIBRARIES})
+    target_compile_options(${target} PRIVATE -O0)
+    comch_parse_less(${target} GTEST)
+endfunction()
+
 # comch_add_gtests(TARGET LABEL label SOURCES files... LIBRARIES libraries... [TIMEOUT s] [SERIAL]):
 # nothing, like the next one, if no tests are built.
 function(comch_add_gtests target)
@@ -39,13 +50,8 @@ function(comch_add_gtests target)
     if(NOT arg_TIMEOUT)
         set(arg_TIMEOUT 120)
     endif()
-    add_executable(${target} ${arg_SOURCES})
-    target_link_libraries(${target} PRIVATE comch_options ${arg_LIBRARIES}
-                          GTest::gmock GTest::gtest_main)
-    # A test's own code need not be fast, and optimising it takes most of a build; the libraries that
-    # it tests are optimised as ever.
-    target_compile_options(${target} PRIVATE -O0)
-    comch_parse_less(${target} GTEST)
+    comch_add_test_program(${target} SOURCES ${arg_SOURCES}
+                           LIBRARIES ${arg_LIBRARIES} GTest::gmock GTest::gtest_main)
     set(properties LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT})
     if(arg_SERIAL)
         list(APPEND properties RUN_SERIAL TRUE)
