@@ -38,9 +38,11 @@ struct Test {
     [[nodiscard]] int count() const { return static_cast<int>(size); }
 };
 
-/// How many rounds fill the duration, the same on all ranks: from so many that the first of all,
-/// which get pages and find out ways, do not count for much.
+/// How many rounds fill the duration, the same on all ranks: from so many that the first ones, which find
+/// out ways, do not count for much. The very first connects and gets pages: it may take longer than all
+/// that is to be measured, and counts for nothing.
 template <class Round> long rounds_for(const Test& test, Round round) {
+    round();
     for (long rounds = 1;; rounds *= 2) {
         MPI_Barrier(MPI_COMM_WORLD);
         const double begin = MPI_Wtime();
