@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "core/link/soft/known_ways.hpp"
 #include "core/link/soft/tuning.hpp"
 
 namespace comch::link::soft {
@@ -26,6 +27,9 @@ public:
     };
     explicit CopyWays(Ring ring = Ring::now) noexcept : ring_(ring) {}
 
+    /// From now on this one and others that share `known` tell each other what they find; it outlives them.
+    void share(KnownWays& known) noexcept { known_ = &known; }
+
     /// Shorter ones go through the ring.
     [[nodiscard]] static constexpr bool has_choice(std::uint64_t length) noexcept {
         return length >= shortest;
@@ -38,11 +42,10 @@ public:
             copied_ + tuning::alike_before_ring * length > tuning::before_ring) [[unlikely]] {
             ring_ = Ring::now;
         }
-        if (these.trying == none &&
-            (--these.to_come == 0 || (these.ring_to_come && ring_ == Ring::now))) [[unlikely]] {
-            these.trying = 0;
-            these.stand_ins = 0;
-            these.ring_to_come = false;
+        if (these.trying == none
+                ? --these.to_come == 0 || (these.ring_to_come && ring_ == Ring::now)
+                : these.trying == 0 && !has_begun(these)) [[unlikely]] {
+            begin_trial(these, length);
         }
         while (these.trying != none && !may_take(these, all[these.trying], true)) {
             these.ring_to_come |= all[these.trying] == Way::ring && ring_ == Ring::later;
@@ -134,6 +137,9 @@ private:
         bool ring_to_come = false;   ///< it was no way yet in the last trial
         Way latest = Way::ring;
         std::uint32_t to_skip = 0;
+        std::array<bool, 2>
+            begun{}; ///< trials without and with the ring: own ones, or another's were taken over
+        unsigned waited = 0; ///< times, for another's
         Cost& at(Way way) noexcept { return costs[static_cast<std::size_t>(way)]; }
     };
 
@@ -184,6 +190,57 @@ private:
         return 0;
     }
 
+    /// Its first one of this kind, without or with the ring; where nobody tells, it does not matter.
+    [[nodiscard]] bool has_begun(const Lengths& these) const noexcept {
+        return known_ == nullptr || these.begun[may_use_ring() ? 1 : 0];
+    }
+    /// The first without and with the ring: unless another has had it.
+    void begin_trial(Lengths& these, std::uint64_t length) noexcept {
+        these.ring_to_come = false;
+        if (!has_begun(these)) {
+            const bool ring = may_use_ring();
+            KnownWays::Found& found = known_->at(index_of(length), ring);
+            if (!found.known && found.being_tried && these.waited != tuning::most_waits) {
+                ++these.waited;
+                these.trying = none;
+                these.to_come = tuning::gets_to_wait;
+                return;
+            }
+            these.begun[ring ? 1 : 0] = true;
+            these.waited = 0;
+            if (found.known) {
+                take_over(these, found);
+                these.trying = none;
+                these.to_come = tuning::way_pace(length).period;
+                return;
+            }
+            found.being_tried = true;
+        }
+        these.trying = 0;
+        these.stand_ins = 0;
+    }
+    void take_over(Lengths& these, const KnownWays::Found& found) noexcept {
+        for (std::size_t i = 0; i < these.costs.size(); ++i) {
+            if (found.costs[i] != 0) {
+                these.costs[i].value = found.costs[i];
+            }
+        }
+        these.found = best_of(these, true);
+        these.doubts = 0;
+        these.ring_to_come = ring_ == Ring::later;
+    }
+    /// What the kernel refuses here it may not refuse elsewhere: that is told to nobody.
+    void tell(Lengths& these, std::uint64_t length) noexcept {
+        if (known_ == nullptr || these.at(Way::alone).value >= hopeless) {
+            return;
+        }
+        KnownWays::Found& found = known_->at(index_of(length), these.at(Way::ring).value != 0);
+        for (std::size_t i = 0; i < these.costs.size(); ++i) {
+            found.costs[i] = these.costs[i].value;
+        }
+        found.known = true;
+    }
+
     void next_way(Lengths& these, std::uint64_t length) noexcept {
         these.stand_ins = 0;
         if (++these.trying != none) {
@@ -191,6 +248,7 @@ private:
         }
         const std::uint64_t period = tuning::way_pace(length).period;
         note_best(these, length);
+        tell(these, length);
         these.to_come = tuning::period_after(++these.same, period);
     }
     void note_best(Lengths& these, std::uint64_t length) noexcept {
@@ -245,8 +303,10 @@ private:
         return std::min<std::size_t>(std::bit_width(length) - shortest_width, lengths_.size() - 1);
     }
 
-    std::array<Lengths, 14> lengths_{}; ///< from 8 KiB up to 64 MiB
-    std::uint64_t copied_ = 0;          ///< not by the ring
+    static_assert(all.size() == KnownWays::ways);
+    std::array<Lengths, KnownWays::lengths> lengths_{}; ///< from 8 KiB up to 64 MiB
+    std::uint64_t copied_ = 0;                          ///< not by the ring
+    KnownWays* known_ = nullptr;
     Ring ring_;
 };
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace comch::link::soft {
 namespace {
 
@@ -276,6 +278,77 @@ TEST(CopyWays, EachLengthHasItsOwn) {
     EXPECT_GT(by_kernel(ways, 1'000, 8 << 20, 3'000'000, 2'000'000), 900);
     constexpr std::uint64_t longest = std::uint64_t{1} << 34;
     EXPECT_GT(by_kernel(ways, 1'000, longest, 3 * longest, 2 * longest), 900);
+}
+
+/// A port's connections; each round is a get by each of them.
+struct Siblings {
+    KnownWays known;
+    std::vector<CopyWays> connections;
+    Siblings(std::size_t count, CopyWays::Ring ring) : connections(count, CopyWays(ring)) {
+        for (CopyWays& each : connections) {
+            each.share(known);
+        }
+    }
+    /// How many did not go by `way`.
+    int others_than(Way way, int rounds, Costs costs) {
+        int result = 0;
+        for (int i = 0; i < rounds; ++i) {
+            for (CopyWays& each : connections) {
+                result += 1 - taken(way, each, 1, 1 << 20, costs);
+            }
+        }
+        return result;
+    }
+};
+constexpr int way_turn = static_cast<int>(tuning::pace_of_short.turn());
+
+TEST(CopyWays, OneOfAPortsConnectionsTriesForAll) {
+    Siblings port(7, CopyWays::Ring::never);
+    constexpr Costs costs{1, 200'000, 300'000};
+    EXPECT_LE(port.others_than(Way::alone, 500, costs), way_turn);
+    Siblings of_helpers(7, CopyWays::Ring::never);
+    constexpr Costs with_help{1, 200'000, 100'000};
+    (void)of_helpers.others_than(Way::joint, 3 * way_turn, with_help);
+    EXPECT_EQ(of_helpers.others_than(Way::joint, 500, with_help), 0);
+}
+
+TEST(CopyWays, OneTriesTheRingForAllWhenItIsAWay) {
+    Siblings port(7, CopyWays::Ring::later);
+    constexpr Costs costs{300'000, 200'000, 250'000};
+    constexpr int before = (tuning::before_ring >> 20) - tuning::alike_before_ring;
+    EXPECT_LE(port.others_than(Way::alone, before, costs), way_turn);
+    EXPECT_GT(port.others_than(Way::alone, 500, costs), 0) << "the trial";
+    EXPECT_EQ(port.others_than(Way::alone, 500, costs), 0);
+    Siblings fast(7, CopyWays::Ring::later);
+    constexpr Costs with_ring{100'000, 200'000, 250'000};
+    (void)fast.others_than(Way::ring, before + 4 * way_turn, with_ring);
+    EXPECT_EQ(fast.others_than(Way::ring, 500, with_ring), 0);
+}
+
+TEST(CopyWays, OneThatStopsInItsTrialIsNotWaitedForForEver) {
+    Siblings port(2, CopyWays::Ring::never);
+    (void)port.connections[0].choose(1 << 20);
+    constexpr int patience = static_cast<int>(tuning::most_waits * tuning::gets_to_wait);
+    constexpr Costs costs{1, 200'000, 100'000};
+    CopyWays& other = port.connections[1];
+    EXPECT_EQ(taken(Way::joint, other, patience, 1 << 20, costs), 0);
+    (void)taken(Way::joint, other, 2 * way_turn, 1 << 20, costs);
+    EXPECT_EQ(taken(Way::joint, other, 500, 1 << 20, costs), 500);
+}
+
+TEST(CopyWays, WhatTheKernelRefusesToOneItMayNotRefuseToOthers) {
+    Siblings port(2, CopyWays::Ring::now);
+    (void)taken(Way::ring, port.connections[0], 500, 1 << 20, {300'000, CopyWays::in_vain});
+    EXPECT_GT(by_kernel(port.connections[1], 1'000, 1 << 20, 300'000, 200'000), 700);
+}
+
+TEST(CopyWays, WhatOthersFoundIsLookedAtAgain) {
+    Siblings port(2, CopyWays::Ring::never);
+    (void)port.others_than(Way::alone, 200, {1, 200'000, 300'000});
+    CopyWays& other = port.connections[1]; // its peer is another
+    constexpr int period = static_cast<int>(tuning::pace_of_short.period);
+    (void)taken(Way::joint, other, period + 2 * way_turn, 1 << 20, {1, 200'000, 100'000});
+    EXPECT_EQ(taken(Way::joint, other, 500, 1 << 20, {1, 200'000, 100'000}), 500);
 }
 
 TEST(CopyWays, ShortOnesHaveNoChoice) {

@@ -19,6 +19,7 @@
 #include "core/link/soft/bulk_memory.hpp"
 #include "core/link/soft/bulk_writer.hpp"
 #include "core/link/soft/copy_ways.hpp"
+#include "core/link/soft/known_ways.hpp"
 #include "core/link/soft/get_cost.hpp"
 #include "core/link/soft/joint_copy.hpp"
 #include "core/link/soft/layout.hpp"
@@ -89,6 +90,11 @@ public:
         arrivals_ = turns != nullptr ? &turns->arrivals
                                      : &tx_.messages(); // which changes with every message
         awaits_answer_ = turns != nullptr ? &turns->awaits_answer : &nobody_asks_;
+    }
+    /// Pipes of one port learn from each other which ways of copying are fast.
+    void share_ways(PortWays& known) noexcept {
+        ways_.share(known.copied);
+        mapped_ways_.share(known.mapped);
     }
     void set_socket_ready(bool ready) noexcept { socket_ready_ = ready; }
     void set_fenced(bool fenced) noexcept { fenced_ = fenced; }

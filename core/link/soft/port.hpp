@@ -698,6 +698,7 @@ private:
     std::vector<Connection*> working_;
     SlowPoll slow_poll_{tuning::slow_poll};
     Turns turns_;
+    PortWays ways_;
     SleepBell sleep_;
     Watch bell_watch_{Watch::Kind::bell, this};
 

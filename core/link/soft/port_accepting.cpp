@@ -232,6 +232,7 @@ bool Port::prepare(Connection& c, Stranger& stranger, Introduction& intro) {
     c.pipe_.attach(c.socket_.get(),
                    counters_->take_slot(c.slot_info(counters::SlotState::connecting)),
                    !(membarrier_ && hello.has_membarrier != 0), &turns_, &sleep_);
+    c.pipe_.share_ways(ways_);
     return true;
 }
 

@@ -76,6 +76,7 @@ Result<Connection*> Port::start_connect(const std::string& entry, const ServiceN
     c.pipe_.attach(c.socket_.get(),
                    counters_->take_slot(c.slot_info(counters::SlotState::connecting)), true,
                    &turns_, &sleep_);
+    c.pipe_.share_ways(ways_);
     if (const auto failed = try_connect(c)) {
         const std::string text = c.error_text_;
         discard(c);

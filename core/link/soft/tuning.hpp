@@ -192,6 +192,10 @@ inline constexpr WayPace pace_of_short{16, 4, 16, 2048};
 /// A long one is a sample of many parts, and more than the other CPU's cache holds.
 inline constexpr WayPace pace_of_long{2, 1, 1, 512};
 inline constexpr std::uint64_t long_get = 4 * 1024 * 1024;
+/// Who waits for the trial of another connection of its port asks again after so many gets, and so many times: a
+/// trial takes half as many (96 at most), if all have as much to get.
+inline constexpr std::uint64_t gets_to_wait = 16;
+inline constexpr unsigned most_waits = 12;
 /// A way that gets slower while it is taken is left when it has seemed slower than another so many times in a
 /// row, of eight gets each: the delay of one tick, or of a CPU that was taken away, has been forgotten by then.
 inline constexpr unsigned doubts_to_leave = 4;
