@@ -261,17 +261,20 @@ ProcessCounters::open(const std::shared_ptr<Domain>& domain) {
     }
     // Release: readers, who look at this first, find the rest there.
     std::atomic_ref(header->magic).store(counters::magic, std::memory_order_release);
-    std::shared_ptr<ProcessCounters> result(new ProcessCounters(
-        domain, owner, Mapping(static_cast<std::byte*>(at), sizeof(counters::File)),
-        std::move(file), std::move(alive)));
+    // (All memory is found before it is made: its end takes the lock that is held here.)
+    auto result = std::make_shared<ProcessCounters>(
+        Made{}, domain, name, alive_name,
+        Mapping(static_cast<std::byte*>(at), sizeof(counters::File)), std::move(file),
+        std::move(alive));
     entry = result;
     return result;
 }
 
-ProcessCounters::ProcessCounters(std::shared_ptr<Domain> domain, ProcessId owner, Mapping mapping,
-                                 UniqueFd file, UniqueFd lock)
-    : domain_(std::move(domain)), owner_(owner), mapping_(std::move(mapping)),
-      file_(std::move(file)), alive_(std::move(lock)) {
+ProcessCounters::ProcessCounters(Made, std::shared_ptr<Domain> domain, std::string name,
+                                 std::string alive_name, Mapping mapping, UniqueFd file,
+                                 UniqueFd lock)
+    : domain_(std::move(domain)), name_(std::move(name)), alive_name_(std::move(alive_name)),
+      mapping_(std::move(mapping)), file_(std::move(file)), alive_(std::move(lock)) {
     noted_ = note_lock_file(alive_.get());
 }
 
@@ -293,15 +296,17 @@ ProcessCounters::~ProcessCounters() {
     if (entry != all.open.end()) {
         all.open.erase(entry);
     }
-    const std::string suffix = process_suffix(owner_);
     // The lock file last: without it nobody would collect what is left if we die here.
-    (void)domain_->remove_entry(std::string(counters_prefix) + suffix);
-    (void)domain_->remove_entry(std::string(alive_prefix) + suffix);
+    (void)domain_->remove_entry(name_);
+    (void)domain_->remove_entry(alive_name_);
 }
 
 counters::Slot* ProcessCounters::take_slot(const SlotInfo& info) {
     auto* file = reinterpret_cast<counters::File*>(mapping_.data());
     const std::lock_guard guard(mutex_);
+    if (released_.capacity() <= used_) { // giving back never allocates
+        released_.reserve(2 * std::size_t{used_} + 4);
+    }
     if (used_ < counters::max_slots &&
         reserve(file_.get(), offsetof(counters::File, slots) + used_ * sizeof(counters::Slot),
                 sizeof(counters::Slot))) {

@@ -36,11 +36,15 @@ struct SlotInfo {
 };
 
 class ProcessCounters {
+    struct Made {}; ///< what only open() has
+
 public:
     /// The one of this process in this domain, made at first use, kept while anybody holds it.
     [[nodiscard]] static Result<std::shared_ptr<ProcessCounters>>
     open(const std::shared_ptr<Domain>& domain);
 
+    ProcessCounters(Made, std::shared_ptr<Domain> domain, std::string name, std::string alive_name,
+                    Mapping mapping, UniqueFd file, UniqueFd lock);
     ~ProcessCounters();
     ProcessCounters(const ProcessCounters&) = delete;
     ProcessCounters& operator=(const ProcessCounters&) = delete;
@@ -55,11 +59,10 @@ public:
     void release_slot(counters::Slot* slot, counters::SlotState state);
 
 private:
-    ProcessCounters(std::shared_ptr<Domain> domain, ProcessId owner, Mapping mapping, UniqueFd file,
-                    UniqueFd lock);
-
     std::shared_ptr<Domain> domain_;
-    ProcessId owner_;
+    ProcessId owner_ = process_id();
+    std::string name_; ///< of the files
+    std::string alive_name_;
     Mapping mapping_;
     UniqueFd file_;
     UniqueFd alive_;

@@ -2,7 +2,9 @@
 #include <comch/device.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <climits>
 #include <cstdlib>
 
 #include <dirent.h>
@@ -318,7 +320,11 @@ Result<void> Domain::remove_entry(std::string_view name) const {
     if (!is_entry_name(name) || name == id_file || name == lock_file)
         return fail(Errc::invalid_argument,
                     fmt::format("'{}' is no entry of '{}' that can be removed", name, path_));
-    if (unlinkat(fd_, std::string(name).c_str(), 0) != 0 && errno != ENOENT)
+    // Whoever removes one is closing something, which must not need memory.
+    std::array<char, NAME_MAX + 1> terminated{};
+    name.copy(terminated.data(),
+              NAME_MAX); // longer ones do not exist, and their beginning is no entry
+    if (name.size() <= NAME_MAX && unlinkat(fd_, terminated.data(), 0) != 0 && errno != ENOENT)
         return fail_errno(Errc::io, fmt::format("cannot remove '{}/{}'", path_, name), errno);
     return {};
 }

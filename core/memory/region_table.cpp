@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/make_room.hpp"
 #include "core/base/mix_bits.hpp"
 #include "core/device/per_process.hpp"
 
@@ -87,12 +88,15 @@ Result<RegionKey> RegionTable::add(const Region& region) {
                                                      "are in use; release some",
                                                      chunk_count * chunk_slots));
         }
-        index = used_++;
+        index = used_;
         if (index % chunk_slots == 0) {
+            make_room(owned_);
+            free_.reserve(std::size_t{index} + chunk_slots); // remove() finds room
             owned_.push_back(std::make_unique<Slot[]>(chunk_slots));
             // Release: pairs with slot().
             chunks_[index / chunk_slots].store(owned_.back().get(), std::memory_order_release);
         }
+        ++used_;
     }
     Slot& s = *slot(index);
     std::uint64_t generation = next_generation(index, s.uses++);

@@ -140,8 +140,9 @@ public:
     /// Gives up on everything of ours that is not done: `done(token, status)`. Late answers are
     /// ignored; until they are here they count among those in flight, as they do for the peer.
     template <class Done> void cancel(Errc status, Done&& done) {
-        give_up_joint(); // what the peer is writing to is given back when it has done so
         std::vector<std::pair<void*, Errc>> ended;
+        ended.reserve(outstanding());
+        give_up_joint(); // what the peer is writing to is given back when it has done so
         for (Operation& operation : operations_) {
             if (!operation.active || operation.canceled) {
                 continue;
@@ -180,12 +181,20 @@ public:
     /// The connection is over: from here on neither end copies for a get that both copy.
     void stop_copying();
 
-    /// Completes everything with `status`; the connection is over.
+    /// How many fail_all() completes at most.
+    [[nodiscard]] std::size_t outstanding() const noexcept {
+        return operations_.size() + jobs_.size() + deferred_.size() + flushes_.size();
+    }
+
+    /// Completes everything with `status`; the connection is over. Where there is no memory for that,
+    /// nothing has happened.
     template <class Done> void fail_all(Errc status, Done&& done) {
-        stop_copying();
-        lost_writes_ = lost_writes_ || puts_waiting_ != 0 || done_until() < last_write_;
         std::vector<std::pair<void*, Errc>> ended;
         std::vector<std::pair<void*, Errc>> flushed;
+        ended.reserve(outstanding());
+        flushed.reserve(flushes_.size());
+        stop_copying();
+        lost_writes_ = lost_writes_ || puts_waiting_ != 0 || done_until() < last_write_;
         if (status == Errc::not_connected) { // an orderly end: what was done before it is done
             take_reached_flushes(flushed);
             // Messages that the peer did not take out do not count.

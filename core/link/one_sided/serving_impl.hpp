@@ -83,8 +83,8 @@ template <class Pipe> bool OneSidedEngine<Pipe>::owe(Job job) {
     if (replies_waiting_ >= Pipe::max_operations) {
         return false;
     }
-    ++replies_waiting_;
     jobs_.push_back(std::move(job));
+    ++replies_waiting_;
     return true;
 }
 

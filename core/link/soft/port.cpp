@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "core/base/make_room.hpp"
 #include "core/base/ticks.hpp"
 #include "core/device/function.hpp"
 #include "core/link/soft/membarrier.hpp"
@@ -72,6 +73,8 @@ Port::~Port() {
 }
 
 Result<Port::Listener*> Port::add_listener(std::string entry) {
+    make_room(listeners_);
+    closed_listeners_.reserve(closed_listeners_.size() + listeners_.capacity());
     auto listener = std::make_unique<Listener>();
     listener->entry = std::move(entry);
     listener->socket = make_socket();
@@ -101,38 +104,51 @@ Result<void> Port::listen(const ServiceName& service) {
     if (!added) {
         return tl::unexpected(added.error());
     }
-    Listener* const listener = *added;
-    const auto give_up = [&](tl::unexpected<Error> error) -> Result<void> {
-        (void)domain.remove_entry(listener->entry);
+    const auto give_up = [&] {
+        (void)domain.remove_entry(listeners_.back()->entry);
         listeners_.pop_back();
-        return error;
     };
-    const std::string name = name_entry(service.function, service.name);
+    try {
+        Result<void> named = take_name(**added, service);
+        if (!named) {
+            give_up();
+        }
+        return named;
+    } catch (...) {
+        give_up();
+        throw;
+    }
+}
+
+Result<void> Port::take_name(Listener& listener, const ServiceName& service) {
+    const Domain& domain = *device_.domain();
+    std::string name = name_entry(service.function, service.name);
+    ServiceName taken = service;
     const auto lock = domain.lock();
     if (!lock) {
-        return give_up(tl::unexpected(lock.error()));
+        return tl::unexpected(lock.error());
     }
-    while (::symlinkat(listener->entry.c_str(), domain.directory_fd(), name.c_str()) != 0) {
+    while (::symlinkat(listener.entry.c_str(), domain.directory_fd(), name.c_str()) != 0) {
         if (errno != EEXIST) {
             const int error = errno;
-            return give_up(fail_errno(
+            return fail_errno(
                 Errc::io,
                 fmt::format("cannot create '{}' in domain directory '{}'", name, domain.path()),
-                error));
+                error);
         }
         // Somebody has the name, or died with it.
         const UniqueFd probe = make_socket();
         const int error = connect_to(probe.get(), domain, name);
         if (error != ECONNREFUSED && error != ENOENT && owner_lives(domain, name)) {
-            return give_up(fail(
-                Errc::in_use, fmt::format("a server named '{}' is already listening for function "
-                                          "{}; stop it or choose another name",
-                                          service.name, function_name(domain, service.function))));
+            return fail(Errc::in_use,
+                        fmt::format("a server named '{}' is already listening for function "
+                                    "{}; stop it or choose another name",
+                                    service.name, function_name(domain, service.function)));
         }
         (void)domain.remove_entry(name);
     }
-    listener->name_entry = name;
-    listener->service = service;
+    listener.name_entry = std::move(name);
+    listener.service = std::move(taken);
     return {};
 }
 
@@ -225,6 +241,12 @@ void Port::free_closed() {
 }
 
 Connection* Port::new_connection() {
+    // Here, so that nothing that happens to a connection has to find memory for its place in a list.
+    make_room(connections_);
+    make_room_for_all(hot_, connections_);
+    const std::size_t all = connections_.capacity() + closed_.size(); // which are freed later
+    working_.reserve(all);
+    closed_.reserve(all);
     std::unique_ptr<Connection> connection(new Connection);
     connection->port_ = this;
     connection->index_ = connections_.size();

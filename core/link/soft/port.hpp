@@ -451,10 +451,11 @@ private:
         }
         const wire::Hello& hello = intro.hello;
         // All that can fail comes before the sink is asked: what it accepts is established.
-        Connection& c = *new_connection();
-        if (!prepare(c, stranger, intro)) {
+        Connection* const prepared = prepare(stranger, intro);
+        if (prepared == nullptr) {
             return;
         }
+        Connection& c = *prepared;
         ConnectRequest request;
         request.peer = c.peer_;
         request.service = {hello.service, hello.service_length};
@@ -489,7 +490,13 @@ private:
                 return SocketResult::fine;
             }
             if (c.state_ == Connection::State::waiting) {
-                const auto failed = take_answer(c, buffer, received.length, received.fd);
+                std::optional<Reason> failed;
+                try {
+                    failed = take_answer(c, buffer, received.length, received.fd);
+                } catch (const std::bad_alloc&) { // the answer cannot be read again
+                    failed = Reason::device_error;
+                    c.error_text_ = "out of memory";
+                }
                 const std::span<const std::byte> reply{
                     reinterpret_cast<const std::byte*>(buffer.private_data),
                     std::min<std::size_t>(buffer.private_length, max_private_data)};
@@ -594,6 +601,8 @@ private:
         if (c.state_ >= Connection::State::ended) {
             return;
         }
+        c.untold_.reserve(
+            c.one_sided_.outstanding()); // what may fail comes first: it is tried again then
         c.state_ = Connection::State::ended;
         const Errc code = status_after(reason);
         shut_down(c, code, reason);
@@ -624,6 +633,7 @@ private:
     static constexpr int event_batch = 64;
 
     [[nodiscard]] Result<Listener*> add_listener(std::string entry);
+    [[nodiscard]] Result<void> take_name(Listener& listener, const ServiceName& service);
     [[nodiscard]] Connection* new_connection();
     void discard(Connection& c);
     void free_closed();
@@ -650,17 +660,19 @@ private:
     void keep_spare() noexcept;
     [[nodiscard]] bool refuse_without_descriptor(Listener& listener);
     void accept_strangers(Listener& listener);
-    void accept_all_strangers(Listener& listener);
+    void accept_all_strangers(Listener& listener) noexcept;
     void close_stranger(Stranger& stranger);
     /// The port closes: who is on the way here finds an orderly end, not a socket that closed
     /// without a word.
-    void meet_latecomers();
+    void meet_latecomers() noexcept;
     void drop_old_strangers();
     [[nodiscard]] bool read_hello(Stranger& stranger, Introduction& intro);
     [[nodiscard]] wire::Answer make_answer(Errc code,
                                            std::span<const std::byte> reply) const noexcept;
     void refuse(int socket, Errc code, std::span<const std::byte> reply);
-    [[nodiscard]] bool prepare(Connection& c, Stranger& stranger, Introduction& intro);
+    /// The connection that was asked for, or null: it has been refused.
+    [[nodiscard]] Connection* prepare(Stranger& stranger, Introduction& intro);
+    [[nodiscard]] bool prepare(Connection& c, Introduction& intro);
     void admit(Connection& c, std::span<const std::byte> reply);
     /// False: the socket does not take it now.
     [[nodiscard]] bool send_answer(Connection& c);
@@ -671,6 +683,10 @@ private:
                                                     const ServiceName* service,
                                                     std::span<const std::byte> private_data,
                                                     void* user);
+    [[nodiscard]] Result<Connection*> begin_connect(Connection& c, const std::string& entry,
+                                                    const ServiceName* service,
+                                                    const wire::Hello& hello, Pipe::Created created,
+                                                    UniqueFd socket, void* user);
     /// Why the connection ends; nothing: it is connected, or to be tried again.
     [[nodiscard]] std::optional<Reason> try_connect(Connection& c);
     /// Hears of the listener's death before it has answered; false if it is dead.

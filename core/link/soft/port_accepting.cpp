@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "core/base/make_room.hpp"
 #include "core/base/ticks.hpp"
 #include "core/link/soft/names.hpp"
 #include "core/link/soft/peer_process.hpp"
@@ -18,6 +19,8 @@ namespace comch::link::soft {
 
 void Port::accept_strangers(Listener& listener) {
     for (int i = 0; i < event_batch; ++i) {
+        make_room(strangers_);
+        auto stranger = std::make_unique<Stranger>();
         UniqueFd socket(
             ::accept4(listener.socket.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (!socket) {
@@ -31,7 +34,6 @@ void Port::accept_strangers(Listener& listener) {
             refuse(socket.get(), Errc::not_permitted, {});
             continue;
         }
-        auto stranger = std::make_unique<Stranger>();
         stranger->socket = std::move(socket);
         stranger->since_ns = monotonic_ns();
         if (!watch(stranger->socket.get(), stranger->watch)) {
@@ -70,15 +72,17 @@ bool Port::refuse_without_descriptor(Listener& listener) {
     return accepted;
 }
 
-void Port::accept_all_strangers(Listener& listener) {
+void Port::accept_all_strangers(Listener& listener) noexcept try {
     std::size_t before = 0;
     do {
         before = strangers_.size();
         accept_strangers(listener);
     } while (strangers_.size() != before);
+} catch (const std::bad_alloc&) {
+    // They find a socket that closed.
 }
 
-void Port::meet_latecomers() {
+void Port::meet_latecomers() noexcept try {
     for (const auto& listener : listeners_) {
         accept_all_strangers(*listener);
     }
@@ -91,11 +95,12 @@ void Port::meet_latecomers() {
             refuse(stranger->socket.get(), Errc::not_found, {}); // as if it had come a moment later
             continue;
         }
-        Connection& c = *new_connection();
-        if (prepare(c, *stranger, intro)) {
-            admit(c, {});
+        if (Connection* const c = prepare(*stranger, intro)) {
+            admit(*c, {});
         }
     }
+} catch (const std::bad_alloc&) {
+    // As above.
 }
 
 void Port::close_stranger(Stranger& stranger) {
@@ -207,17 +212,36 @@ void Port::refuse(int socket, Errc code, std::span<const std::byte> reply) {
     (void)send_packet(socket, std::as_bytes(std::span(&answer, 1)));
 }
 
-bool Port::prepare(Connection& c, Stranger& stranger, Introduction& intro) {
-    const wire::Hello& hello = intro.hello;
+Connection* Port::prepare(Stranger& stranger, Introduction& intro) {
     unwatch(stranger.socket.get());
-    c.socket_ = std::move(stranger.socket);
+    UniqueFd socket = std::move(stranger.socket);
     close_stranger(stranger);
+    Connection* c = nullptr;
+    Errc failed = Errc::no_memory;
+    try {
+        c = new_connection();
+        c->socket_ = std::move(socket);
+        if (prepare(*c, intro)) {
+            return c;
+        }
+        failed = Errc::invalid_argument;
+    } catch (const std::bad_alloc&) {
+        // Answered as what makes no sense is.
+    }
+    refuse(c != nullptr ? c->socket_.get() : socket.get(), failed, {});
+    if (c != nullptr) {
+        discard(*c);
+    }
+    return nullptr;
+}
+
+bool Port::prepare(Connection& c, Introduction& intro) {
+    const wire::Hello& hello = intro.hello;
+    c.answer_.reserve(sizeof(wire::Answer)); // once the sink has accepted, nothing may fail
     c.process_ = std::move(intro.process);
     auto pipe = Pipe::accept(intro.memfd.get());
     if (!pipe || !tells_of_death(c.process_.get()) || !watch(c.socket_.get(), c.socket_watch_) ||
         !watch(c.process_.get(), c.process_watch_)) {
-        refuse(c.socket_.get(), Errc::invalid_argument, {});
-        discard(c);
         return false;
     }
     c.pipe_ = std::move(*pipe);

@@ -60,11 +60,23 @@ Result<Connection*> Port::start_connect(const std::string& entry, const ServiceN
         std::memcpy(hello.private_data, private_data.data(), private_data.size());
     }
     Connection& c = *new_connection();
+    try {
+        return begin_connect(c, entry, service, hello, std::move(*created), std::move(socket),
+                             user);
+    } catch (...) {
+        discard(c);
+        throw;
+    }
+}
+
+Result<Connection*> Port::begin_connect(Connection& c, const std::string& entry,
+                                        const ServiceName* service, const wire::Hello& hello,
+                                        Pipe::Created created, UniqueFd socket, void* user) {
     c.user_ = user;
     // The socket itself: the name may be given up, or to somebody else, before there is an answer.
     c.entry_ = socket_entry(*device_.domain(), entry);
-    c.memfd_ = std::move(created->memfd);
-    c.pipe_ = std::move(created->pipe);
+    c.memfd_ = std::move(created.memfd);
+    c.pipe_ = std::move(created.pipe);
     c.one_way_ = options_.one_way;
     c.socket_ = std::move(socket);
     const auto bytes = std::as_bytes(std::span(&hello, 1));

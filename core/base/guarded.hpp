@@ -1,0 +1,23 @@
+// Functions of ours that programs in C call: they get an answer, not an exception.
+#pragma once
+
+#include <new>
+
+namespace comch {
+
+/// `call` does as `Call`, and answers `NoMemory` where that finds none. As long as nothing fails it costs
+/// nothing, so it is used on the data path, too. Exceptions of other kinds are none of ours: they end the
+/// process.
+template <auto Call, auto NoMemory> struct Guarded;
+template <class Result, class... Arguments, Result (*Call)(Arguments...), auto NoMemory>
+struct Guarded<Call, NoMemory> {
+    static Result call(Arguments... arguments) noexcept {
+        try {
+            return Call(arguments...);
+        } catch (const std::bad_alloc&) {
+            return NoMemory;
+        }
+    }
+};
+
+} // namespace comch
