@@ -5,8 +5,10 @@
 
 #include <fmt/format.h>
 
+#include "core/base/make_room.hpp"
 #include "endpoint.hpp"
 #include "eq.hpp"
+#include "guarded.hpp"
 
 namespace comch::ofi::inline COMCH_OFI_LINK {
 namespace {
@@ -23,6 +25,12 @@ const comch::Domain& core_domain(const Av& av) {
     return *core_device(av).domain();
 }
 
+/// An address that was not inserted, and why.
+struct Failed {
+    std::uint64_t index;
+    int error;
+};
+
 /// Inserts what `address(i)` gives, and reports as the vector was asked to.
 template <class AddressAt>
 int insert_all(Av& av, std::size_t count, fi_addr_t* out, std::uint64_t flags, void* context,
@@ -34,23 +42,34 @@ int insert_all(Av& av, std::size_t count, fi_addr_t* out, std::uint64_t flags, v
         return -FI_ENOEQ;
     }
     int inserted = 0;
-    std::vector<std::uint64_t> failed;
+    std::vector<Failed> failed;
+    if (av.asynchronous) {
+        failed.reserve(count);
+    }
     {
         const Guard guard(*av.domain->lock);
         auto* const errors = (flags & FI_SYNC_ERR) != 0 ? static_cast<int*>(context) : nullptr;
         for (std::size_t i = 0; i < count; ++i) {
-            const std::optional<Address> parsed = address(i);
-            const fi_addr_t at = parsed ? av.insert(*parsed) : FI_ADDR_NOTAVAIL;
+            fi_addr_t at = FI_ADDR_NOTAVAIL;
+            int error = FI_EINVAL;
+            try {
+                if (const std::optional<Address> parsed = address(i)) {
+                    at = av.insert(*parsed);
+                    error = 0;
+                }
+            } catch (const std::bad_alloc&) {
+                error = FI_ENOMEM;
+            }
             if (out != nullptr) {
                 out[i] = at;
             }
             if (errors != nullptr) {
-                errors[i] = parsed ? 0 : FI_EINVAL;
+                errors[i] = error;
             }
-            if (parsed) {
+            if (error == 0) {
                 ++inserted;
-            } else {
-                failed.push_back(i);
+            } else if (av.asynchronous) {
+                failed.push_back({i, error});
             }
         }
     }
@@ -58,13 +77,13 @@ int insert_all(Av& av, std::size_t count, fi_addr_t* out, std::uint64_t flags, v
         return inserted;
     }
     const Guard guard(av.eq->waiter.lock());
-    for (const std::uint64_t index : failed) {
+    for (const auto [index, error] : failed) {
         fi_eq_err_entry failure{};
         failure.fid = &av.fid.fid;
         failure.context = context;
         failure.data = index;
-        failure.err = FI_EINVAL;
-        failure.prov_errno = FI_EINVAL;
+        failure.err = error;
+        failure.prov_errno = error;
         av.eq->add_failure(failure);
     }
     av.eq->add(FI_AV_COMPLETE,
@@ -190,12 +209,12 @@ int bind(fid* fid, struct fid* other, std::uint64_t) {
     return 0;
 }
 
-fi_ops fid_ops = operations_of_fid(close, unsupported<decltype(fi_ops::control)>, bind);
+fi_ops fid_ops = operations_of_fid(close, unsupported<decltype(fi_ops::control)>, guarded<bind>);
 fi_ops_av av_ops = {sizeof(fi_ops_av),
-                    insert,
-                    insert_service,
-                    insert_symmetric,
-                    remove,
+                    guarded<insert>,
+                    guarded<insert_service>,
+                    guarded<insert_symmetric>,
+                    guarded<remove>,
                     lookup,
                     to_text,
                     unsupported<decltype(fi_ops_av::av_set)>};
@@ -215,20 +234,23 @@ fi_addr_t Av::insert(const Address& address) {
         ++entries_[known].uses;
         return known;
     }
-    ++version_;
-    fi_addr_t at = entries_.size();
-    if (!free_.empty()) {
-        at = *free_.begin();
+    const bool is_used_again = !free_.empty();
+    if (!is_used_again) {
+        make_room(entries_);
+    }
+    const fi_addr_t at = is_used_again ? *free_.begin() : entries_.size();
+    if (named) { // what may fail comes before what cannot be taken back
+        by_name_.emplace(name, at);
+    } else {
+        by_port_.emplace(port_of(address), at);
+    }
+    if (is_used_again) {
         free_.erase(free_.begin());
         entries_[at] = {address, 1};
     } else {
         entries_.push_back({address, 1});
     }
-    if (named) {
-        by_name_.emplace(name, at);
-    } else {
-        by_port_.emplace(port_of(address), at);
-    }
+    ++version_;
     return at;
 }
 
@@ -236,13 +258,15 @@ bool Av::remove(fi_addr_t at) {
     if (find(at) == nullptr) {
         return false;
     }
+    if (entries_[at].uses == 1) {
+        free_.insert(at); // which may fail
+    }
     if (--entries_[at].uses != 0) {
         return true;
     }
     ++version_;
     std::erase_if(by_port_, [&](const auto& entry) { return entry.second == at; });
     std::erase_if(by_name_, [&](const auto& entry) { return entry.second == at; });
-    free_.insert(at);
     for (Endpoint* const endpoint : endpoints) {
         endpoint->forget_address(at);
     }

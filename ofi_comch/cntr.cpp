@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "domain.hpp"
+#include "guarded.hpp"
 
 namespace comch::ofi::inline COMCH_OFI_LINK {
 namespace {
@@ -67,8 +68,8 @@ int wait(fid_cntr* fid, std::uint64_t threshold, int timeout) {
 }
 
 fi_ops fid_ops = operations_of_fid(close_waiting<Cntr, &Cntr::domain>, control_waiting<Cntr>);
-fi_ops_cntr cntr_ops = {sizeof(fi_ops_cntr), read,      read_errors, add, set, wait,
-                        add_errors,          set_errors};
+fi_ops_cntr cntr_ops = {sizeof(fi_ops_cntr), read,       read_errors, add, set,
+                        guarded<wait>,       add_errors, set_errors};
 
 } // namespace
 

@@ -5,8 +5,10 @@
 #include <cstddef>
 #include <cstring>
 
+#include "core/base/make_room.hpp"
 #include "domain.hpp"
 #include "endpoint.hpp"
+#include "guarded.hpp"
 #include "status.hpp"
 
 namespace comch::ofi::inline COMCH_OFI_LINK {
@@ -95,14 +97,24 @@ const char* describe(fid_cq*, int provider_errno, const void*, char* to, std::si
 }
 
 fi_ops fid_ops = operations_of_fid(close_waiting<Cq, &Cq::domain>, control_waiting<Cq>);
-fi_ops_cq cq_ops = {sizeof(fi_ops_cq),   read,   read_from, read_error, sleep_and_read,
-                    sleep_and_read_from, signal, describe};
+fi_ops_cq cq_ops = {sizeof(fi_ops_cq),
+                    guarded<read>,
+                    guarded<read_from>,
+                    read_error,
+                    guarded<sleep_and_read>,
+                    guarded<sleep_and_read_from>,
+                    signal,
+                    describe};
 
 } // namespace
 
 Cq::Cq(std::shared_ptr<Lock> lock) : waiter(std::move(lock)) {}
 
 Cq::~Cq() = default;
+
+void Cq::make_room_to_keep() {
+    make_room(kept_);
+}
 
 void Cq::keep(std::unique_ptr<Endpoint> closed) {
     kept_.push_back({taken_ + count_, std::move(closed)});
@@ -112,8 +124,21 @@ void Cq::drop_kept() {
     std::erase_if(kept_, [&](const Kept& kept) { return kept.until <= taken_; });
 }
 
-void Cq::grow() {
-    reserve(ring_.size() * 2);
+bool Cq::grow() noexcept {
+    try {
+        reserve(ring_.size() * 2);
+    } catch (const std::bad_alloc&) {
+        overrun();
+        return false;
+    }
+    return true;
+}
+
+void Cq::overrun() noexcept {
+    if (!std::exchange(overrun_, true)) {
+        last_ = taken_ + count_;
+    }
+    waiter.notify();
 }
 
 void Cq::reserve(std::size_t size) {
@@ -126,9 +151,17 @@ void Cq::reserve(std::size_t size) {
     head_ = 0;
 }
 
-void Cq::add_failure(const Failure& failure) {
+void Cq::add_failure(const Failure& failure) noexcept {
     reader_room_ = 0; // what comes after it waits behind it
-    failures_.push_back(failure);
+    if (count_ > mask_ && !grow()) {
+        return;
+    }
+    try {
+        failures_.push_back(failure);
+    } catch (const std::bad_alloc&) {
+        overrun();
+        return;
+    }
     add({}, failure.source);
     ring_[(head_ + count_ - 1) & mask_].failed = true;
 }
@@ -158,11 +191,17 @@ ssize_t Cq::take(void* to, std::size_t count, fi_addr_t* sources) {
     if (!kept_.empty()) [[unlikely]] {
         drop_kept();
     }
+    if (is_over()) [[unlikely]] {
+        return -FI_EAVAIL;
+    }
     if (count_ == 0) {
         return -FI_EAGAIN;
     }
     if (ring_[head_].failed) {
         return -FI_EAVAIL;
+    }
+    if (overrun_) [[unlikely]] { // what has come since is not reported
+        count = std::min<std::size_t>(count, last_ - taken_);
     }
     std::size_t taken = 0;
     switch (format) {
@@ -200,12 +239,20 @@ std::size_t Cq::copy_out(void* to, std::size_t count, fi_addr_t* sources) {
 }
 
 ssize_t Cq::take_failure(fi_cq_err_entry* to) {
-    if (count_ == 0 || !ring_[head_].failed) {
+    const bool is_end = is_over();
+    if (!is_end && (count_ == 0 || !ring_[head_].failed)) {
         return -FI_EAGAIN;
     }
-    fi_cq_err_entry entry = failures_.front().entry;
+    fi_cq_err_entry entry = is_end ? fi_cq_err_entry{} : failures_.front().entry;
+    if (is_end) {
+        entry.err = FI_EOVERRUN;
+        entry.prov_errno = FI_ENOMEM;
+    }
     entry.err_data = to->err_data; // the program's room for error data: there is none
     std::memcpy(to, &entry, error_size(domain->fabric->fid.api_version));
+    if (is_end) { // and so for ever
+        return 1;
+    }
     failures_.pop_front();
     head_ = (head_ + 1) & mask_;
     --count_;

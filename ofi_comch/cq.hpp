@@ -44,19 +44,21 @@ struct Cq {
             --reader_room_;
             return;
         }
-        if (count_ > mask_) [[unlikely]] {
-            grow();
+        if (count_ > mask_ && !grow()) [[unlikely]] {
+            return;
         }
         ring_[(head_ + count_) & mask_] = {completion, source, false};
         ++count_;
         waiter.notify();
     }
-    void add_failure(const Failure& failure);
+    void add_failure(const Failure& failure) noexcept;
 
     [[nodiscard]] std::size_t size() const noexcept { return count_; }
     /// take() would find nothing, and has nothing to clean up.
-    [[nodiscard]] bool is_idle() const noexcept { return count_ == 0 && kept_.empty(); }
-    [[nodiscard]] bool has_failure() const noexcept { return !failures_.empty(); }
+    [[nodiscard]] bool is_idle() const noexcept {
+        return count_ == 0 && kept_.empty() && !overrun_;
+    }
+    [[nodiscard]] bool has_failure() const noexcept { return !failures_.empty() || overrun_; }
     /// As fi_cq_read, for entries of the longest format.
     [[nodiscard]] ssize_t read(fi_cq_tagged_entry* to, std::size_t count) {
         if (!is_idle() || count == 0) [[unlikely]] {
@@ -72,7 +74,8 @@ struct Cq {
     [[nodiscard]] ssize_t take_failure(fi_cq_err_entry* to);
     void reserve(std::size_t size);
     /// Keeps a closed endpoint until the call after the one that takes the last completion that is
-    /// here now.
+    /// here now. There must be room, which is asked for before the endpoint is closed.
+    void make_room_to_keep();
     void keep(std::unique_ptr<Endpoint> closed);
 
 private:
@@ -101,7 +104,11 @@ private:
         drained_ = done < small_batch && count_ == 0;
         return static_cast<ssize_t>(taken);
     }
-    void grow();
+    /// False: there is no memory, and the queue is overrun. It reports what it holds, then the overrun,
+    /// and nothing any more.
+    [[nodiscard]] bool grow() noexcept;
+    void overrun() noexcept;
+    [[nodiscard]] bool is_over() const noexcept { return overrun_ && taken_ >= last_; }
     void drop_kept();
     /// The beginning of each entry, as the format has it.
     template <std::size_t Size>
@@ -116,12 +123,14 @@ private:
     /// after every message: the read after this one is told so without another look, which would
     /// stand between a message and its answer.
     bool drained_ = false;
+    bool overrun_ = false;
     /// Grows when it is full: a power of two.
     std::vector<Entry> ring_ = std::vector<Entry>(64);
     std::size_t mask_ = 63;
     std::size_t head_ = 0;
     std::size_t count_ = 0;
     std::uint64_t taken_ = 0;
+    std::uint64_t last_ = 0; ///< overrun: so many completions are taken, and no more
     std::vector<Kept> kept_;
     std::deque<Failure> failures_;
 };

@@ -7,9 +7,11 @@
 #include "atomic_ops.hpp"
 #include "av.hpp"
 #include "cntr.hpp"
+#include "core/base/make_room.hpp"
 #include "cq.hpp"
 #include "endpoint.hpp"
 #include "eq.hpp"
+#include "guarded.hpp"
 #include "poll_set.hpp"
 #include "progress_thread.hpp"
 #include "provider.hpp"
@@ -91,20 +93,20 @@ int query_atomic(fid_domain*, fi_datatype datatype, fi_op op, fi_atomic_attr* at
     return 0;
 }
 
-fi_ops fid_ops = operations_of_fid(close, control, bind);
+fi_ops fid_ops = operations_of_fid(close, control, guarded<bind>);
 
 fi_ops_domain domain_ops = {sizeof(fi_ops_domain),
-                            open_av,
-                            open_cq,
-                            open_endpoint,
+                            guarded<open_av>,
+                            guarded<open_cq>,
+                            guarded<open_endpoint>,
                             unsupported<decltype(fi_ops_domain::scalable_ep)>,
-                            open_cntr,
-                            open_poll_set,
+                            guarded<open_cntr>,
+                            guarded<open_poll_set>,
                             unsupported<decltype(fi_ops_domain::stx_ctx)>,
-                            open_srx,
+                            guarded<open_srx>,
                             query_atomic,
                             unsupported<decltype(fi_ops_domain::query_collective)>,
-                            open_endpoint_with_flags};
+                            guarded<open_endpoint_with_flags>};
 
 bool wants_progress_thread(const fi_domain_attr& attr) {
     return attr.data_progress == FI_PROGRESS_AUTO || attr.control_progress == FI_PROGRESS_AUTO;
@@ -154,6 +156,8 @@ void keep_registrations(Domain& domain) {
 } // namespace
 
 void Domain::add_memory_counter(Cntr& cntr) {
+    make_room(memory_counters);
+    cntr.waiter.make_room(enabled_endpoints.size());
     memory_counters.push_back(&cntr);
     ++cntr.references;
     for (Endpoint* const endpoint : enabled_endpoints) {
@@ -170,6 +174,10 @@ void Domain::remove_memory_counter(Cntr& cntr) {
 }
 
 void Domain::add_enabled(Endpoint& endpoint) {
+    make_room(enabled_endpoints);
+    for (Cntr* const cntr : memory_counters) {
+        cntr->waiter.make_room(1);
+    }
     enabled_endpoints.push_back(&endpoint);
     for (Cntr* const cntr : memory_counters) {
         cntr->waiter.add(endpoint.station);

@@ -7,6 +7,7 @@
 
 #include "core/memory/region_table.hpp"
 #include "eq.hpp"
+#include "guarded.hpp"
 #include "passive_endpoint.hpp"
 #include "progress_thread.hpp"
 #include "provider.hpp"
@@ -26,12 +27,16 @@ int close(fid* fid) {
     const std::shared_ptr<Lock> lock = domain.lock;
     const Guard guard(*lock);
     Cq* const cq = endpoint->rx_cq;
+    const bool is_kept = endpoint->type == FI_EP_MSG && cq != nullptr;
+    if (is_kept) {
+        cq->make_room_to_keep();
+    }
     endpoint->close();
     --domain.references;
     // Who reads a message of a connection that has ended posts the next receive without a look, and
     // ofi_rxm does so after it has closed the endpoint: also when it closes it while it handles the
     // last completion that there is.
-    if (endpoint->type == FI_EP_MSG && cq != nullptr) {
+    if (is_kept) {
         endpoint->station.reset(); // its port is not kept
         cq->keep(std::unique_ptr<Endpoint>(endpoint));
     } else {
@@ -47,6 +52,7 @@ int bind_cq(Endpoint& endpoint, Cq& cq, std::uint64_t flags) {
         ((flags & FI_RECV) != 0 && endpoint.rx_cq != nullptr)) {
         return -FI_EINVAL;
     }
+    cq.waiter.make_room(1);
     if ((flags & FI_TRANSMIT) != 0) {
         endpoint.tx_cq = &cq;
         endpoint.tx_selective = selective;
@@ -70,6 +76,7 @@ int bind_cntr(Endpoint& endpoint, Cntr& cntr, std::uint64_t flags) {
             return -FI_EINVAL;
         }
     }
+    cntr.waiter.make_room(1);
     for (unsigned i = 0; i < Endpoint::kinds; ++i) {
         if ((flags & events[i]) != 0) {
             endpoint.counters[i] = &cntr;
@@ -96,9 +103,9 @@ int bind_to(Endpoint& endpoint, struct fid* other, std::uint64_t flags) {
         if (endpoint.type != FI_EP_RDM || endpoint.av != nullptr) {
             return -FI_EINVAL;
         }
+        object_of<Av>(other)->endpoints.push_back(&endpoint);
         endpoint.av = object_of<Av>(other);
         ++endpoint.av->references;
-        endpoint.av->endpoints.push_back(&endpoint);
         return 0;
     case FI_CLASS_EQ:
         if (endpoint.eq != nullptr) {
@@ -110,9 +117,9 @@ int bind_to(Endpoint& endpoint, struct fid* other, std::uint64_t flags) {
         if (endpoint.srx != nullptr || endpoint.enabled) {
             return -FI_EINVAL;
         }
+        object_of<Srx>(other)->endpoints.push_back(&endpoint);
         endpoint.srx = object_of<Srx>(other);
         endpoint.queue = &endpoint.srx->queue;
-        endpoint.srx->endpoints.push_back(&endpoint);
         return 0;
     default:
         return -FI_EINVAL;
@@ -217,7 +224,7 @@ int set_option(fid* fid, int level, int name, const void* value, std::size_t len
     return 0;
 }
 
-fi_ops fid_ops = operations_of_fid(close, control, bind);
+fi_ops fid_ops = operations_of_fid(guarded<close>, guarded<control>, guarded<bind>);
 
 /// The station that the endpoint will live on.
 Result<std::shared_ptr<Station>> station_for(Domain& domain, fi_ep_type type, fid* handle) {
@@ -285,27 +292,39 @@ int Endpoint::enable() {
         }
         station->datagram_endpoint = this;
     }
-    set_enabled();
+    try {
+        set_enabled();
+    } catch (...) {
+        if (type == FI_EP_RDM) {
+            station->datagram_endpoint = nullptr;
+            station->port().unlisten(service_of(*local_address)); // if it does
+        }
+        throw;
+    }
     return 0;
 }
 
 void Endpoint::bind_eq(Eq& to) {
+    if (type == FI_EP_MSG) { // others' ends are no events
+        to.waiter.add(station);
+    }
     eq = &to;
     ++eq->references;
-    if (type == FI_EP_MSG) { // others' ends are no events
-        eq->waiter.add(station);
-    }
 }
 
 void Endpoint::set_enabled() {
-    if (!std::exchange(enabled, true)) {
+    if (!enabled) {
         if (eq == nullptr && domain->eq != nullptr) {
             bind_eq(*domain->eq);
+        }
+        if (domain->progress_thread != nullptr) {
+            domain->progress_thread->make_room();
         }
         domain->add_enabled(*this);
         if (domain->progress_thread != nullptr) {
             domain->progress_thread->add(station);
         }
+        enabled = true;
     }
     choose_ways();
 }
@@ -443,7 +462,7 @@ void Endpoint::give_back_shared() {
 }
 
 fi_ops_ep endpoint_ops = {sizeof(fi_ops_ep),
-                          cancel,
+                          guarded<cancel>,
                           get_option,
                           set_option,
                           unsupported<decltype(fi_ops_ep::tx_ctx)>,

@@ -170,10 +170,13 @@ public:
     [[nodiscard]] link::ConnectDecision on_connect_request(Connection& link,
                                                            const link::ConnectRequest& request);
     void on_connected(Conn& conn, std::span<const std::byte> reply);
-    void on_message(Conn& conn, std::uint8_t id, const std::byte* data, std::uint32_t length);
-    void on_transfer(Transfer& transfer, Errc status);
+    void on_message(Conn& conn, std::uint8_t id, const std::byte* data,
+                    std::uint32_t length) noexcept;
+    void on_transfer(Transfer& transfer, Errc status) noexcept;
     void on_direct(Operation& operation, Errc status);
     void on_disconnected(Conn& conn, link::Reason reason, std::span<const std::byte> reply);
+    /// Ends it from here: the peer sent what no correct one sends, or we have no memory for what it sent.
+    void break_off(Conn& conn, link::Reason why = link::Reason::protocol_error);
     /// Reliable datagrams: the device is gone, and nobody's messages can come any more.
     void lose_device();
 
@@ -306,8 +309,6 @@ private:
     void fail_receive(const Receive& receive, Errc status);
     /// Tells a connected endpoint's program that its connection has ended.
     void end_connection(Errc status);
-    /// The peer sent what no correct one sends.
-    void break_off(Conn& conn);
 
     [[nodiscard]] ssize_t send_long(Conn& conn, const SendCall& call, std::size_t length);
     /// What an error of it is reported with: fi_endpoint(3) has the endpoint's for what is injected.
@@ -353,9 +354,9 @@ private:
     [[nodiscard]] bool take_region(Conn& from, Parser& parser);
 
     /// What the link's device knows the program's registration by; 0: it does not.
-    [[nodiscard]] std::uint64_t device_region_of(Mr& mr);
+    [[nodiscard]] std::uint64_t device_region_of(Mr& mr) noexcept;
     /// The same for a buffer of the program, until let_go(); null: it is registered by itself.
-    [[nodiscard]] Kept* keep(std::byte* base, std::uint64_t length, std::uint32_t access);
+    [[nodiscard]] Kept* keep(std::byte* base, std::uint64_t length, std::uint32_t access) noexcept;
     void let_go(Kept*& kept);
     /// Makes our memory reachable for the time of an operation; false: no memory.
     [[nodiscard]] bool expose(Operation& operation, const iovec* iov, std::size_t count,
@@ -376,6 +377,9 @@ private:
         }
     }
 
+    /// The general way. Where there is no memory for it, the connection ends.
+    void take_any(Conn& conn, std::uint8_t id, const std::byte* data,
+                  std::uint32_t length) noexcept;
     [[nodiscard]] bool handle(Conn& conn, std::uint8_t id, Parser& parser);
     /// A short message whose receive is posted and plain. False: it takes the general way.
     [[nodiscard]] bool take_plain(Conn& conn, std::uint8_t id, const std::byte* data,

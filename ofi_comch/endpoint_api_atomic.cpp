@@ -1,6 +1,7 @@
 // The entry points of atomics.
 #include "atomic_ops.hpp"
 #include "endpoint.hpp"
+#include "guarded.hpp"
 
 namespace comch::ofi::inline COMCH_OFI_LINK {
 namespace {
@@ -145,16 +146,16 @@ int is_valid(fid_ep*, fi_datatype datatype, fi_op op, std::size_t* count) {
 } // namespace
 
 fi_ops_atomic endpoint_atomic_ops = {sizeof(fi_ops_atomic),
-                                     write,
-                                     writev,
-                                     writemsg,
-                                     inject,
-                                     readwrite,
-                                     readwritev,
-                                     readwritemsg,
-                                     compwrite,
-                                     compwritev,
-                                     compwritemsg,
+                                     guarded<write>,
+                                     guarded<writev>,
+                                     guarded<writemsg>,
+                                     guarded<inject>,
+                                     guarded<readwrite>,
+                                     guarded<readwritev>,
+                                     guarded<readwritemsg>,
+                                     guarded<compwrite>,
+                                     guarded<compwritev>,
+                                     guarded<compwritemsg>,
                                      is_valid<AtomicCall::plain>,
                                      is_valid<AtomicCall::fetch>,
                                      is_valid<AtomicCall::compare>};

@@ -11,11 +11,15 @@ Endpoint& endpoint_of(fid_ep* fid) {
     return *object_of<Endpoint>(fid);
 }
 
+// The general ways, which may find no memory. What goes the short ways allocates nothing, and what an
+// exception would have to be caught for in the same function takes a register.
+
 /// `Kind` is FI_MSG or FI_TAGGED.
 template <std::uint64_t Kind>
-ssize_t send_vector(fid_ep* fid, const iovec* iov, std::size_t count, fi_addr_t to,
-                    std::uint64_t tag, std::uint64_t data, std::uint64_t flags, void* context,
-                    bool inject) {
+[[gnu::noinline]] ssize_t send_vector(fid_ep* fid, const iovec* iov, std::size_t count,
+                                      fi_addr_t to, std::uint64_t tag, std::uint64_t data,
+                                      std::uint64_t flags, void* context, bool inject) noexcept
+    try {
     Endpoint& endpoint = endpoint_of(fid);
     if (count > max_iov) [[unlikely]] {
         return -FI_EINVAL;
@@ -43,6 +47,8 @@ ssize_t send_vector(fid_ep* fid, const iovec* iov, std::size_t count, fi_addr_t 
         call.flags &= ~std::uint64_t{FI_DELIVERY_COMPLETE};
     }
     return endpoint.send(call);
+} catch (const std::bad_alloc&) {
+    return -FI_ENOMEM;
 }
 
 template <std::uint64_t Kind, bool HasData, bool Inject>
@@ -64,13 +70,16 @@ ssize_t send_buffer(fid_ep* fid, const void* buffer, std::size_t length, fi_addr
 }
 
 template <std::uint64_t Kind>
-ssize_t receive_vector(fid_ep* fid, const iovec* iov, std::size_t count, fi_addr_t from,
-                       std::uint64_t tag, std::uint64_t ignore, std::uint64_t flags,
-                       bool use_default_flags, void* context) {
+[[gnu::noinline]] ssize_t receive_vector(fid_ep* fid, const iovec* iov, std::size_t count,
+                                         fi_addr_t from, std::uint64_t tag, std::uint64_t ignore,
+                                         std::uint64_t flags, bool use_default_flags,
+                                         void* context) noexcept try {
     const Guard guard(lock_of(fid));
     const Receiver receiver = receiver_of(fid);
     return post_receive(receiver, iov, count, from, tag, ignore,
                         Kind | flags | (use_default_flags ? receiver.op_flags : 0), context);
+} catch (const std::bad_alloc&) {
+    return -FI_ENOMEM;
 }
 
 /// Of an endpoint, not of a shared context.

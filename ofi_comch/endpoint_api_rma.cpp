@@ -1,5 +1,6 @@
 // The entry points of reads and writes.
 #include "endpoint.hpp"
+#include "guarded.hpp"
 #include "info.hpp"
 #include "iov.hpp"
 
@@ -106,7 +107,9 @@ ssize_t injectdata(fid_ep* fid, const void* buffer, std::size_t length, std::uin
 
 } // namespace
 
-fi_ops_rma endpoint_rma_ops = {sizeof(fi_ops_rma), read,   readv,     readmsg,   write, writev,
-                               writemsg,           inject, writedata, injectdata};
+fi_ops_rma endpoint_rma_ops = {sizeof(fi_ops_rma), guarded<read>,   guarded<readv>,
+                               guarded<readmsg>,   guarded<write>,  guarded<writev>,
+                               guarded<writemsg>,  guarded<inject>, guarded<writedata>,
+                               guarded<injectdata>};
 
 } // namespace comch::ofi::inline COMCH_OFI_LINK

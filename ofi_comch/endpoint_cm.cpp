@@ -6,6 +6,7 @@
 #include "endpoint.hpp"
 #include "endpoint_parser.hpp"
 #include "eq.hpp"
+#include "guarded.hpp"
 #include "passive_endpoint.hpp"
 #include "provider.hpp"
 #include "srx.hpp"
@@ -105,25 +106,20 @@ int Endpoint::connect_to(const Address& address, std::span<const std::byte> data
     if (!data.empty()) {
         std::memcpy(bytes + sizeof(hello), data.data(), data.size());
     }
-    Conn* const made = station->add_conn();
-    made->endpoint = this;
-    const std::span<const std::byte> request{bytes, sizeof(hello) + data.size()};
-    auto link = address.named != 0 ? station->port().connect(service_of(address), request, made)
-                                   : station->port().connect(port_of(address), request, made);
+    const auto made =
+        station->connect(*this, nullptr, address, {bytes, sizeof(hello) + data.size()});
     remote_address = address;
-    if (!link) {
-        log_no_connection(link.error());
-        station->remove_conn(made);
-        if (link.error().code != Errc::not_found) {
-            return -to_fi(link.error());
+    if (!made) {
+        log_no_connection(made.error());
+        if (made.error().code != Errc::not_found) {
+            return -to_fi(made.error());
         }
         // How an attempt went is an event, also when it is known at once.
         state = State::connecting;
         end_connection(Errc::rejected);
         return 0;
     }
-    made->link = *link;
-    conn = made;
+    conn = *made;
     state = State::connecting;
     return 0;
 }
@@ -135,15 +131,18 @@ int Endpoint::accept(std::span<const std::byte> data) {
     if (const int error = enabled ? 0 : enable(); error != 0) {
         return error;
     }
+    if (eq != nullptr) { // first, as there may be no memory for it
+        eq->try_add(FI_CONNECTED, CmEntry{&fid.fid, nullptr});
+    }
     const Errc result = conn->link->send(static_cast<std::uint8_t>(wire::Kind::accept), data);
     if (result != Errc::ok) {
+        if (eq != nullptr) {
+            eq->take_back();
+        }
         return -to_fi(result);
     }
     state = State::connected;
     choose_ways();
-    if (eq != nullptr) {
-        eq->add(FI_CONNECTED, CmEntry{&fid.fid, nullptr});
-    }
     return 0;
 }
 
@@ -208,15 +207,10 @@ void Endpoint::shut_down() {
     at.remove_conn(&with);
 }
 
-fi_ops_cm endpoint_cm_ops = {sizeof(fi_ops_cm),
-                             unsupported<decltype(fi_ops_cm::setname)>,
-                             get_name,
-                             get_peer,
-                             connect,
-                             unsupported<decltype(fi_ops_cm::listen)>,
-                             accept,
-                             unsupported<decltype(fi_ops_cm::reject)>,
-                             shut_down,
-                             unsupported<decltype(fi_ops_cm::join)>};
+fi_ops_cm endpoint_cm_ops = {sizeof(fi_ops_cm),  unsupported<decltype(fi_ops_cm::setname)>,
+                             get_name,           get_peer,
+                             guarded<connect>,   unsupported<decltype(fi_ops_cm::listen)>,
+                             guarded<accept>,    unsupported<decltype(fi_ops_cm::reject)>,
+                             guarded<shut_down>, unsupported<decltype(fi_ops_cm::join)>};
 
 } // namespace comch::ofi::inline COMCH_OFI_LINK

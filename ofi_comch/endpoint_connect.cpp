@@ -130,19 +130,12 @@ int Endpoint::connect(Peer& peer, const Address& address) {
     hello.endpoint_type = FI_EP_RDM;
     const link::PortAddress own = station->port().address();
     std::memcpy(hello.port, own.bytes.data(), sizeof(hello.port));
-    Conn* const made = station->add_conn();
-    made->endpoint = this;
-    made->peer = &peer;
-    const auto data = std::as_bytes(std::span(&hello, 1));
-    auto link = address.named != 0 ? station->port().connect(service_of(address), data, made)
-                                   : station->port().connect(port_of(address), data, made);
-    if (!link) {
-        log_no_connection(link.error());
-        station->remove_conn(made);
-        return to_fi(link.error());
+    const auto made = station->connect(*this, &peer, address, std::as_bytes(std::span(&hello, 1)));
+    if (!made) {
+        log_no_connection(made.error());
+        return to_fi(made.error());
     }
-    made->link = *link;
-    peer.connecting = made;
+    peer.connecting = *made;
     ++peer.conns;
     return FI_SUCCESS;
 }
@@ -290,13 +283,16 @@ void Endpoint::forget_address(fi_addr_t address) {
     }
 }
 
-void Endpoint::break_off(Conn& with) {
-    FI_WARN(&provider, FI_LOG_EP_DATA, "a peer sent what no correct peer sends\n");
+void Endpoint::break_off(Conn& with, Reason why) {
+    FI_WARN(&provider, FI_LOG_EP_DATA, "%s\n",
+            why == Reason::protocol_error
+                ? "a peer sent what no correct peer sends"
+                : "there is no memory for what a peer sent, so its connection is closed");
     Station& at = *with.station;
     Connection* const link = std::exchange(with.link, nullptr);
     link->set_user(nullptr);
     at.port().close(link); // before operations end: whoever copies for them stops
-    on_disconnected(with, Reason::protocol_error, {});
+    on_disconnected(with, why, {});
     at.remove_conn(&with);
 }
 
@@ -386,7 +382,11 @@ fi_addr_t Endpoint::deserted_by(Peer& peer) {
 void Endpoint::note_dead(Peer& peer) {
     const fi_addr_t address = deserted_by(peer);
     if (address != FI_ADDR_NOTAVAIL) {
-        dead_[address] = peer.failure;
+        try {
+            dead_[address] = peer.failure;
+        } catch (const std::bad_alloc&) {
+            // Receives that only it could have served, and are posted later, wait.
+        }
     }
     knows_dead = true;
     choose_ways();

@@ -40,7 +40,7 @@ bool peers_may_reach(const Mr& mr) noexcept {
 /// What the program has registered for its peers is registered with the device once, if that pins
 /// what stays there. (Connected endpoints are closed before their last writes have gone out, and
 /// the registration may end right after.)
-std::uint64_t Endpoint::device_region_of(Mr& mr) {
+std::uint64_t Endpoint::device_region_of(Mr& mr) noexcept try {
     if (!domain->pages_stay || type != FI_EP_RDM) {
         return 0;
     }
@@ -51,9 +51,11 @@ std::uint64_t Endpoint::device_region_of(Mr& mr) {
                                peers_may_reach(mr) ? remote_access(mr) : 0, false);
     }
     return mr.region;
+} catch (const std::bad_alloc&) {
+    return 0;
 }
 
-Kept* Endpoint::keep(std::byte* base, std::uint64_t length, std::uint32_t access) {
+Kept* Endpoint::keep(std::byte* base, std::uint64_t length, std::uint32_t access) noexcept try {
     if (domain->kept == nullptr) {
         return nullptr;
     }
@@ -61,6 +63,8 @@ Kept* Endpoint::keep(std::byte* base, std::uint64_t length, std::uint32_t access
         base, length, access,
         // (The program may free the memory of what is kept.)
         [&](auto... what) { return own_region(station->device(), what..., true); });
+} catch (const std::bad_alloc&) {
+    return nullptr;
 }
 
 void Endpoint::let_go(Kept*& kept) {

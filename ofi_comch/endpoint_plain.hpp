@@ -66,7 +66,8 @@ bool Endpoint::post_plain(void* buffer, std::size_t length, fi_addr_t from, std:
                           std::uint64_t ignore, void* context) {
     constexpr bool tagged = Kind == FI_TAGGED;
     RecvQueue& mine = *own_queue;
-    if (!posts_plainly || !mine.unexpected[tagged].empty()) [[unlikely]] {
+    if (!posts_plainly || !mine.unexpected[tagged].empty() || !mine.receives.has_free())
+        [[unlikely]] {
         return false;
     }
     Receive& receive = mine.receives.take();

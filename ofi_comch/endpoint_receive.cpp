@@ -15,10 +15,14 @@
 namespace comch::ofi::inline COMCH_OFI_LINK {
 
 void Endpoint::on_message(Conn& from, std::uint8_t id, const std::byte* data,
-                          std::uint32_t length) {
-    if (take_plain(from, id, data, length)) [[likely]] {
-        return;
+                          std::uint32_t length) noexcept {
+    if (!take_plain(from, id, data, length)) [[unlikely]] {
+        take_any(from, id, data, length);
     }
+}
+
+void Endpoint::take_any(Conn& from, std::uint8_t id, const std::byte* data,
+                        std::uint32_t length) noexcept try {
     Parser parser(data, length);
     const auto kind = static_cast<wire::Kind>(id & wire::kind_mask);
     // A correct peer says nothing else before the program here, or there, has accepted.
@@ -30,6 +34,8 @@ void Endpoint::on_message(Conn& from, std::uint8_t id, const std::byte* data,
     if (!fine) [[unlikely]] {
         break_off(from);
     }
+} catch (const std::bad_alloc&) {
+    break_off(from, link::Reason::device_error);
 }
 
 inline bool Endpoint::take_plain(Conn& from, std::uint8_t id, const std::byte* data,
@@ -310,6 +316,9 @@ fi_addr_t Endpoint::address_of(Peer* peer) {
 }
 
 void Endpoint::deliver(Receive& receive, const Arrival& arrival) {
+    // First, as there may be no memory for it.
+    Transfer* const transfer =
+        arrival.is_here() ? nullptr : &take_transfer(Transfer::Kind::receive, *arrival.conn);
     std::byte* where = nullptr;
     std::size_t room = receive.length;
     if ((receive.flags & FI_MULTI_RECV) != 0) {
@@ -326,7 +335,7 @@ void Endpoint::deliver(Receive& receive, const Arrival& arrival) {
         where = receive.count != 0 ? static_cast<std::byte*>(receive.iov[0].iov_base) : nullptr;
     }
     const std::size_t length = std::min<std::size_t>(arrival.length, room);
-    if (arrival.is_here()) [[likely]] {
+    if (transfer == nullptr) [[likely]] {
         if (receive.count == 1) [[likely]] {
             if (length != 0) {
                 std::memcpy(where, arrival.payload, length);
@@ -340,33 +349,32 @@ void Endpoint::deliver(Receive& receive, const Arrival& arrival) {
         complete_receive(receive, arrival, where, room, Errc::ok);
         return;
     }
-    Transfer& transfer = take_transfer(Transfer::Kind::receive, *arrival.conn);
-    transfer.receive = &receive;
-    transfer.arrival = arrival;
-    transfer.memory = where;
-    transfer.offset = room;
-    transfer.length = length;
+    transfer->receive = &receive;
+    transfer->arrival = arrival;
+    transfer->memory = where;
+    transfer->offset = room;
+    transfer->length = length;
     if (receive.count > 1) {
-        transfer.staging.reset(new (std::nothrow) std::byte[length]);
-        if (transfer.staging == nullptr) {
+        transfer->staging.reset(new (std::nothrow) std::byte[length]);
+        if (transfer->staging == nullptr) {
             if (arrival.is_coming) {
                 give_up_coming(arrival, Errc::no_memory);
-                transfer.arrival.operation = 0;
+                transfer->arrival.operation = 0;
             }
-            on_transfer(transfer, Errc::no_memory);
+            on_transfer(*transfer, Errc::no_memory);
             return;
         }
-        transfer.memory = transfer.staging.get();
+        transfer->memory = transfer->staging.get();
     }
     if (arrival.is_coming) {
-        direct_coming(transfer);
+        direct_coming(*transfer);
         return;
     }
     if (receive.count <= 1 && (receive.flags & FI_MULTI_RECV) == 0) {
         // (Of a buffer for several messages each takes another part.)
-        transfer.kept = keep(transfer.memory, length, 0);
+        transfer->kept = keep(transfer->memory, length, 0);
     }
-    (void)start(transfer);
+    (void)start(*transfer);
 }
 
 void Endpoint::discard(const Arrival& arrival) {
@@ -483,7 +491,7 @@ void Endpoint::free_transfer(Transfer& transfer) {
     transfers_.give_back(transfer);
 }
 
-bool Endpoint::start(Transfer& transfer) {
+bool Endpoint::start(Transfer& transfer) try {
     Conn& with = *transfer.conn;
     const Arrival& arrival = transfer.arrival;
     RegionKey key;
@@ -518,9 +526,13 @@ bool Endpoint::start(Transfer& transfer) {
         on_transfer(transfer, result);
     }
     return true;
+} catch (const std::bad_alloc&) { // of the link, or where it would have waited
+    transfer.waiting = false;
+    on_transfer(transfer, Errc::no_memory);
+    return true;
 }
 
-void Endpoint::on_transfer(Transfer& transfer, Errc status) {
+void Endpoint::on_transfer(Transfer& transfer, Errc status) noexcept {
     const Arrival arrival = transfer.arrival;
     Conn& with = *transfer.conn;
     if (with.coming.to == &transfer) {

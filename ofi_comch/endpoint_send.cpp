@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/base/make_room.hpp"
 #include "core/memory/region_table.hpp"
 #include "endpoint.hpp"
 #include "endpoint_plain.hpp"
@@ -183,7 +184,7 @@ ssize_t Endpoint::send_long(Conn& to, const SendCall& call, std::size_t length) 
 }
 
 bool Endpoint::expose(Operation& operation, const iovec* iov, std::size_t count, std::size_t length,
-                      std::uint32_t access, bool take, wire::Source& source) {
+                      std::uint32_t access, bool take, wire::Source& source) try {
     auto* base = static_cast<std::byte*>(iov[0].iov_base);
     if (count > 1) {
         operation.staging.reset(new (std::nothrow) std::byte[length]);
@@ -210,13 +211,16 @@ bool Endpoint::expose(Operation& operation, const iovec* iov, std::size_t count,
     source = {length, key->region, reinterpret_cast<std::uint64_t>(base),
               Link::link_data_of(station->device(), key->region)};
     return true;
+} catch (const std::bad_alloc&) {
+    return false;
 }
 
 Operation& Endpoint::begin(Operation::Kind kind, Conn& to, std::uint64_t flags, void* context,
                            bool report, std::uint64_t& name) {
     if (free_operations_.empty()) {
+        make_room(operations_);
+        make_room_for_all(free_operations_, operations_); // giving back never allocates
         operations_.push_back(std::make_unique<Operation>());
-        free_operations_.reserve(operations_.capacity());
         free_operations_.push_back(static_cast<std::uint32_t>(operations_.size() - 1));
     }
     const std::uint32_t index = free_operations_.back();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "guarded.hpp"
 #include "status.hpp"
 
 namespace comch::ofi::inline COMCH_OFI_LINK {
@@ -25,6 +26,9 @@ ssize_t write(fid_eq* fid, std::uint32_t event, const void* entry, std::size_t l
               std::uint64_t) {
     Eq& eq = *object_of<Eq>(fid);
     const Guard guard(eq.waiter.lock());
+    if (eq.is_overrun()) {
+        return -FI_EOVERRUN;
+    }
     eq.add_bytes(event, {static_cast<const std::byte*>(entry), length}, {});
     return static_cast<ssize_t>(length);
 }
@@ -48,7 +52,8 @@ const char* describe(fid_eq*, int provider_errno, const void*, char* to, std::si
 }
 
 fi_ops fid_ops = operations_of_fid(close_waiting<Eq, &Eq::fabric>, control_waiting<Eq>);
-fi_ops_eq eq_ops = {sizeof(fi_ops_eq), read, read_error, write, sleep_and_read, describe};
+fi_ops_eq eq_ops = {sizeof(fi_ops_eq), guarded<read>,           guarded<read_error>,
+                    guarded<write>,    guarded<sleep_and_read>, describe};
 
 } // namespace
 
@@ -62,13 +67,15 @@ void Eq::add_bytes(std::uint32_t event, std::span<const std::byte> entry,
     waiter.notify();
 }
 
-void Eq::add_failure(const fi_eq_err_entry& failure, std::span<const std::byte> data) {
-    Event added;
-    added.failed = true;
-    added.failure = failure;
-    added.bytes.assign(data.begin(), data.end());
-    events_.push_back(std::move(added));
-    waiter.notify();
+void Eq::add_failure(const fi_eq_err_entry& failure, std::span<const std::byte> data) noexcept {
+    or_overrun([&] {
+        Event added;
+        added.failed = true;
+        added.failure = failure;
+        added.bytes.assign(data.begin(), data.end());
+        events_.push_back(std::move(added));
+        waiter.notify();
+    });
 }
 
 bool Eq::has_request(const struct fid& handle) const {
@@ -103,7 +110,7 @@ void Eq::forget(const struct fid* about) {
 
 ssize_t Eq::take(std::uint32_t* event, void* to, std::size_t length, bool peek) {
     if (events_.empty()) {
-        return -FI_EAGAIN;
+        return overrun_ ? -FI_EAVAIL : -FI_EAGAIN;
     }
     const Event& first = events_.front();
     if (first.failed) {
@@ -126,14 +133,22 @@ ssize_t Eq::take(std::uint32_t* event, void* to, std::size_t length, bool peek) 
 }
 
 ssize_t Eq::take_failure(fi_eq_err_entry* to, bool peek) {
+    if (events_.empty() && overrun_) {
+        *to = fi_eq_err_entry{};
+        to->fid = &fid.fid;
+        to->context = fid.fid.context;
+        to->err = FI_EOVERRUN;
+        to->prov_errno = FI_ENOMEM;
+        return sizeof(fi_eq_err_entry);
+    }
     if (events_.empty() || !events_.front().failed) {
         return -FI_EAGAIN;
     }
     Event& first = events_.front();
     void* const room = to->err_data;
     const std::size_t room_size = to->err_data_size;
-    *to = first.failure;
     error_data_ = first.bytes;
+    *to = first.failure;
     // A program that gives room wants a copy; any other gets ours, valid until its next read.
     to->err_data = error_data_.empty() ? nullptr : error_data_.data();
     to->err_data_size = error_data_.size();

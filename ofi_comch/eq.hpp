@@ -23,13 +23,23 @@ struct Eq {
 
     explicit Eq(std::shared_ptr<Lock> lock) : waiter(std::move(lock)) {}
 
-    [[nodiscard]] bool empty() const noexcept { return events_.empty(); }
+    [[nodiscard]] bool empty() const noexcept { return events_.empty() && !overrun_; }
+    [[nodiscard]] bool is_overrun() const noexcept { return overrun_; }
+    /// What there is no memory for overruns the queue.
     template <class Entry>
-    void add(std::uint32_t event, const Entry& entry, std::span<const std::byte> data = {}) {
+    void add(std::uint32_t event, const Entry& entry,
+             std::span<const std::byte> data = {}) noexcept {
+        or_overrun([&] { try_add(event, entry, data); });
+    }
+    /// ... or throws.
+    template <class Entry>
+    void try_add(std::uint32_t event, const Entry& entry, std::span<const std::byte> data = {}) {
         add_bytes(event, std::as_bytes(std::span(&entry, 1)), data);
     }
+    /// What was added last was too early. With the lock held since.
+    void take_back() noexcept { events_.pop_back(); }
     /// `data` is handed out as the error's data.
-    void add_failure(const fi_eq_err_entry& failure, std::span<const std::byte> data = {});
+    void add_failure(const fi_eq_err_entry& failure, std::span<const std::byte> data = {}) noexcept;
     /// Is a request for a connection still to be read?
     [[nodiscard]] bool has_request(const struct fid& handle) const;
     /// Forgets what was about an object that ends.
@@ -47,7 +57,21 @@ private:
         std::vector<std::byte> bytes;
         fi_eq_err_entry failure{};
     };
+    template <class Add> void or_overrun(Add&& add) noexcept {
+        if (overrun_) {
+            return;
+        }
+        try {
+            add();
+        } catch (const std::bad_alloc&) {
+            overrun_ = true;
+            waiter.notify();
+        }
+    }
+
     std::deque<Event> events_;
+    /// It reports what it holds, then that, and nothing any more.
+    bool overrun_ = false;
     std::vector<std::byte> error_data_; ///< of the failure that was read last
 };
 

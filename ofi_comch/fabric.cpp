@@ -6,6 +6,7 @@
 #include "cq.hpp"
 #include "domain.hpp"
 #include "eq.hpp"
+#include "guarded.hpp"
 #include "info.hpp"
 #include "passive_endpoint.hpp"
 #include "provider.hpp"
@@ -32,7 +33,7 @@ Waiter* waiter_of(fid* fid) {
 bool is_ready(fid* fid) {
     switch (fid->fclass) {
     case FI_CLASS_CQ:
-        return object_of<Cq>(fid)->size() != 0;
+        return object_of<Cq>(fid)->size() != 0 || object_of<Cq>(fid)->has_failure();
     case FI_CLASS_CNTR:
         return object_of<Cntr>(fid)->take_news();
     default:
@@ -74,12 +75,12 @@ int open_domain_with_flags(fid_fabric* fabric, fi_info* info, fid_domain** domai
 }
 
 fi_ops_fabric fabric_ops = {sizeof(fi_ops_fabric),
-                            open_domain,
-                            open_passive_endpoint,
-                            open_eq,
+                            guarded<open_domain>,
+                            guarded<open_passive_endpoint>,
+                            guarded<open_eq>,
                             unsupported<decltype(fi_ops_fabric::wait_open)>,
-                            try_wait,
-                            open_domain_with_flags};
+                            guarded<try_wait>,
+                            guarded<open_domain_with_flags>};
 
 } // namespace
 

@@ -290,16 +290,6 @@ bool accepts(const fi_info& hints, const Device& device, fi_ep_type type) {
            (hints.rx_attr == nullptr || accepts_rx(*hints.rx_attr, caps));
 }
 
-bool set_address(void*& to, std::size_t& length, const Address& address, bool of_socket) {
-    length = of_socket ? sizeof(sockaddr_in) : size_of(address);
-    to = std::malloc(length);
-    if (to == nullptr) {
-        return false;
-    }
-    return (of_socket ? copy_address(socket_address(address), to, &length)
-                      : copy_address(address, to, &length)) == 0;
-}
-
 /// Sockets' services are numbers.
 bool is_port(std::string_view service) {
     std::uint16_t port = 0;
@@ -360,6 +350,17 @@ std::string fabric_name(const Device& device) {
 
 /// What libfabric's utility providers ask with, for something to layer on.
 constexpr std::uint64_t core_provider_only = std::uint64_t{1} << 59;
+
+bool set_address(void*& to, std::size_t& length, const Address& address, bool of_socket) {
+    std::free(to);
+    length = of_socket ? sizeof(sockaddr_in) : size_of(address);
+    to = std::malloc(length);
+    if (to == nullptr) {
+        return false;
+    }
+    return (of_socket ? copy_address(socket_address(address), to, &length)
+                      : copy_address(address, to, &length)) == 0;
+}
 
 namespace {
 

@@ -7,6 +7,7 @@
 
 #include <comch/device.hpp>
 
+#include "address.hpp"
 #include "libfabric.hpp"
 
 namespace comch::ofi {
@@ -30,6 +31,10 @@ inline constexpr std::uint64_t order_of_memory =
 
 /// One name per comch domain: devices of different domains are different fabrics.
 [[nodiscard]] std::string fabric_name(const Device& device);
+
+/// Replaces an address of a fi_info; `of_socket`: by that form of it. False: there is no memory.
+[[nodiscard]] bool set_address(void*& to, std::size_t& length, const Address& address,
+                               bool of_socket);
 
 [[nodiscard]] int get_info(std::uint32_t version, const char* node, const char* service,
                            std::uint64_t flags, const fi_info* hints, fi_info** info);

@@ -4,6 +4,7 @@
 
 #include "cntr.hpp"
 #include "domain.hpp"
+#include "guarded.hpp"
 
 namespace comch::ofi::inline COMCH_OFI_LINK {
 namespace {
@@ -57,8 +58,8 @@ int bind(fid* fid, struct fid* other, std::uint64_t flags) {
     }
     for (const auto& [flag, place] : places) {
         if ((flags & flag) != 0) {
-            *place = cntr;
             mr.domain->add_memory_counter(*cntr);
+            *place = cntr;
         }
     }
     return 0;
@@ -91,7 +92,7 @@ int control(fid* fid, int command, void* argument) {
     }
 }
 
-fi_ops fid_ops = operations_of_fid(close, control, bind);
+fi_ops fid_ops = operations_of_fid(close, control, guarded<bind>);
 
 int register_attr(fid* fid, const fi_mr_attr* attr, std::uint64_t flags, fid_mr** out) {
     if (fid->fclass != FI_CLASS_DOMAIN || attr == nullptr || attr->iov_count != 1 ||
@@ -115,10 +116,16 @@ int register_attr(fid* fid, const fi_mr_attr* attr, std::uint64_t flags, fid_mr*
         mr->fid.key = domain.next_key++;
     }
     mr->fid.mem_desc = nullptr;
-    if (!domain.regions.emplace(mr->fid.key, mr.get()).second) {
-        return -FI_ENOKEY;
+    const auto by_base = domain.regions_by_base.emplace(mr->base, mr.get());
+    try {
+        if (!domain.regions.emplace(mr->fid.key, mr.get()).second) {
+            domain.regions_by_base.erase(by_base);
+            return -FI_ENOKEY;
+        }
+    } catch (...) {
+        domain.regions_by_base.erase(by_base);
+        throw;
     }
-    domain.regions_by_base.emplace(mr->base, mr.get());
     ++domain.references;
     *out = &mr.release()->fid;
     return 0;
@@ -146,6 +153,7 @@ int register_range(fid* fid, const void* base, std::size_t length, std::uint64_t
 
 } // namespace
 
-fi_ops_mr mr_ops = {sizeof(fi_ops_mr), register_range, register_vector, register_attr};
+fi_ops_mr mr_ops = {sizeof(fi_ops_mr), guarded<register_range>, guarded<register_vector>,
+                    guarded<register_attr>};
 
 } // namespace comch::ofi::inline COMCH_OFI_LINK

@@ -2,11 +2,16 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
+#include <utility>
 
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "core/base/make_room.hpp"
 #include "eq.hpp"
+#include "guarded.hpp"
+#include "info.hpp"
 #include "provider.hpp"
 #include "status.hpp"
 
@@ -38,9 +43,9 @@ int bind(fid* fid, struct fid* other, std::uint64_t) {
         return -FI_EINVAL;
     }
     const Guard guard(*passive.fabric->lock);
+    object_of<Eq>(other)->waiter.add(passive.station);
     passive.eq = object_of<Eq>(other);
     ++passive.eq->references;
-    passive.eq->waiter.add(passive.station);
     return 0;
 }
 
@@ -149,7 +154,7 @@ int get_option(fid*, int level, int name, void* value, std::size_t* length) {
     return 0;
 }
 
-fi_ops fid_ops = operations_of_fid(close, control, bind);
+fi_ops fid_ops = operations_of_fid(close, control, guarded<bind>);
 /// A request is answered, by fi_accept or fi_reject, and not closed.
 fi_ops request_ops = operations_of_fid(unsupported<decltype(fi_ops::close)>);
 fi_ops_ep ep_ops = {sizeof(fi_ops_ep),
@@ -161,13 +166,13 @@ fi_ops_ep ep_ops = {sizeof(fi_ops_ep),
                     unsupported<decltype(fi_ops_ep::rx_size_left)>,
                     unsupported<decltype(fi_ops_ep::tx_size_left)>};
 fi_ops_cm cm_ops = {sizeof(fi_ops_cm),
-                    set_name,
+                    guarded<set_name>,
                     get_name,
                     unsupported<decltype(fi_ops_cm::getpeer)>,
                     unsupported<decltype(fi_ops_cm::connect)>,
-                    listen,
+                    guarded<listen>,
                     unsupported<decltype(fi_ops_cm::accept)>,
-                    reject,
+                    guarded<reject>,
                     unsupported<decltype(fi_ops_cm::shutdown)>,
                     unsupported<decltype(fi_ops_cm::join)>};
 
@@ -242,44 +247,53 @@ ConnectDecision PassiveEndpoint::on_connect_request(Connection& link,
         request.peer.function != request.service_function) {
         return {Errc::not_permitted, nullptr, {}};
     }
-    fi_info* const offer = fi_dupinfo(info);
-    if (offer == nullptr) {
+    return offer_to_program(link, hello, data);
+}
+
+ConnectDecision PassiveEndpoint::offer_to_program(Connection& link, const wire::Hello& hello,
+                                                  std::span<const std::byte> data) {
+    std::unique_ptr<fi_info, decltype(&fi_freeinfo)> offer(fi_dupinfo(info), fi_freeinfo);
+    if (offer == nullptr || eq->is_overrun()) {
         return {Errc::no_memory, nullptr, {}};
     }
+    const comch::Domain& domain = *fabric->device.domain();
+    link::PortAddress port;
+    std::memcpy(port.bytes.data(), hello.port, sizeof(hello.port));
+    const Address peer =
+        socket_addresses ? unchosen_address(domain, hello.function) : port_address(domain, port);
+    // (A socket's address of the endpoint to be is the one that was called.)
+    if (!set_address(offer->dest_addr, offer->dest_addrlen, peer, socket_addresses) ||
+        (socket_addresses && !set_address(offer->src_addr, offer->src_addrlen, *address, true))) {
+        return {Errc::no_memory, nullptr, {}};
+    }
+    make_room(requests);
+    auto& left = fabric->left_requests; // where those may go that are read and not answered
+    left.reserve(left.size() + requests.size() + 1);
+    auto made = std::make_shared<ConnectionRequest>();
     Conn* const conn = station->add_conn();
     conn->link = &link;
     conn->established = true;
-    requests.push_back(std::make_shared<ConnectionRequest>());
-    ConnectionRequest& made = *requests.back();
-    made.fid.fclass = FI_CLASS_CONNREQ;
-    made.fid.ops = &request_ops;
-    made.fabric = fabric;
-    made.passive = this;
-    made.station = station;
-    made.conn = conn;
-    conn->request = &made;
-    link::PortAddress port;
-    std::memcpy(port.bytes.data(), hello.port, sizeof(hello.port));
-    std::free(offer->dest_addr);
-    offer->dest_addrlen = port_address_size;
-    offer->dest_addr = std::calloc(1, offer->dest_addrlen);
-    (void)(socket_addresses ? copy_address(socket_address(hello.function, 0), offer->dest_addr,
-                                           &offer->dest_addrlen)
-                            : copy_address(port_address(*fabric->device.domain(), port),
-                                           offer->dest_addr, &offer->dest_addrlen));
-    if (socket_addresses) { // that of the endpoint to be is the one that was called
-        std::free(offer->src_addr);
-        offer->src_addrlen = sizeof(sockaddr_in);
-        offer->src_addr = std::calloc(1, offer->src_addrlen);
-        (void)copy_address(socket_address(*address), offer->src_addr, &offer->src_addrlen);
-    }
-    offer->handle = &made.fid;
+    conn->request = made.get();
+    made->fid.fclass = FI_CLASS_CONNREQ;
+    made->fid.ops = &request_ops;
+    made->fabric = fabric;
+    made->passive = this;
+    made->station = station;
+    made->conn = conn;
+    offer->handle = &made->fid;
     struct {
         struct fid* fid;
         fi_info* info;
-    } const entry{&fid.fid, offer};
+    } const entry{&fid.fid, offer.get()};
     static_assert(sizeof(entry) == sizeof(fi_eq_cm_entry));
-    eq->add(FI_CONNREQ, entry, data);
+    try {
+        eq->try_add(FI_CONNREQ, entry, data);
+    } catch (...) {
+        station->remove_conn(conn);
+        throw;
+    }
+    (void)offer.release(); // the event's now
+    requests.push_back(std::move(made));
     return {Errc::ok, conn, {}};
 }
 
@@ -301,6 +315,9 @@ int open_passive_endpoint(fid_fabric* fabric_fid, fi_info* info, fid_pep** out, 
     passive->fid.cm = &cm_ops;
     passive->fabric = &fabric;
     passive->info = fi_dupinfo(info);
+    if (passive->info == nullptr) {
+        return -FI_ENOMEM;
+    }
     passive->socket_addresses = is_socket_format(info->addr_format);
     const auto wanted = info->src_addr != nullptr
                             ? parse_address(fabric.device, info->src_addr, info->src_addrlen)

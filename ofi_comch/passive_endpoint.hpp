@@ -51,6 +51,10 @@ public:
     bool listening = false;
     fi_info* info = nullptr; ///< a copy
     std::vector<std::shared_ptr<ConnectionRequest>> requests;
+
+private:
+    [[nodiscard]] link::ConnectDecision offer_to_program(Connection& link, const wire::Hello& hello,
+                                                         std::span<const std::byte> data);
 };
 
 /// What the program wants to tell the other end; what is too long for it is cut off, as fi_cm(3)

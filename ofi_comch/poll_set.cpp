@@ -9,6 +9,7 @@
 #include "cntr.hpp"
 #include "cq.hpp"
 #include "domain.hpp"
+#include "guarded.hpp"
 
 namespace comch::ofi::inline COMCH_OFI_LINK {
 namespace {
@@ -45,7 +46,7 @@ bool has_news(PollSet::Member& member) {
     if (member.fid->fclass == FI_CLASS_CQ) {
         Cq& cq = *object_of<Cq>(member.fid);
         const Guard guard(cq.waiter.lock());
-        return cq.size() != 0;
+        return cq.size() != 0 || cq.has_failure();
     }
     Cntr& cntr = *object_of<Cntr>(member.fid);
     const Guard guard(cntr.waiter.lock());
@@ -116,7 +117,7 @@ int close(fid* fid) {
 }
 
 fi_ops fid_ops = operations_of_fid(close);
-fi_ops_poll poll_ops = {sizeof(fi_ops_poll), poll, add, remove};
+fi_ops_poll poll_ops = {sizeof(fi_ops_poll), guarded<poll>, guarded<add>, remove};
 
 } // namespace
 

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <chrono>
 #include <mutex>
+#include <new>
 #include <system_error>
 
 #include "core/base/quiet_thread.hpp"
@@ -34,8 +35,8 @@ ProgressThread::~ProgressThread() {
 }
 
 void ProgressThread::add(const std::shared_ptr<Station>& station) {
-    station->progress_thread = this;
     waiter_.add(station);
+    station->progress_thread = this;
 }
 
 void ProgressThread::remove(Station& station) {
@@ -56,9 +57,14 @@ void ProgressThread::run() {
             continue;
         }
         working_ = true;
-        const unsigned moved = waiter_.progress();
-        working_ = false;
-        const bool may_sleep = moved == 0 && waiter_.arm();
+        bool may_sleep = false;
+        try {
+            const unsigned moved = waiter_.progress();
+            working_ = false;
+            may_sleep = moved == 0 && waiter_.arm();
+        } catch (const std::bad_alloc&) { // it goes on when there is memory again
+            working_ = false;
+        }
         armed_ = may_sleep;
         guard.unlock();
         if (may_sleep) {

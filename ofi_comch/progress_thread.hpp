@@ -26,6 +26,8 @@ public:
 
     // With the lock held. As often as something on the station wants it.
     void add(const std::shared_ptr<Station>& station);
+    /// ... without memory that would have to be found then.
+    void make_room() { waiter_.make_room(1); }
     void remove(Station& station);
 
     /// Somebody progresses a station of ours, with the lock held.

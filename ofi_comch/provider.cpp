@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "core/device/settings.hpp"
+#include "guarded.hpp"
 #include "info.hpp"
 #include "status.hpp"
 #include "wire.hpp"
@@ -129,8 +130,8 @@ fi_provider provider = [] {
     made.version = FI_VERSION(0, 1);
     made.fi_version = FI_VERSION(FI_MAJOR_VERSION, FI_MINOR_VERSION);
     made.name = "comch";
-    made.getinfo = get_info;
-    made.fabric = open_fabric;
+    made.getinfo = guarded<get_info>;
+    made.fabric = guarded<open_fabric>;
     made.cleanup = [] {};
     return made;
 }();

@@ -17,24 +17,33 @@ Buffers::Buffer Buffers::take(std::size_t size) {
         kept_[size_class].pop_back();
         return buffer;
     }
+    if (size_class < classes) {
+        kept_[size_class].reserve(max_kept);
+    }
     const std::size_t room =
         size_class < classes ? std::size_t{1} << (size_class + smallest_shift) : size;
     return {std::unique_ptr<std::byte[]>(new std::byte[room]), size_class};
 }
 
 void Buffers::give_back(Buffer buffer) {
-    if (buffer.bytes && buffer.size_class < classes && kept_[buffer.size_class].size() < max_kept) {
-        kept_[buffer.size_class].push_back(std::move(buffer.bytes));
+    if (!buffer.bytes || buffer.size_class >= classes) {
+        return;
+    }
+    auto& kept = kept_[buffer.size_class];
+    if (kept.size() < kept.capacity()) { // (take() has made room for max_kept)
+        kept.push_back(std::move(buffer.bytes));
     }
 }
 
 Unexpected& RecvQueue::keep(Endpoint& endpoint, const Arrival& arrival) {
+    const bool has_payload = !arrival.is_long && arrival.length != 0;
+    Buffers::Buffer buffer = has_payload ? buffers.take(arrival.length) : Buffers::Buffer{};
     Unexpected& message = messages.take();
     message.endpoint = &endpoint;
     message.arrival = arrival;
     message.claimed = nullptr;
-    if (!arrival.is_long && arrival.length != 0) {
-        message.buffer = buffers.take(arrival.length);
+    message.buffer = std::move(buffer);
+    if (has_payload) {
         if (!arrival.is_coming) {
             std::memcpy(message.buffer.bytes.get(), arrival.payload, arrival.length);
         }

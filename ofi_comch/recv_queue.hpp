@@ -9,6 +9,7 @@
 
 #include <comch/error.hpp>
 
+#include "core/base/make_room.hpp"
 #include "info.hpp"
 #include "libfabric.hpp"
 #include "over_link.hpp"
@@ -44,12 +45,13 @@ private:
 /// Objects that are taken and given back, and never freed meanwhile.
 template <class T> class Pool {
 public:
+    /// take() needs no memory.
+    [[nodiscard]] bool has_free() const noexcept { return !free_.empty(); }
     [[nodiscard]] T& take() {
         if (free_.empty()) {
-            all_.push_back(std::make_unique<T>());
-            // Giving back never allocates.
-            free_.reserve(all_.capacity());
-            return *all_.back();
+            make_room(all_);
+            make_room_for_all(free_, all_); // giving back never allocates
+            return *all_.emplace_back(std::make_unique<T>());
         }
         T& item = *free_.back();
         free_.pop_back();

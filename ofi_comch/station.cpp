@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/base/make_room.hpp"
 #include "endpoint.hpp"
 #include "passive_endpoint.hpp"
 #include "progress_thread.hpp"
@@ -19,7 +20,7 @@ using link::Reason;
 struct Sink {
     Station& station;
 
-    ConnectDecision on_connect_request(Connection& connection, const ConnectRequest& request) {
+    ConnectDecision on_connect_request(Connection& connection, const ConnectRequest& request) try {
         if (station.datagram_endpoint != nullptr) {
             return station.datagram_endpoint->on_connect_request(connection, request);
         }
@@ -27,10 +28,16 @@ struct Sink {
             return station.passive_endpoint->on_connect_request(connection, request);
         }
         return {Errc::not_found, nullptr, {}};
+    } catch (const std::bad_alloc&) {
+        return {Errc::no_memory, nullptr, {}};
     }
     void on_connected(Connection& connection, std::span<const std::byte> reply) {
         Conn& conn = *static_cast<Conn*>(connection.user());
-        conn.endpoint->on_connected(conn, reply);
+        try {
+            conn.endpoint->on_connected(conn, reply);
+        } catch (const std::bad_alloc&) {
+            conn.endpoint->break_off(conn, Reason::device_error);
+        }
     }
     void on_message(Connection& connection, std::uint8_t id, const std::byte* data,
                     std::uint32_t length) {
@@ -71,7 +78,7 @@ struct Sink {
 } // namespace
 
 void Conn::send_own(std::uint8_t id, const void* header, std::size_t header_size,
-                    const void* payload, std::size_t payload_size) {
+                    const void* payload, std::size_t payload_size) noexcept try {
     if (link == nullptr) {
         return;
     }
@@ -99,18 +106,21 @@ void Conn::send_own(std::uint8_t id, const void* header, std::size_t header_size
     outbox.push_back(std::move(out));
     owed += wire::answer_overhead + size;
     mark_busy();
+} catch (const std::bad_alloc&) {
+    out_of_memory = true;
+    mark_busy();
 }
 
-void Conn::send_done(std::uint64_t operation, Errc status, bool of_atomic) {
+void Conn::send_done(std::uint64_t operation, Errc status, bool of_atomic) noexcept {
     const wire::Done done{operation, static_cast<std::uint32_t>(status), of_atomic};
     send_own(static_cast<std::uint8_t>(wire::Kind::done), &done, sizeof(done));
 }
 
-void Conn::mark_busy() {
+void Conn::mark_busy() noexcept {
     if (!busy) {
         busy = true;
-        station->busy_.push_back(this);
-        station->wake_sleepers(); // they have not asked for room
+        station->busy_.push_back(this); // add_conn() has made room
+        station->wake_sleepers();       // they have not asked for room
     }
 }
 
@@ -162,6 +172,11 @@ unsigned Station::push_busy() {
     unsigned count = 0;
     for (std::size_t i = 0; i < busy_.size();) {
         Conn& conn = *busy_[i];
+        if (conn.out_of_memory) [[unlikely]] {
+            conn.endpoint->break_off(conn, Reason::device_error); // which takes it out of the list
+            ++count;
+            continue;
+        }
         count += push(conn);
         if (conn.outbox.empty() && conn.waiting.empty() && conn.in_parts == nullptr) {
             conn.busy = false;
@@ -199,14 +214,11 @@ unsigned Station::push(Conn& conn) {
         count += conn.endpoint->send_more_parts(conn);
     }
     while (conn.link != nullptr && conn.outbox.empty() && !conn.waiting.empty()) {
-        Transfer* const transfer = conn.waiting.front();
-        conn.waiting.pop_front();
-        if (!conn.endpoint->start(*transfer)) {
-            // start() has put it at the end; it was the first.
-            conn.waiting.pop_back();
-            conn.waiting.push_front(transfer);
+        if (!conn.endpoint->start(*conn.waiting.front())) {
+            conn.waiting.pop_back(); // start() has put it at the end; it is the first
             break;
         }
+        conn.waiting.pop_front();
         ++count;
     }
     if (conn.link != nullptr && conn.in_parts != nullptr) {
@@ -246,9 +258,31 @@ void Station::remove_sleeper(Waiter& waiter) {
 }
 
 Conn* Station::add_conn() {
+    make_room(conns_);
+    make_room_for_all(busy_, conns_);
     conns_.push_back(std::make_unique<Conn>());
     conns_.back()->station = this;
     return conns_.back().get();
+}
+
+Result<Conn*> Station::connect(Endpoint& endpoint, Peer* peer, const Address& to,
+                               std::span<const std::byte> private_data) {
+    Conn* const made = add_conn();
+    made->endpoint = &endpoint;
+    made->peer = peer;
+    try {
+        auto link = to.named != 0 ? port_->connect(service_of(to), private_data, made)
+                                  : port_->connect(port_of(to), private_data, made);
+        if (link) {
+            made->link = *link;
+            return made;
+        }
+        remove_conn(made);
+        return tl::unexpected(std::move(link.error()));
+    } catch (...) {
+        remove_conn(made);
+        throw;
+    }
 }
 
 void Station::remove_conn(Conn* conn) {

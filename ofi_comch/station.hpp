@@ -8,9 +8,11 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
+#include "address.hpp"
 #include "core/memory/remote_region.hpp"
 #include "libfabric.hpp"
 #include "lock.hpp"
@@ -68,6 +70,8 @@ struct Conn {
     Peer* peer = nullptr;                 ///< reliable datagrams: who is at the other end
     bool established = false;
     bool busy = false; ///< in the station's list
+    /// There was none for something that must go out: the station ends it.
+    bool out_of_memory = false;
     std::deque<Outgoing> outbox;
     std::uint64_t owed = 0;        ///< in the outbox, as wire::max_unanswered counts
     std::uint64_t asked = 0;       ///< of the peer, likewise
@@ -84,10 +88,10 @@ struct Conn {
 
     /// Sends `header`, then `payload`, now or as soon as there is room.
     void send_own(std::uint8_t id, const void* header, std::size_t header_size,
-                  const void* payload = nullptr, std::size_t payload_size = 0);
+                  const void* payload = nullptr, std::size_t payload_size = 0) noexcept;
     /// Says how a named operation of the peer ended.
-    void send_done(std::uint64_t operation, Errc status, bool of_atomic = false);
-    void mark_busy();
+    void send_done(std::uint64_t operation, Errc status, bool of_atomic = false) noexcept;
+    void mark_busy() noexcept;
 };
 
 class Station {
@@ -120,6 +124,9 @@ public:
 
     [[nodiscard]] Conn* add_conn();
     void remove_conn(Conn* conn);
+    /// Connects an endpoint to a port, or to who listens under a name.
+    [[nodiscard]] Result<Conn*> connect(Endpoint& endpoint, Peer* peer, const Address& to,
+                                        std::span<const std::byte> private_data);
 
     Endpoint* datagram_endpoint = nullptr;
     PassiveEndpoint* passive_endpoint = nullptr;

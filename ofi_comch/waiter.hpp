@@ -26,6 +26,8 @@ public:
 
     [[nodiscard]] Lock& lock() noexcept { return *lock_; }
 
+    /// So many further stations can be added without memory that would have to be found then.
+    void make_room(std::size_t count) { sources_.reserve(sources_.size() + count); }
     /// Each station as often as somebody needs it; true when nobody does any more.
     void add(const std::shared_ptr<Station>& station);
     bool remove(const Station& station);
