@@ -1,4 +1,5 @@
 // Registers the component and its transport when the library is loaded.
+#include "guarded.hpp"
 #include "iface.hpp"
 #include "md.hpp"
 #include "ucx_compat.hpp"
@@ -18,10 +19,10 @@ void no_vfs(uct_md_h) {}
 
 uct_component_t component = {
     "comch",
-    query_md_resources,
-    open_md,
+    guarded<query_md_resources>,
+    guarded<open_md>,
     no_cm,
-    unpack_rkey,
+    guarded<unpack_rkey>,
     no_rkey_ptr,
     release_rkey,
     {"comch memory domain", "COMCH_", md_config_table, sizeof(MdConfig), {nullptr, nullptr}},
@@ -34,8 +35,8 @@ uct_component_t component = {
 
 uct_tl_t transport = {
     "comch",
-    query_devices,
-    open_iface,
+    guarded<query_devices>,
+    guarded<open_iface>,
     {"comch transport", "COMCH_", iface_config_table, sizeof(IfaceConfig), {nullptr, nullptr}},
     {},
 };

@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "allocations.hpp"
+#include "core/base/make_room.hpp"
 #include "core/base/short_copy.hpp"
+#include "guarded.hpp"
 #include "status.hpp"
 
 extern "C" {
@@ -600,6 +602,9 @@ ucs_status_t check(uct_ep_h tl_ep, unsigned flags, uct_completion_t* completion)
 template <class Link> ucs_status_t create(const uct_ep_params_t* params, uct_ep_h* ep_p) {
     UCT_EP_PARAMS_CHECK_DEV_IFACE_ADDRS(params);
     auto& iface = *Iface<Link>::of(params->iface);
+    make_room(iface.eps);
+    make_room_for_all(iface.pending, iface.eps); // to wait takes none
+    make_room_for_all(iface.to_tell, iface.eps);
     auto ep = std::make_unique<Ep<Link>>();
     ucs_queue_head_init(&ep->queue);
     const ucs_status_t status = init_base_ep(&ep->super, &iface.super);
@@ -608,7 +613,14 @@ template <class Link> ucs_status_t create(const uct_ep_params_t* params, uct_ep_
     }
     link::PortAddress address;
     std::memcpy(address.bytes.data(), params->iface_addr, address.bytes.size());
-    auto connection = iface.port->connect(address, {}, ep.get());
+    auto connection = [&] {
+        try {
+            return iface.port->connect(address, {}, ep.get());
+        } catch (...) {
+            cleanup_base_ep(&ep->super);
+            throw;
+        }
+    }();
     if (!connection) {
         cleanup_base_ep(&ep->super);
         ucs_debug("comch: %s", connection.error().message.c_str());
@@ -780,28 +792,28 @@ template <class Link> unsigned dispatch_pending(Iface<Link>& iface) {
 }
 
 template <class Link> void fill_ep_ops(uct_iface_ops_t& ops) {
-    ops.ep_put_short = put_short<Link>;
-    ops.ep_put_bcopy = put_bcopy<Link>;
-    ops.ep_put_zcopy = put_zcopy<Link>;
-    ops.ep_get_short = get_short<Link>;
-    ops.ep_get_bcopy = get_bcopy<Link>;
-    ops.ep_get_zcopy = get_zcopy<Link>;
+    ops.ep_put_short = guarded<put_short<Link>>;
+    ops.ep_put_bcopy = guarded<put_bcopy<Link>>;
+    ops.ep_put_zcopy = guarded<put_zcopy<Link>>;
+    ops.ep_get_short = guarded<get_short<Link>>;
+    ops.ep_get_bcopy = guarded<get_bcopy<Link>>;
+    ops.ep_get_zcopy = guarded<get_zcopy<Link>>;
     ops.ep_am_short = am_short<Link>;
     ops.ep_am_short_iov = am_short_iov<Link>;
     ops.ep_am_bcopy = am_bcopy<Link>;
     ops.ep_am_zcopy = am_zcopy<Link>;
-    ops.ep_atomic_cswap64 = atomic_cswap<Link, std::uint64_t>;
-    ops.ep_atomic_cswap32 = atomic_cswap<Link, std::uint32_t>;
-    ops.ep_atomic64_post = atomic_post<Link, std::uint64_t>;
-    ops.ep_atomic32_post = atomic_post<Link, std::uint32_t>;
-    ops.ep_atomic64_fetch = atomic_fetch<Link, std::uint64_t>;
-    ops.ep_atomic32_fetch = atomic_fetch<Link, std::uint32_t>;
+    ops.ep_atomic_cswap64 = guarded<atomic_cswap<Link, std::uint64_t>>;
+    ops.ep_atomic_cswap32 = guarded<atomic_cswap<Link, std::uint32_t>>;
+    ops.ep_atomic64_post = guarded<atomic_post<Link, std::uint64_t>>;
+    ops.ep_atomic32_post = guarded<atomic_post<Link, std::uint32_t>>;
+    ops.ep_atomic64_fetch = guarded<atomic_fetch<Link, std::uint64_t>>;
+    ops.ep_atomic32_fetch = guarded<atomic_fetch<Link, std::uint32_t>>;
     ops.ep_pending_add = pending_add<Link>;
     ops.ep_pending_purge = pending_purge<Link>;
-    ops.ep_flush = flush<Link>;
+    ops.ep_flush = guarded<flush<Link>>;
     ops.ep_fence = fence<Link>;
     ops.ep_check = check<Link>;
-    ops.ep_create = create<Link>;
+    ops.ep_create = guarded<create<Link>>;
     ops.ep_destroy = destroy<Link>;
 }
 

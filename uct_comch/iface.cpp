@@ -121,14 +121,18 @@ void Sink<Link>::on_disconnected(Connection& connection, Reason reason,
     const ucs_status_t status = status_of(reason);
     const std::string& detail = connection.error_text();
     const link::PeerInfo& peer = connection.peer();
-    const auto say = [&](ucs_log_level_t level) {
-        const std::string who = peer.process_id == 0
-                                    ? "connection to a process that has not answered yet"
-                                    : fmt::format("connection with process {} on the {} side",
-                                                  peer.pid, to_string(peer.side));
-        const std::string_view why = link::to_string(reason);
-        ucs_log(level, "comch: %s ended: %.*s%s%s", who.c_str(), static_cast<int>(why.size()),
-                why.data(), detail.empty() ? "" : "; ", detail.c_str());
+    const auto say = [&](ucs_log_level_t level) noexcept {
+        try {
+            const std::string who = peer.process_id == 0
+                                        ? "connection to a process that has not answered yet"
+                                        : fmt::format("connection with process {} on the {} side",
+                                                      peer.pid, to_string(peer.side));
+            const std::string_view why = link::to_string(reason);
+            ucs_log(level, "comch: %s ended: %.*s%s%s", who.c_str(), static_cast<int>(why.size()),
+                    why.data(), detail.empty() ? "" : "; ", detail.c_str());
+        } catch (const std::bad_alloc&) {
+            ucs_log(level, "comch: a connection ended");
+        }
     };
     // One error for a peer that died, however many connections there were with it.
     const bool told = iface.has_told_of(peer.process_id);
@@ -140,7 +144,7 @@ void Sink<Link>::on_disconnected(Connection& connection, Reason reason,
                        other->connection->peer().process_id == peer.process_id;
             });
         if (reason != Reason::closed && !told && !will_tell) {
-            iface.told_of.push_back(peer.process_id);
+            iface.note_told_of(peer.process_id);
             say(iface.super.config.failure_level);
         }
         iface.port->close(&connection);
@@ -159,7 +163,7 @@ void Sink<Link>::on_disconnected(Connection& connection, Reason reason,
     }
     // (Who has only closed this connection may die yet.)
     if (!orderly && peer.process_id != 0 && !told) {
-        iface.told_of.push_back(peer.process_id);
+        iface.note_told_of(peer.process_id);
     }
     const ucs_log_level_t level = tell(iface, *ep, calm);
     say(told && level > UCS_LOG_LEVEL_FATAL ? UCS_LOG_LEVEL_DEBUG : level);
@@ -177,7 +181,7 @@ template <class Link> unsigned tell_of_ends(Iface<Link>& iface) {
     return count;
 }
 
-template <class Link> unsigned progress(uct_iface_h tl_iface) {
+template <class Link> unsigned progress(uct_iface_h tl_iface) try {
     Iface<Link>& iface = *Iface<Link>::of(tl_iface);
     ++iface.rounds;
     Sink<Link> sink{iface};
@@ -192,6 +196,8 @@ template <class Link> unsigned progress(uct_iface_h tl_iface) {
         std::this_thread::yield();
     }
     return count;
+} catch (const std::bad_alloc&) {
+    return 0; // the next call goes on
 }
 
 template <class Link> ucs_status_t query(uct_iface_h tl_iface, uct_iface_attr_t* attr) {
@@ -436,6 +442,7 @@ ucs_status_t open_over(uct_md_h md, uct_worker_h worker, const uct_iface_params_
     }
     iface->port = std::move(*port);
     iface->scratch = std::make_unique<std::byte[]>(Link::max_message);
+    iface->get_pool.reserve(most_kept_gets); // giving back never allocates
     iface->max_short = config.max_short;
     const bool for_ucp =
         (params->field_mask & UCT_IFACE_PARAM_FIELD_RX_HEADROOM) != 0 && params->rx_headroom != 0;

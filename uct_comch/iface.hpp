@@ -87,6 +87,13 @@ template <class Link> struct Iface {
     bool host_dpu_only = false;
     std::vector<std::uint64_t> told_of; ///< process ids of dead peers that were logged
 
+    /// Without memory to remember it, it is logged once more.
+    void note_told_of(std::uint64_t process) noexcept {
+        try {
+            told_of.push_back(process);
+        } catch (const std::bad_alloc&) {
+        }
+    }
     [[nodiscard]] bool has_told_of(std::uint64_t process) const {
         return std::find(told_of.begin(), told_of.end(), process) != told_of.end();
     }

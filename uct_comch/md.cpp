@@ -3,6 +3,7 @@
 #include <climits>
 #include <cstring>
 #include <mutex>
+#include <utility>
 
 #include <sys/mman.h>
 
@@ -11,6 +12,7 @@
 #include "core/device/settings.hpp"
 #include "core/link/verbs/rdma_device.hpp"
 #include "core/memory/kept_registrations.hpp"
+#include "guarded.hpp"
 #include "status.hpp"
 
 namespace comch::uct {
@@ -155,7 +157,12 @@ ucs_status_t allocate(uct_md_h, std::size_t* length, void** address, ucs_memory_
     if (status != UCS_OK) {
         return status;
     }
-    Allocations::instance().add(memory->key);
+    try {
+        Allocations::instance().add(memory->key);
+    } catch (...) {
+        RegionTable::instance().remove(memory->key.region);
+        throw;
+    }
     *length = memory->shared.mapping.size();
     *address = memory->shared.mapping.data();
     *memh = memory.release();
@@ -188,10 +195,17 @@ bool keep(const Md& md, const RegionTable::Region& part, unsigned flags, Memory&
     }
     RegionTable::Region region = part;
     region.device_region = memory.kept->region;
-    const auto key = RegionTable::instance().add(region);
+    const auto let_go = [&] { md.cache->put(std::exchange(memory.kept, nullptr)); };
+    const auto key = [&] {
+        try {
+            return RegionTable::instance().add(region);
+        } catch (...) {
+            let_go();
+            throw;
+        }
+    }();
     if (!key) {
-        md.cache->put(memory.kept);
-        memory.kept = nullptr;
+        let_go();
         return false;
     }
     memory.key = *key;
@@ -285,12 +299,12 @@ uct_md_ops_t make_md_ops() {
     uct_md_ops_t ops{};
     ops.close = close_md;
     ops.query = query_md;
-    ops.mem_alloc = allocate;
+    ops.mem_alloc = guarded<allocate>;
     ops.mem_free = free_memory;
-    ops.mem_reg = register_memory;
+    ops.mem_reg = guarded<register_memory>;
     ops.mem_dereg = deregister_memory;
     ops.mem_query = query_memory;
-    ops.mkey_pack = pack_rkey;
+    ops.mkey_pack = guarded<pack_rkey>;
     ops.detect_memory_type = detect_memory_type;
     // UCX calls these without looking whether they are there, or at what the domain says it can.
     ops.mem_advise = [](uct_md_h, uct_mem_h, void*, size_t, unsigned) {
