@@ -229,7 +229,9 @@ Result<std::shared_ptr<Domain>> Domain::open(const DomainOptions& options) {
     if (const auto checked = check_ownership(directory->get(), *name); !checked)
         return blame(name->setting, name->given, checked.error());
 
-    std::shared_ptr<Domain> domain(new Domain(directory->release(), name->path));
+    std::unique_ptr<Domain> made(new Domain(directory->get(), name->path));
+    (void)directory->release(); // the domain closes it from here on
+    std::shared_ptr<Domain> domain(std::move(made));
     if (faccessat(AT_FDCWD, domain->socket_path("").c_str(), F_OK, 0) != 0)
         return fail(Errc::unsupported, "comch reaches the sockets of a domain through "
                                        "/proc/thread-self/fd, which is not there; mount /proc");

@@ -11,7 +11,7 @@ using comch::test::Files;
 
 /// Whether it is the face that allocates: what the core does without memory is not tested here, and
 /// callbacks are the test's own.
-bool face_allocates();
+extern bool (*const face_allocates)();
 
 /// The n-th allocation of the face.
 class FailingAllocation : public comch::test::FailingAllocation {

@@ -21,9 +21,14 @@ template <class Call> auto outlast(Call call, Files after = Files::as_before) {
     return comch::test::outlast<decltype(call())>(-FI_ENOMEM, call, after);
 }
 
-#define COMCH_OUTLAST(call) EXPECT_EQ(outlast([&] { return (call); }), 0)
+#define COMCH_OUTLAST_AND(call, files)                                                             \
+    do {                                                                                           \
+        SCOPED_TRACE(#call);                                                                       \
+        EXPECT_EQ(outlast([&] { return (call); }, files), 0);                                      \
+    } while (false)
+#define COMCH_OUTLAST(call) COMCH_OUTLAST_AND(call, Files::as_before)
 /// For the first of its kind, which makes what is kept and found again.
-#define COMCH_OUTLAST_FIRST(call) EXPECT_EQ(outlast([&] { return (call); }, Files::kept), 0)
+#define COMCH_OUTLAST_FIRST(call) COMCH_OUTLAST_AND(call, Files::kept)
 
 /// Sends and receives, with all of both ends progressing.
 void exchange(Pair& pair, std::size_t length, unsigned seed) {
