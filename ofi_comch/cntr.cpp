@@ -8,10 +8,14 @@
 namespace comch::ofi::inline COMCH_OFI_LINK {
 namespace {
 
+/// These calls have no error to answer: without memory, the next one goes on.
+void progress(Cntr& cntr) try { (void)cntr.waiter.progress(); } catch (const std::bad_alloc&) {
+}
+
 std::uint64_t read(fid_cntr* fid) {
     Cntr& cntr = *object_of<Cntr>(fid);
     return read_or_yield(cntr.waiter, [&] {
-        (void)cntr.waiter.progress();
+        progress(cntr);
         cntr.known_value.read(cntr.value);
         return cntr.value;
     });
@@ -20,7 +24,7 @@ std::uint64_t read(fid_cntr* fid) {
 std::uint64_t read_errors(fid_cntr* fid) {
     Cntr& cntr = *object_of<Cntr>(fid);
     const Guard guard(cntr.waiter.lock());
-    (void)cntr.waiter.progress();
+    progress(cntr);
     cntr.tell_errors();
     return cntr.errors;
 }

@@ -124,7 +124,10 @@ void Cq::drop_kept() {
     std::erase_if(kept_, [&](const Kept& kept) { return kept.until <= taken_; });
 }
 
-bool Cq::grow() noexcept {
+bool Cq::grow() {
+    if (overrun_) {
+        return false;
+    }
     try {
         reserve(ring_.size() * 2);
     } catch (const std::bad_alloc&) {
@@ -134,7 +137,7 @@ bool Cq::grow() noexcept {
     return true;
 }
 
-void Cq::overrun() noexcept {
+void Cq::overrun() {
     if (!std::exchange(overrun_, true)) {
         last_ = taken_ + count_;
     }
@@ -151,7 +154,7 @@ void Cq::reserve(std::size_t size) {
     head_ = 0;
 }
 
-void Cq::add_failure(const Failure& failure) noexcept {
+void Cq::add_failure(const Failure& failure) {
     reader_room_ = 0; // what comes after it waits behind it
     if (count_ > mask_ && !grow()) {
         return;

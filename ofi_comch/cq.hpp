@@ -51,7 +51,7 @@ struct Cq {
         ++count_;
         waiter.notify();
     }
-    void add_failure(const Failure& failure) noexcept;
+    void add_failure(const Failure& failure);
 
     [[nodiscard]] std::size_t size() const noexcept { return count_; }
     /// take() would find nothing, and has nothing to clean up.
@@ -101,13 +101,16 @@ private:
         }
         const auto taken = static_cast<std::size_t>(reader_ - to);
         taken_ += taken;
+        if (overrun_) [[unlikely]] { // in this call, which these do not count in
+            last_ += taken;
+        }
         drained_ = done < small_batch && count_ == 0;
         return static_cast<ssize_t>(taken);
     }
     /// False: there is no memory, and the queue is overrun. It reports what it holds, then the overrun,
     /// and nothing any more.
-    [[nodiscard]] bool grow() noexcept;
-    void overrun() noexcept;
+    [[nodiscard]] bool grow();
+    void overrun();
     [[nodiscard]] bool is_over() const noexcept { return overrun_ && taken_ >= last_; }
     void drop_kept();
     /// The beginning of each entry, as the format has it.

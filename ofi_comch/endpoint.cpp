@@ -440,7 +440,11 @@ void Endpoint::drain() {
         return type == FI_EP_MSG ? conn != nullptr && conn->busy : station->owes();
     };
     while (owes() && Clock::now() < end) {
-        (void)station->progress();
+        try {
+            (void)station->progress();
+        } catch (const std::bad_alloc&) {
+            // It goes on when there is some; nothing of what follows needs any.
+        }
     }
     if (type == FI_EP_RDM) {
         station->datagram_endpoint = nullptr;

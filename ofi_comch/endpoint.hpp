@@ -170,9 +170,8 @@ public:
     [[nodiscard]] link::ConnectDecision on_connect_request(Connection& link,
                                                            const link::ConnectRequest& request);
     void on_connected(Conn& conn, std::span<const std::byte> reply);
-    void on_message(Conn& conn, std::uint8_t id, const std::byte* data,
-                    std::uint32_t length) noexcept;
-    void on_transfer(Transfer& transfer, Errc status) noexcept;
+    void on_message(Conn& conn, std::uint8_t id, const std::byte* data, std::uint32_t length);
+    void on_transfer(Transfer& transfer, Errc status);
     void on_direct(Operation& operation, Errc status);
     void on_disconnected(Conn& conn, link::Reason reason, std::span<const std::byte> reply);
     /// Ends it from here: the peer sent what no correct one sends, or we have no memory for what it sent.
@@ -187,6 +186,12 @@ public:
 
     // ---- receiving (endpoint_receive.cpp) -------------------------------------------------------
 
+    /// Before it is taken from where it is: deliver() needs no memory then.
+    void make_room_for(const Arrival& arrival) {
+        if (!arrival.is_here()) {
+            transfers_.make_room();
+        }
+    }
     /// A message for a receive of this endpoint.
     void deliver(Receive& receive, const Arrival& arrival);
     /// Nobody wants it: its sender is told that it is done with.
@@ -354,9 +359,9 @@ private:
     [[nodiscard]] bool take_region(Conn& from, Parser& parser);
 
     /// What the link's device knows the program's registration by; 0: it does not.
-    [[nodiscard]] std::uint64_t device_region_of(Mr& mr) noexcept;
+    [[nodiscard]] std::uint64_t device_region_of(Mr& mr);
     /// The same for a buffer of the program, until let_go(); null: it is registered by itself.
-    [[nodiscard]] Kept* keep(std::byte* base, std::uint64_t length, std::uint32_t access) noexcept;
+    [[nodiscard]] Kept* keep(std::byte* base, std::uint64_t length, std::uint32_t access);
     void let_go(Kept*& kept);
     /// Makes our memory reachable for the time of an operation; false: no memory.
     [[nodiscard]] bool expose(Operation& operation, const iovec* iov, std::size_t count,
@@ -378,8 +383,7 @@ private:
     }
 
     /// The general way. Where there is no memory for it, the connection ends.
-    void take_any(Conn& conn, std::uint8_t id, const std::byte* data,
-                  std::uint32_t length) noexcept;
+    void take_any(Conn& conn, std::uint8_t id, const std::byte* data, std::uint32_t length);
     [[nodiscard]] bool handle(Conn& conn, std::uint8_t id, Parser& parser);
     /// A short message whose receive is posted and plain. False: it takes the general way.
     [[nodiscard]] bool take_plain(Conn& conn, std::uint8_t id, const std::byte* data,

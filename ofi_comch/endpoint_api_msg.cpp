@@ -18,8 +18,7 @@ Endpoint& endpoint_of(fid_ep* fid) {
 template <std::uint64_t Kind>
 [[gnu::noinline]] ssize_t send_vector(fid_ep* fid, const iovec* iov, std::size_t count,
                                       fi_addr_t to, std::uint64_t tag, std::uint64_t data,
-                                      std::uint64_t flags, void* context, bool inject) noexcept
-    try {
+                                      std::uint64_t flags, void* context, bool inject) try {
     Endpoint& endpoint = endpoint_of(fid);
     if (count > max_iov) [[unlikely]] {
         return -FI_EINVAL;
@@ -73,7 +72,7 @@ template <std::uint64_t Kind>
 [[gnu::noinline]] ssize_t receive_vector(fid_ep* fid, const iovec* iov, std::size_t count,
                                          fi_addr_t from, std::uint64_t tag, std::uint64_t ignore,
                                          std::uint64_t flags, bool use_default_flags,
-                                         void* context) noexcept try {
+                                         void* context) try {
     const Guard guard(lock_of(fid));
     const Receiver receiver = receiver_of(fid);
     return post_receive(receiver, iov, count, from, tag, ignore,

@@ -131,12 +131,13 @@ int Endpoint::accept(std::span<const std::byte> data) {
     if (const int error = enabled ? 0 : enable(); error != 0) {
         return error;
     }
-    if (eq != nullptr) { // first, as there may be no memory for it
+    const bool tells = eq != nullptr && !eq->is_overrun();
+    if (tells) { // first, as there may be no memory for it
         eq->try_add(FI_CONNECTED, CmEntry{&fid.fid, nullptr});
     }
     const Errc result = conn->link->send(static_cast<std::uint8_t>(wire::Kind::accept), data);
     if (result != Errc::ok) {
-        if (eq != nullptr) {
+        if (tells) {
             eq->take_back();
         }
         return -to_fi(result);

@@ -297,11 +297,11 @@ void Endpoint::break_off(Conn& with, Reason why) {
 }
 
 void Endpoint::on_disconnected(Conn& with, Reason reason, std::span<const std::byte>) {
-    const std::string detail = with.link != nullptr ? with.link->error_text() : "";
     if (reason != Reason::closed) {
-        FI_INFO(&provider, FI_LOG_EP_CTRL, "a connection ended: %s%s%s\n",
-                std::string(link::to_string(reason)).c_str(), detail.empty() ? "" : "; ",
-                detail.c_str());
+        const char* const detail = with.link != nullptr ? with.link->error_text().c_str() : "";
+        const std::string_view why = link::to_string(reason);
+        FI_INFO(&provider, FI_LOG_EP_CTRL, "a connection ended: %.*s%s%s\n",
+                static_cast<int>(why.size()), why.data(), *detail == '\0' ? "" : "; ", detail);
     }
     lose(with, reason);
     if (type == FI_EP_MSG) {

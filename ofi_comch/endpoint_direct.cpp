@@ -40,7 +40,7 @@ bool peers_may_reach(const Mr& mr) noexcept {
 /// What the program has registered for its peers is registered with the device once, if that pins
 /// what stays there. (Connected endpoints are closed before their last writes have gone out, and
 /// the registration may end right after.)
-std::uint64_t Endpoint::device_region_of(Mr& mr) noexcept try {
+std::uint64_t Endpoint::device_region_of(Mr& mr) try {
     if (!domain->pages_stay || type != FI_EP_RDM) {
         return 0;
     }
@@ -55,7 +55,7 @@ std::uint64_t Endpoint::device_region_of(Mr& mr) noexcept try {
     return 0;
 }
 
-Kept* Endpoint::keep(std::byte* base, std::uint64_t length, std::uint32_t access) noexcept try {
+Kept* Endpoint::keep(std::byte* base, std::uint64_t length, std::uint32_t access) try {
     if (domain->kept == nullptr) {
         return nullptr;
     }

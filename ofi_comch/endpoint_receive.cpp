@@ -15,14 +15,14 @@
 namespace comch::ofi::inline COMCH_OFI_LINK {
 
 void Endpoint::on_message(Conn& from, std::uint8_t id, const std::byte* data,
-                          std::uint32_t length) noexcept {
+                          std::uint32_t length) {
     if (!take_plain(from, id, data, length)) [[unlikely]] {
         take_any(from, id, data, length);
     }
 }
 
 void Endpoint::take_any(Conn& from, std::uint8_t id, const std::byte* data,
-                        std::uint32_t length) noexcept try {
+                        std::uint32_t length) try {
     Parser parser(data, length);
     const auto kind = static_cast<wire::Kind>(id & wire::kind_mask);
     // A correct peer says nothing else before the program here, or there, has accepted.
@@ -291,6 +291,7 @@ void Endpoint::arrive_again(const Peer& peer) {
             const Arrival& arrival = message->arrival;
             if (message->endpoint == this && arrival.peer == &peer) {
                 if (Receive* const receive = receive_for(arrival)) {
+                    make_room_for(arrival);
                     list.remove(*message);
                     deliver(*receive, arrival);
                     queue->free(*message);
@@ -532,7 +533,7 @@ bool Endpoint::start(Transfer& transfer) try {
     return true;
 }
 
-void Endpoint::on_transfer(Transfer& transfer, Errc status) noexcept {
+void Endpoint::on_transfer(Transfer& transfer, Errc status) {
     const Arrival arrival = transfer.arrival;
     Conn& with = *transfer.conn;
     if (with.coming.to == &transfer) {

@@ -67,7 +67,7 @@ void Eq::add_bytes(std::uint32_t event, std::span<const std::byte> entry,
     waiter.notify();
 }
 
-void Eq::add_failure(const fi_eq_err_entry& failure, std::span<const std::byte> data) noexcept {
+void Eq::add_failure(const fi_eq_err_entry& failure, std::span<const std::byte> data) {
     or_overrun([&] {
         Event added;
         added.failed = true;

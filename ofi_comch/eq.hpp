@@ -27,11 +27,10 @@ struct Eq {
     [[nodiscard]] bool is_overrun() const noexcept { return overrun_; }
     /// What there is no memory for overruns the queue.
     template <class Entry>
-    void add(std::uint32_t event, const Entry& entry,
-             std::span<const std::byte> data = {}) noexcept {
+    void add(std::uint32_t event, const Entry& entry, std::span<const std::byte> data = {}) {
         or_overrun([&] { try_add(event, entry, data); });
     }
-    /// ... or throws.
+    /// ... or throws. Not to a queue that is overrun.
     template <class Entry>
     void try_add(std::uint32_t event, const Entry& entry, std::span<const std::byte> data = {}) {
         add_bytes(event, std::as_bytes(std::span(&entry, 1)), data);
@@ -39,7 +38,7 @@ struct Eq {
     /// What was added last was too early. With the lock held since.
     void take_back() noexcept { events_.pop_back(); }
     /// `data` is handed out as the error's data.
-    void add_failure(const fi_eq_err_entry& failure, std::span<const std::byte> data = {}) noexcept;
+    void add_failure(const fi_eq_err_entry& failure, std::span<const std::byte> data = {});
     /// Is a request for a connection still to be read?
     [[nodiscard]] bool has_request(const struct fid& handle) const;
     /// Forgets what was about an object that ends.
@@ -57,7 +56,7 @@ private:
         std::vector<std::byte> bytes;
         fi_eq_err_entry failure{};
     };
-    template <class Add> void or_overrun(Add&& add) noexcept {
+    template <class Add> void or_overrun(Add&& add) {
         if (overrun_) {
             return;
         }

@@ -25,6 +25,7 @@ struct Fabric {
     std::atomic<unsigned> references{0};
     /// The program has them, and their passive endpoint is closed.
     std::vector<std::shared_ptr<ConnectionRequest>> left_requests;
+    std::size_t unanswered = 0; ///< requests, these included: as many has the list room for
 
     explicit Fabric(Device opened) : device(std::move(opened)) {}
 };

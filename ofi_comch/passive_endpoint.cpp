@@ -192,8 +192,10 @@ PassiveEndpoint::~PassiveEndpoint() {
         request->passive = nullptr;
         // Without the one that listens nobody progresses it; closed, it refuses who comes late.
         request->station.reset();
-        if (!eq->has_request(request->fid)) { // the program has read it, and may answer
-            fabric->left_requests.push_back(request);
+        if (!eq->has_request(request->fid)) {         // the program has read it, and may answer
+            fabric->left_requests.push_back(request); // for which there is room
+        } else {
+            --fabric->unanswered;
         }
     }
     if (eq != nullptr) {
@@ -210,6 +212,7 @@ std::shared_ptr<ConnectionRequest> ConnectionRequest::use_up() {
                                     [&](const auto& other) { return other.get() == this; });
     std::shared_ptr<ConnectionRequest> self = std::move(*found);
     all.erase(found);
+    --fabric->unanswered;
     fid.fclass = used_class;
     conn = nullptr;
     return self;
@@ -268,7 +271,7 @@ ConnectDecision PassiveEndpoint::offer_to_program(Connection& link, const wire::
     }
     make_room(requests);
     auto& left = fabric->left_requests; // where those may go that are read and not answered
-    left.reserve(left.size() + requests.size() + 1);
+    left.reserve(fabric->unanswered + 1);
     auto made = std::make_shared<ConnectionRequest>();
     Conn* const conn = station->add_conn();
     conn->link = &link;
@@ -294,6 +297,7 @@ ConnectDecision PassiveEndpoint::offer_to_program(Connection& link, const wire::
     }
     (void)offer.release(); // the event's now
     requests.push_back(std::move(made));
+    ++fabric->unanswered;
     return {Errc::ok, conn, {}};
 }
 

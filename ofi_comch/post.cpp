@@ -89,6 +89,36 @@ void serve(const Receiver& at, Unexpected& message, Receive& receive) {
     at.queue->free(message);
 }
 
+/// A receive that takes several messages gets those that have waited, the first of which is `message` and
+/// has its room. True: it takes no more. Else it is in no list.
+bool fill(const Receiver& at, Receive& receive, Unexpected* message, std::uint64_t tag,
+          std::uint64_t ignore) {
+    const bool tagged = message->arrival.tagged();
+    List<Receive>& posted = at.queue->posted[tagged];
+    posted.append(receive); // where deliver() takes it from
+    while (message != nullptr) {
+        at.queue->unexpected[tagged].remove(*message);
+        message->endpoint->deliver(receive, message->arrival);
+        at.queue->free(*message);
+        if (receive.retired) {
+            return true;
+        }
+        message = find(at, receive.from, tag, ignore, tagged);
+        if (message == nullptr) {
+            break;
+        }
+        try {
+            message->endpoint->make_room_for(message->arrival);
+        } catch (const std::bad_alloc&) {
+            posted.remove(receive); // others must not come before this one
+            message->endpoint->end_receive(receive, Errc::no_memory);
+            return true;
+        }
+    }
+    posted.remove(receive);
+    return false;
+}
+
 /// Ends a receive, in no list, that came too late to be failed with the others when its peer ended.
 bool end_if_late(const Receiver& to, Receive& receive) {
     Endpoint* endpoint = to.endpoint;
@@ -158,22 +188,22 @@ ssize_t post_receive(const Receiver& to, const iovec* iov, std::size_t count, fi
     if ((flags & (FI_PEEK | FI_CLAIM | FI_DISCARD)) != 0) {
         return tagged ? look_for(to, iov, count, from, tag, ignore, flags, context) : -FI_EBADFLAGS;
     }
-    Receive& receive = make_receive(to, iov, count, from, tag, ignore, flags, context);
+    // What may find no memory comes before what it would be too late to refuse.
+    Unexpected* message = nullptr;
     if (!to.queue->unexpected[tagged].empty()) [[unlikely]] {
-        if ((flags & FI_MULTI_RECV) != 0) {
-            to.queue->posted[tagged].append(receive);
-            while (Unexpected* const message = find(to, from, tag, ignore, tagged)) {
-                to.queue->unexpected[tagged].remove(*message);
-                message->endpoint->deliver(receive, message->arrival);
-                to.queue->free(*message);
-                if (receive.retired) {
-                    return 0;
-                }
-            }
-            to.queue->posted[tagged].remove(receive);
-        } else if (Unexpected* const message = find(to, from, tag, ignore, tagged)) {
+        message = find(to, from, tag, ignore, tagged);
+        if (message != nullptr) {
+            message->endpoint->make_room_for(message->arrival);
+        }
+    }
+    Receive& receive = make_receive(to, iov, count, from, tag, ignore, flags, context);
+    if (message != nullptr) [[unlikely]] {
+        if ((flags & FI_MULTI_RECV) == 0) {
             to.queue->unexpected[tagged].remove(*message);
             serve(to, *message, receive);
+            return 0;
+        }
+        if (fill(to, receive, message, tag, ignore)) {
             return 0;
         }
     }
@@ -194,15 +224,18 @@ ssize_t look_for(const Receiver& at, const iovec* iov, std::size_t count, fi_add
         if ((flags & FI_CLAIM) == 0 || message == nullptr) {
             return -FI_EINVAL;
         }
-        at.queue->claimed.remove(*message);
         if ((flags & FI_DISCARD) != 0) {
+            at.queue->claimed.remove(*message);
             message->endpoint->discard(message->arrival);
             report_found(*message, context, nullptr);
             at.queue->free(*message);
             return 0;
         }
-        serve(at, *message,
-              make_receive(at, iov, count, from, message->arrival.tag, 0, flags, context));
+        message->endpoint->make_room_for(message->arrival);
+        Receive& receive =
+            make_receive(at, iov, count, from, message->arrival.tag, 0, flags, context);
+        at.queue->claimed.remove(*message);
+        serve(at, *message, receive);
         return 0;
     }
     Unexpected* message = find(at, from, tag, ignore, true);

@@ -47,12 +47,15 @@ template <class T> class Pool {
 public:
     /// take() needs no memory.
     [[nodiscard]] bool has_free() const noexcept { return !free_.empty(); }
-    [[nodiscard]] T& take() {
+    void make_room() {
         if (free_.empty()) {
-            make_room(all_);
+            comch::make_room(all_);
             make_room_for_all(free_, all_); // giving back never allocates
-            return *all_.emplace_back(std::make_unique<T>());
+            free_.push_back(all_.emplace_back(std::make_unique<T>()).get());
         }
+    }
+    [[nodiscard]] T& take() {
+        make_room();
         T& item = *free_.back();
         free_.pop_back();
         return item;

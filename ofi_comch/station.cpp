@@ -78,7 +78,7 @@ struct Sink {
 } // namespace
 
 void Conn::send_own(std::uint8_t id, const void* header, std::size_t header_size,
-                    const void* payload, std::size_t payload_size) noexcept try {
+                    const void* payload, std::size_t payload_size) try {
     if (link == nullptr) {
         return;
     }
@@ -111,12 +111,12 @@ void Conn::send_own(std::uint8_t id, const void* header, std::size_t header_size
     mark_busy();
 }
 
-void Conn::send_done(std::uint64_t operation, Errc status, bool of_atomic) noexcept {
+void Conn::send_done(std::uint64_t operation, Errc status, bool of_atomic) {
     const wire::Done done{operation, static_cast<std::uint32_t>(status), of_atomic};
     send_own(static_cast<std::uint8_t>(wire::Kind::done), &done, sizeof(done));
 }
 
-void Conn::mark_busy() noexcept {
+void Conn::mark_busy() {
     if (!busy) {
         busy = true;
         station->busy_.push_back(this); // add_conn() has made room
@@ -178,7 +178,8 @@ unsigned Station::push_busy() {
             continue;
         }
         count += push(conn);
-        if (conn.outbox.empty() && conn.waiting.empty() && conn.in_parts == nullptr) {
+        if (conn.outbox.empty() && conn.waiting.empty() && conn.in_parts == nullptr &&
+            !conn.out_of_memory) {
             conn.busy = false;
             busy_[i] = busy_.back();
             busy_.pop_back();

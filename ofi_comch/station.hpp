@@ -88,10 +88,10 @@ struct Conn {
 
     /// Sends `header`, then `payload`, now or as soon as there is room.
     void send_own(std::uint8_t id, const void* header, std::size_t header_size,
-                  const void* payload = nullptr, std::size_t payload_size = 0) noexcept;
+                  const void* payload = nullptr, std::size_t payload_size = 0);
     /// Says how a named operation of the peer ended.
-    void send_done(std::uint64_t operation, Errc status, bool of_atomic = false) noexcept;
-    void mark_busy() noexcept;
+    void send_done(std::uint64_t operation, Errc status, bool of_atomic = false);
+    void mark_busy();
 };
 
 class Station {

@@ -9,6 +9,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "core/base/make_room.hpp"
 #include "provider.hpp"
 #include "status.hpp"
 
@@ -133,7 +134,12 @@ bool Waiter::arm() {
     }
     own_.quiet(); // callers look before they sleep, and who was woken has come back
     ++sleepers_;
-    const bool armed = arm_stations();
+    bool armed = false;
+    try {
+        armed = arm_stations();
+    } catch (const std::bad_alloc&) {
+        // As if there were something: who cannot sleep looks again.
+    }
     if (!armed) {
         disarm();
     }
@@ -156,7 +162,14 @@ bool Waiter::arm_for_poll(bool for_all) {
     const bool others = polled_ || std::exchange(told_, false);
     program_.quiet();
     polled_ = true;
-    if (!arm_stations()) {
+    bool armed = false;
+    try {
+        comch::make_room(pollers_);
+        armed = arm_stations();
+    } catch (const std::bad_alloc&) {
+        // As in arm().
+    }
+    if (!armed) {
         polled_ = others;
         leave();
         return false;

@@ -121,7 +121,7 @@ void Sink<Link>::on_disconnected(Connection& connection, Reason reason,
     const ucs_status_t status = status_of(reason);
     const std::string& detail = connection.error_text();
     const link::PeerInfo& peer = connection.peer();
-    const auto say = [&](ucs_log_level_t level) noexcept {
+    const auto say = [&](ucs_log_level_t level) {
         try {
             const std::string who = peer.process_id == 0
                                         ? "connection to a process that has not answered yet"

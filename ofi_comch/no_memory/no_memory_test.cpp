@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -295,6 +296,117 @@ TEST_P(NoMemoryFor, WhatIsAskedForComesOrFails) {
 
 TEST_P(NoMemoryFor, WhatComesUnaskedIsKeptOrEndsItsConnection) {
     expect_one_or_the_next(GetParam(), false);
+}
+
+/// A receive that finds none, of a message that has waited, is not posted, and the message waits on.
+TEST_P(NoMemoryFor, WhatHasWaitedIsStillThere) {
+    const std::size_t length = GetParam();
+    Pair pair;
+    const std::vector<char> sent = pattern(length, 1);
+    std::vector<char> got(length);
+    const auto send = [&] {
+        return fi_tsend(pair.a.ep, sent.data(), length, nullptr, pair.to_b, 1, nullptr);
+    };
+    const auto ask = [&] {
+        return outlast([&] {
+            return fi_trecv(pair.b.ep, got.data(), length, nullptr, FI_ADDR_UNSPEC, 1, 0, nullptr);
+        });
+    };
+    for (int round = 0; round < 3; ++round) {
+        std::fill(got.begin(), got.end(), 0);
+        post(send, pair.cqs);
+        for (int turns = 0; turns < 1000;
+             ++turns) { // one that was posted all the same would be served
+            EXPECT_EQ(fi_cq_read(pair.b.rx, nullptr, 0), -FI_EAGAIN);
+        }
+        EXPECT_EQ(ask(), 0);
+        EXPECT_EQ(await(pair.b.rx, pair.cqs).error, 0);
+        EXPECT_EQ(await(pair.a.tx, pair.cqs).error, 0);
+        EXPECT_EQ(got, sent);
+    }
+    // Several into one buffer.
+    std::vector<char> buffer(4 * length + 64);
+    post(send, pair.cqs);
+    post(send, pair.cqs);
+    for (int turns = 0; turns < 1000; ++turns) {
+        (void)fi_cq_read(pair.b.rx, nullptr, 0);
+    }
+    const iovec iov{buffer.data(), buffer.size()};
+    fi_msg_tagged message{};
+    message.msg_iov = &iov;
+    message.iov_count = 1;
+    message.addr = FI_ADDR_UNSPEC;
+    message.tag = 1;
+    EXPECT_EQ(outlast([&] { return fi_trecvmsg(pair.b.ep, &message, FI_MULTI_RECV); }), 0);
+    for (unsigned i = 0; i < 2; ++i) {
+        EXPECT_EQ(await(pair.b.rx, pair.cqs).error, 0);
+        EXPECT_EQ(await(pair.a.tx, pair.cqs).error, 0);
+        EXPECT_EQ(std::memcmp(buffer.data() + i * length, sent.data(), length), 0);
+    }
+}
+
+TEST(NoMemory, NobodyIsToldSoLater) {
+    Node node;
+    const fi_addr_t to = node.look_up("a name that nobody listens under");
+    for (int round = 0; round < 3; ++round) {
+        post(
+            [&] {
+                return outlast(
+                    [&] { return fi_tsend(node.ep, "hello", 6, nullptr, to, 1, nullptr); },
+                    Files::kept);
+            },
+            {node.tx});
+        const Event event = await(node.tx);
+        EXPECT_EQ(event.error, FI_EHOSTUNREACH);
+    }
+}
+
+/// The n-th allocation of who hears of its peer's end fails, for each n: everything under way ends all the
+/// same, once.
+TEST(NoMemory, APeersEndIsTold) {
+    constexpr std::size_t length = 1 << 20;
+    constexpr int count = 5;
+    const std::vector<char> sent = pattern(length, 1);
+    bool failed = true;
+    for (unsigned n = 1; failed; ++n) {
+        SCOPED_TRACE(n);
+        Node a;
+        auto b = std::make_unique<Node>();
+        const fi_addr_t to = a.add(b->name());
+        for (int i = 0; i < count; ++i) {
+            post([&] { return fi_tsend(a.ep, sent.data(), length, nullptr, to, 1, nullptr); },
+                 {a.tx, b->rx});
+        }
+        b.reset();
+        unsigned left = n;
+        int ended = 0;
+        const auto end = Clock::now() + std::chrono::seconds(60);
+        for (int idle = 0; (ended < count || idle < 100) && Clock::now() < end;) {
+            fi_cq_tagged_entry entry{};
+            ssize_t result = 0;
+            {
+                const FailingAllocation failing(left);
+                result = fi_cq_read(a.tx, &entry, 1);
+                left = FailingAllocation::left();
+            }
+            EXPECT_TRUE(result == -FI_EAGAIN || result == -FI_EAVAIL || result == -FI_ENOMEM)
+                << result;
+            idle += ended >= count ? 1 : 0;
+            if (result == -FI_EAVAIL) {
+                fi_cq_err_entry error{};
+                EXPECT_EQ(fi_cq_readerr(a.tx, &error, 0), 1);
+                EXPECT_TRUE(error.err == FI_ECONNRESET || error.err == FI_EIO ||
+                            error.err == FI_EOVERRUN)
+                    << error.err;
+                ended = error.err == FI_EOVERRUN ? count : ended + 1;
+                if (error.err == FI_EOVERRUN) {
+                    break; // and so for ever
+                }
+            }
+        }
+        EXPECT_EQ(ended, count);
+        failed = left == 0;
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(Lengths, NoMemoryFor, testing::Values(8, 8 << 10, 40 << 10, 1 << 20));

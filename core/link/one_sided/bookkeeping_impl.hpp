@@ -17,6 +17,7 @@ OneSidedEngine<Pipe>::start(void* token, std::byte* local, std::uint64_t length,
         if (active_ == Pipe::max_operations) {
             return nullptr;
         }
+        make_room_to_end();
         operations_.emplace_back();
     }
     for (std::size_t i = 0; i < operations_.size(); ++i) {
@@ -72,7 +73,7 @@ template <class Pipe> void OneSidedEngine<Pipe>::forget(std::uint64_t name) {
 }
 
 template <class Pipe> bool OneSidedEngine<Pipe>::push_before_sleep() {
-    const unsigned pushed = push_jobs([this](void* token, Errc) { deferred_.push_back(token); });
+    const unsigned pushed = push_jobs([this](void* token, Errc) { defer(token); });
     const bool flushed = std::any_of(flushes_.begin(), flushes_.end(),
                                      [this](Flush& flush) { return flush_reached(flush); });
     // (Nobody wakes who waits for the peer's part of a copy: it comes at once. Who only wants room to ask
@@ -87,8 +88,7 @@ template <class Pipe> bool OneSidedEngine<Pipe>::push_before_sleep() {
     return pushed != 0 || flushed || !deferred_.empty() || copies;
 }
 
-template <class Pipe>
-void OneSidedEngine<Pipe>::end_waiting(Errc status, std::vector<std::pair<void*, Errc>>& ended) {
+template <class Pipe> void OneSidedEngine<Pipe>::end_waiting(Errc status, Endings& ended) {
     for (const Job& job : jobs_) {
         if (job.kind == Job::Kind::put && job.data == nullptr) {
             ended.emplace_back(job.token, status);
@@ -135,8 +135,7 @@ template <class Pipe> bool OneSidedEngine<Pipe>::flush_reached(Flush& flush) {
            !operations_before(flush.sequence);
 }
 
-template <class Pipe>
-void OneSidedEngine<Pipe>::take_reached_flushes(std::vector<std::pair<void*, Errc>>& done) {
+template <class Pipe> void OneSidedEngine<Pipe>::take_reached_flushes(Endings& done) {
     std::erase_if(flushes_, [&](Flush& flush) {
         if (!flush_reached(flush)) {
             return false;

@@ -38,7 +38,8 @@ public:
                            std::uint64_t address, void* token, bool by_kernel = false);
     /// The put that was just answered in_progress, without a token: what of it is not out yet is
     /// copied, so that its source is the caller's again.
-    void keep_rest_of_put();
+    /// Errc::no_memory: the rest is given up.
+    [[nodiscard]] Errc keep_rest_of_put();
     /// `into`: memory of ours that `to` is part of, and that the peer may map to write there; null:
     /// none.
     [[nodiscard]] Errc get(std::byte* to, std::size_t length, std::uint64_t region,
@@ -78,7 +79,10 @@ public:
     void set_peer(std::uint64_t process_id) noexcept { peer_process_ = process_id; }
 
     /// Something is done already, but its completion is reported by the next advance().
-    void defer(void* token) { deferred_.push_back(token); }
+    void defer(void* token) {
+        make_room_to_end();
+        deferred_.push_back(token);
+    }
 
     // ---- progress ------------------------------------------------------------------------------
 
@@ -140,8 +144,7 @@ public:
     /// Gives up on everything of ours that is not done: `done(token, status)`. Late answers are
     /// ignored; until they are here they count among those in flight, as they do for the peer.
     template <class Done> void cancel(Errc status, Done&& done) {
-        std::vector<std::pair<void*, Errc>> ended;
-        ended.reserve(outstanding());
+        Endings ended = std::exchange(endings_, {});
         give_up_joint(); // what the peer is writing to is given back when it has done so
         for (Operation& operation : operations_) {
             if (!operation.active || operation.canceled) {
@@ -159,9 +162,7 @@ public:
         }
         end_waiting(status, ended);
         release_if_out();
-        for (const auto& [token, result] : ended) {
-            done(token, result);
-        }
+        report(std::move(ended), done);
     }
 
     /// Handles a one-sided record of the peer. False: the peer broke the protocol.
@@ -181,31 +182,28 @@ public:
     /// The connection is over: from here on neither end copies for a get that both copy.
     void stop_copying();
 
-    /// How many fail_all() completes at most.
+    /// How many cancel() and fail_all() complete at most.
     [[nodiscard]] std::size_t outstanding() const noexcept {
-        return operations_.size() + jobs_.size() + deferred_.size() + flushes_.size();
+        return operations_.size() + puts_waiting_ + deferred_.size() + flushes_.size();
     }
 
-    /// Completes everything with `status`; the connection is over. Where there is no memory for that,
-    /// nothing has happened.
+    /// Completes everything with `status`; the connection is over.
     template <class Done> void fail_all(Errc status, Done&& done) {
-        std::vector<std::pair<void*, Errc>> ended;
-        std::vector<std::pair<void*, Errc>> flushed;
-        ended.reserve(outstanding());
-        flushed.reserve(flushes_.size());
+        Endings ended = std::exchange(endings_, {});
         stop_copying();
         lost_writes_ = lost_writes_ || puts_waiting_ != 0 || done_until() < last_write_;
         if (status == Errc::not_connected) { // an orderly end: what was done before it is done
-            take_reached_flushes(flushed);
+            take_reached_flushes(ended);
             // Messages that the peer did not take out do not count.
             std::erase_if(flushes_, [&](const Flush& flush) {
                 const bool ends = !lost_writes_ && !operations_before(flush.sequence);
                 if (ends) {
-                    flushed.emplace_back(flush.token, Errc::ok);
+                    ended.emplace_back(flush.token, Errc::ok);
                 }
                 return ends;
             });
         }
+        const auto flushed = static_cast<std::ptrdiff_t>(ended.size());
         for (Operation& operation : operations_) {
             if (operation.active && !operation.canceled) {
                 ended.emplace_back(operation.token, status);
@@ -217,10 +215,9 @@ public:
         asks_for_puts_ = false;
         withdrawing_ = false;
         end_waiting(status, ended);
-        ended.insert(ended.end(), flushed.begin(), flushed.end());
-        for (const auto& [token, result] : ended) {
-            done(token, result);
-        }
+        std::rotate(ended.begin(), ended.begin() + flushed,
+                    ended.end()); // what they waited for comes first
+        report(std::move(ended), done);
     }
     /// After fail_all(): puts or unanswered atomics were not done by then, as far as is known.
     [[nodiscard]] bool lost_writes() const noexcept { return lost_writes_; }
@@ -312,7 +309,23 @@ private:
         return push(job);
     }
     /// Takes out what waits here: puts not out yet, completions not reported yet, flushes.
-    void end_waiting(Errc status, std::vector<std::pair<void*, Errc>>& ended);
+    using Endings = std::vector<std::pair<void*, Errc>>;
+    /// Before something more is under way: to end it takes no memory.
+    void make_room_to_end() {
+        if (endings_.capacity() <= outstanding()) {
+            endings_.reserve(2 * outstanding() + 4);
+        }
+    }
+    template <class Done> void report(Endings ended, Done&& done) {
+        for (const auto& [token, result] : ended) { // who is told may begin something new
+            done(token, result);
+        }
+        if (endings_.capacity() < ended.capacity()) {
+            ended.clear();
+            endings_ = std::move(ended);
+        }
+    }
+    void end_waiting(Errc status, Endings& ended);
     [[nodiscard]] bool reserve_chunk(std::uint32_t head, std::uint32_t& chunk, std::byte*& bulk);
     [[nodiscard]] bool push_put_chunk(Job& job);
     [[nodiscard]] bool push_get_chunk(Job& job);
@@ -342,7 +355,7 @@ private:
 
     [[nodiscard]] bool operations_before(std::uint64_t sequence) const;
     [[nodiscard]] bool flush_reached(Flush& flush);
-    void take_reached_flushes(std::vector<std::pair<void*, Errc>>& done);
+    void take_reached_flushes(Endings& done);
     /// The peer is done with the records before `position`. Those of them that it refused it said
     /// so of first: so that has been heard of when all is handled that had come by then.
     [[nodiscard]] bool heard_of_refusals(std::uint64_t position);
@@ -449,6 +462,7 @@ private:
     std::deque<Job> jobs_;
     std::vector<Flush> flushes_;
     std::vector<void*> deferred_;
+    Endings endings_; ///< empty; with room for all that is under way
     std::uint64_t sequence_ = 0;
     std::uint32_t active_ = 0;   ///< with those canceled
     std::uint32_t canceled_ = 0; ///< whose answer is still to come

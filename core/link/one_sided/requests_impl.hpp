@@ -44,13 +44,21 @@ Errc OneSidedEngine<Pipe>::put(const std::byte* from, std::size_t length, std::u
         asks_for_puts_ = by_kernel;
         return Errc::again;
     }
+    make_room_to_end();
     jobs_.push_back(std::move(job));
     ++puts_waiting_;
     return Errc::in_progress;
 }
 
-template <class Pipe> void OneSidedEngine<Pipe>::keep_rest_of_put() {
-    jobs_.back().keep();
+template <class Pipe> Errc OneSidedEngine<Pipe>::keep_rest_of_put() {
+    try {
+        jobs_.back().keep();
+        return Errc::ok;
+    } catch (const std::bad_alloc&) {
+        jobs_.pop_back(); // its caller's memory may go
+        --puts_waiting_;
+        return Errc::no_memory;
+    }
 }
 
 template <class Pipe>
@@ -133,6 +141,7 @@ template <class Pipe> Errc OneSidedEngine<Pipe>::flush(void* token) {
         return Errc::ok;
     }
     if (token != nullptr) {
+        make_room_to_end();
         flushes_.push_back(flush);
         (void)peer_missing(); // to know the next time
         return Errc::in_progress;

@@ -115,7 +115,7 @@ template <class Pipe> bool OneSidedEngine<Pipe>::withdraw_puts() {
             }
         } else if (waiting != jobs_.end()) {
             if (waiting->data == nullptr) {
-                deferred_.push_back(waiting->token);
+                defer(waiting->token);
             }
             jobs_.erase(waiting);
             --puts_waiting_;

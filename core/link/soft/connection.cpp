@@ -128,8 +128,7 @@ Errc Connection::put_copy(const void* local, std::size_t length, RemoteRegion& r
     if (result != Errc::in_progress) [[likely]] {
         return result;
     }
-    one_sided_.keep_rest_of_put();
-    return Errc::ok;
+    return one_sided_.keep_rest_of_put();
 }
 
 Errc Connection::get(void* local, std::size_t length, RemoteRegion& region, std::uint64_t address,

@@ -193,13 +193,19 @@ private:
             // The descriptor was sent before the record; a channel descriptor may lie before it.
             return read_socket(c, sink) != SocketResult::broken && c.pipe_.has_bulk();
         default: {
-            const bool fine = c.one_sided_.handle(
-                static_cast<Kind>(raw), payload, length,
-                [&](void* token, Errc status) { sink.on_complete(c, token, status); });
-            // One at a time: the peer decides how many there are.
-            if (RemoteRegion* const wanted = c.one_sided_.wanted_mapping();
-                wanted != nullptr && c.asked_.empty()) [[unlikely]] {
-                c.request_mapping(*wanted);
+            bool fine = false;
+            try {
+                fine = c.one_sided_.handle(
+                    static_cast<Kind>(raw), payload, length,
+                    [&](void* token, Errc status) { sink.on_complete(c, token, status); });
+                // One at a time: the peer decides how many there are.
+                if (RemoteRegion* const wanted = c.one_sided_.wanted_mapping();
+                    wanted != nullptr && c.asked_.empty()) [[unlikely]] {
+                    c.request_mapping(*wanted);
+                }
+            } catch (const std::bad_alloc&) { // a part of it may be done: it must not be done again
+                c.error_text_ = "out of memory";
+                return false;
             }
             if (c.one_sided_.busy()) {
                 c.needs_work();

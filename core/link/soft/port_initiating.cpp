@@ -90,9 +90,9 @@ Result<Connection*> Port::begin_connect(Connection& c, const std::string& entry,
                    &turns_, &sleep_);
     c.pipe_.share_ways(ways_);
     if (const auto failed = try_connect(c)) {
-        const std::string text = c.error_text_;
+        std::string text = std::move(c.error_text_);
         discard(c);
-        return fail(failed == Reason::not_found ? Errc::not_found : Errc::io, text);
+        return fail(failed == Reason::not_found ? Errc::not_found : Errc::io, std::move(text));
     }
     if (c.state_ == Connection::State::connecting) {
         c.needs_work();

@@ -228,6 +228,10 @@ private:
         }
         return count;
     }
+    /// How many fail_all() completes at most.
+    [[nodiscard]] std::size_t outstanding() const noexcept {
+        return one_sided_.outstanding() + transfers_.size() + flushes_.size();
+    }
     template <class Done> void fail_all(Errc status, Done&& done) {
         lost_device_writes_ = has_unfinished_writes();
         one_sided_.fail_all(status, [&](void* token, Errc result) {
