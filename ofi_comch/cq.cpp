@@ -179,7 +179,14 @@ ssize_t Cq::read_more(fi_cq_tagged_entry* to, std::size_t count) {
     if (room == 0) {
         return taken;
     }
-    const ssize_t more = collect(to + taken, room);
+    ssize_t more = -FI_EAGAIN;
+    try {
+        more = collect(to + taken, room);
+    } catch (const std::bad_alloc&) {
+        if (taken == 0) {
+            throw;
+        } // else what was taken is told first
+    }
     if (more > 0) {
         return taken + more;
     }

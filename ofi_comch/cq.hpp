@@ -92,10 +92,20 @@ private:
     /// Progresses with nothing in the ring; completions go straight to the reader's memory as long
     /// as there is room, so most never pass through the ring.
     ssize_t collect(fi_cq_tagged_entry* to, std::size_t count) {
+        struct Reading { // however it ends, the memory is the reader's again
+            std::size_t& room;
+            ~Reading() { room = 0; }
+        };
         reader_ = to;
-        reader_room_ = count;
-        const unsigned done = waiter.progress();
-        reader_room_ = 0;
+        unsigned done = 0;
+        try {
+            const Reading reading{reader_room_ = count};
+            done = waiter.progress();
+        } catch (const std::bad_alloc&) {
+            if (reader_ == to) {
+                throw;
+            } // else what has come is told first
+        }
         if (reader_ == to) [[likely]] {
             return count_ == 0 ? -FI_EAGAIN : take(to, count, nullptr);
         }

@@ -192,6 +192,8 @@ public:
             transfers_.make_room();
         }
     }
+    /// The same for a receive that is posted. False: there is none, and the receive has ended with that.
+    [[nodiscard]] bool can_deliver(Receive& receive, const Arrival& arrival);
     /// A message for a receive of this endpoint.
     void deliver(Receive& receive, const Arrival& arrival);
     /// Nobody wants it: its sender is told that it is done with.

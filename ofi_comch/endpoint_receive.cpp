@@ -291,7 +291,9 @@ void Endpoint::arrive_again(const Peer& peer) {
             const Arrival& arrival = message->arrival;
             if (message->endpoint == this && arrival.peer == &peer) {
                 if (Receive* const receive = receive_for(arrival)) {
-                    make_room_for(arrival);
+                    if (!can_deliver(*receive, arrival)) {
+                        continue; // another receive may be for it
+                    }
                     list.remove(*message);
                     deliver(*receive, arrival);
                     queue->free(*message);
@@ -314,6 +316,18 @@ fi_addr_t Endpoint::address_of(Peer* peer) {
         }
     }
     return peer->address;
+}
+
+bool Endpoint::can_deliver(Receive& receive, const Arrival& arrival) {
+    try {
+        make_room_for(arrival);
+        return true;
+    } catch (const std::bad_alloc&) {
+        queue->posted[arrival.tagged()].remove(
+            receive); // what comes later must not come before this
+        end_receive(receive, Errc::no_memory);
+        return false;
+    }
 }
 
 void Endpoint::deliver(Receive& receive, const Arrival& arrival) {

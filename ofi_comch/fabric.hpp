@@ -25,7 +25,8 @@ struct Fabric {
     std::atomic<unsigned> references{0};
     /// The program has them, and their passive endpoint is closed.
     std::vector<std::shared_ptr<ConnectionRequest>> left_requests;
-    std::size_t unanswered = 0; ///< requests, these included: as many has the list room for
+    /// Requests that the program has not answered, those included: there is room for all of them.
+    std::size_t unanswered = 0;
 
     explicit Fabric(Device opened) : device(std::move(opened)) {}
 };

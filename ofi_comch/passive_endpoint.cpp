@@ -192,10 +192,10 @@ PassiveEndpoint::~PassiveEndpoint() {
         request->passive = nullptr;
         // Without the one that listens nobody progresses it; closed, it refuses who comes late.
         request->station.reset();
-        if (!eq->has_request(request->fid)) {         // the program has read it, and may answer
-            fabric->left_requests.push_back(request); // for which there is room
-        } else {
+        if (eq->has_request(request->fid)) { // nobody will ever read it
             --fabric->unanswered;
+        } else {                                      // the program has, and may answer
+            fabric->left_requests.push_back(request); // for which there is room
         }
     }
     if (eq != nullptr) {

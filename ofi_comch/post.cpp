@@ -89,34 +89,27 @@ void serve(const Receiver& at, Unexpected& message, Receive& receive) {
     at.queue->free(message);
 }
 
-/// A receive that takes several messages gets those that have waited, the first of which is `message` and
-/// has its room. True: it takes no more. Else it is in no list.
-bool fill(const Receiver& at, Receive& receive, Unexpected* message, std::uint64_t tag,
-          std::uint64_t ignore) {
+/// A receive that takes several messages gets those that have waited, the first of which is `message`, for
+/// which make_room_for() was called. True: it takes no more. Else it is in no list.
+bool fill(const Receiver& at, Receive& receive, Unexpected* message) {
     const bool tagged = message->arrival.tagged();
-    List<Receive>& posted = at.queue->posted[tagged];
-    posted.append(receive); // where deliver() takes it from
-    while (message != nullptr) {
+    at.queue->posted[tagged].append(receive); // where deliver() takes it from
+    for (;;) {
         at.queue->unexpected[tagged].remove(*message);
         message->endpoint->deliver(receive, message->arrival);
         at.queue->free(*message);
         if (receive.retired) {
             return true;
         }
-        message = find(at, receive.from, tag, ignore, tagged);
+        message = find(at, receive.from, receive.tag, receive.ignore, tagged);
         if (message == nullptr) {
-            break;
+            at.queue->posted[tagged].remove(receive);
+            return false;
         }
-        try {
-            message->endpoint->make_room_for(message->arrival);
-        } catch (const std::bad_alloc&) {
-            posted.remove(receive); // others must not come before this one
-            message->endpoint->end_receive(receive, Errc::no_memory);
+        if (!message->endpoint->can_deliver(receive, message->arrival)) {
             return true;
         }
     }
-    posted.remove(receive);
-    return false;
 }
 
 /// Ends a receive, in no list, that came too late to be failed with the others when its peer ended.
@@ -203,7 +196,7 @@ ssize_t post_receive(const Receiver& to, const iovec* iov, std::size_t count, fi
             serve(to, *message, receive);
             return 0;
         }
-        if (fill(to, receive, message, tag, ignore)) {
+        if (fill(to, receive, message)) {
             return 0;
         }
     }

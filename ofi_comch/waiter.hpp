@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -188,10 +189,17 @@ template <class Done> int wait_until(Waiter& waiter, int timeout_ms, Done&& done
             rest = static_cast<int>(left.count());
         }
         if (waiter.arm()) {
+            struct Awake { // also a thread that is cancelled in its sleep
+                std::unique_lock<Lock>& guard;
+                Waiter& waiter;
+                ~Awake() {
+                    guard.lock();
+                    waiter.disarm();
+                }
+            };
             guard.unlock();
+            const Awake awake{guard, waiter};
             interrupted = !waiter.sleep(rest);
-            guard.lock();
-            waiter.disarm();
         } else { // others want in: to post, or because they have been woken
             guard.unlock();
             std::this_thread::yield();

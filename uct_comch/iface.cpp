@@ -11,6 +11,7 @@
 
 #include "core/base/idle_rounds.hpp"
 #include "ep.hpp"
+#include "guarded.hpp"
 #include "status.hpp"
 
 namespace comch::uct {
@@ -386,7 +387,7 @@ template <class Link> uct_iface_ops_t make_iface_ops() {
     ops.iface_progress_disable = uct_base_iface_progress_disable;
     ops.iface_progress = progress<Link>;
     ops.iface_event_fd_get = event_fd_get<Link>;
-    ops.iface_event_arm = event_arm<Link>;
+    ops.iface_event_arm = guarded<event_arm<Link>>;
     ops.iface_close = close<Link>;
     ops.iface_query = query<Link>;
     ops.iface_get_device_address = get_device_address<Link>;

@@ -6,7 +6,7 @@
 namespace comch {
 
 /// `call` does as `Call`, and answers `NoMemory` where that finds none. As long as nothing fails it costs
-/// nothing, so it is used on the data path, too. Exceptions of other kinds are none of ours: callbacks in
+/// next to nothing, so it is used on the data path, too, but for short messages. Exceptions of other kinds are none of ours: callbacks in
 /// C++ may throw, and a thread that is cancelled unwinds.
 template <auto Call, auto NoMemory> struct Guarded;
 template <class Result, class... Arguments, Result (*Call)(Arguments...), auto NoMemory>

@@ -79,9 +79,14 @@ public:
     void set_peer(std::uint64_t process_id) noexcept { peer_process_ = process_id; }
 
     /// Something is done already, but its completion is reported by the next advance().
-    void defer(void* token) {
-        make_room_to_end();
-        deferred_.push_back(token);
+    void defer(void* token) { deferred_.push_back(token); }
+    /// Before anything more is under way, or is done and will be deferred: its end needs no memory.
+    void make_room_to_end() {
+        if (endings_.capacity() <= outstanding()) {
+            const std::size_t room = 2 * outstanding() + 4;
+            deferred_.reserve(room);
+            endings_.reserve(room);
+        }
     }
 
     // ---- progress ------------------------------------------------------------------------------
@@ -162,7 +167,13 @@ public:
         }
         end_waiting(status, ended);
         release_if_out();
-        report(std::move(ended), done);
+        for (const auto& [token, result] : ended) { // who is told may begin something new
+            done(token, result);
+        }
+        if (endings_.capacity() < ended.capacity()) {
+            ended.clear();
+            endings_ = std::move(ended);
+        }
     }
 
     /// Handles a one-sided record of the peer. False: the peer broke the protocol.
@@ -182,13 +193,10 @@ public:
     /// The connection is over: from here on neither end copies for a get that both copy.
     void stop_copying();
 
-    /// How many cancel() and fail_all() complete at most.
-    [[nodiscard]] std::size_t outstanding() const noexcept {
-        return operations_.size() + puts_waiting_ + deferred_.size() + flushes_.size();
-    }
-
-    /// Completes everything with `status`; the connection is over.
-    template <class Done> void fail_all(Errc status, Done&& done) {
+    /// Tokens, and how each ended.
+    using Endings = std::vector<std::pair<void*, Errc>>;
+    /// Everything ends, mostly with `status`: the connection is over. Needs no memory.
+    [[nodiscard]] Endings fail_all(Errc status) {
         Endings ended = std::exchange(endings_, {});
         stop_copying();
         lost_writes_ = lost_writes_ || puts_waiting_ != 0 || done_until() < last_write_;
@@ -215,9 +223,9 @@ public:
         asks_for_puts_ = false;
         withdrawing_ = false;
         end_waiting(status, ended);
-        std::rotate(ended.begin(), ended.begin() + flushed,
-                    ended.end()); // what they waited for comes first
-        report(std::move(ended), done);
+        // What the flushes waited for comes first.
+        std::rotate(ended.begin(), ended.begin() + flushed, ended.end());
+        return ended;
     }
     /// After fail_all(): puts or unanswered atomics were not done by then, as far as is known.
     [[nodiscard]] bool lost_writes() const noexcept { return lost_writes_; }
@@ -308,23 +316,11 @@ private:
         const typename Pipe::Bypass bypass(pipe_); // not around the sink: its sends are held back
         return push(job);
     }
+    /// How many cancel() and fail_all() end at most.
+    [[nodiscard]] std::size_t outstanding() const noexcept {
+        return operations_.size() + puts_waiting_ + deferred_.size() + flushes_.size();
+    }
     /// Takes out what waits here: puts not out yet, completions not reported yet, flushes.
-    using Endings = std::vector<std::pair<void*, Errc>>;
-    /// Before something more is under way: to end it takes no memory.
-    void make_room_to_end() {
-        if (endings_.capacity() <= outstanding()) {
-            endings_.reserve(2 * outstanding() + 4);
-        }
-    }
-    template <class Done> void report(Endings ended, Done&& done) {
-        for (const auto& [token, result] : ended) { // who is told may begin something new
-            done(token, result);
-        }
-        if (endings_.capacity() < ended.capacity()) {
-            ended.clear();
-            endings_ = std::move(ended);
-        }
-    }
     void end_waiting(Errc status, Endings& ended);
     [[nodiscard]] bool reserve_chunk(std::uint32_t head, std::uint32_t& chunk, std::byte*& bulk);
     [[nodiscard]] bool push_put_chunk(Job& job);

@@ -177,6 +177,7 @@ Errc Connection::atomic(const AtomicRequest& request, RemoteRegion& region, std:
         return direct_access.refused;
     }
     if (std::byte* at = direct_access.at) {
+        one_sided_.make_room_to_end(); // it may be deferred when it is done
         const std::uint64_t old = execute_atomic(at, request);
         if (request.result != nullptr) {
             const auto word = static_cast<std::uint32_t>(old);

@@ -326,7 +326,9 @@ TEST_F(JointGet, ThatIsCancelledIsNotWaitedForForEver) {
 
 TEST_F(JointGet, IsNotWaitedForForEver) {
     ASSERT_EQ(get_that_waits(), Errc::in_progress);
-    requester.engine.fail_all(Errc::connection_reset, requester.note());
+    for (const auto& [token, status] : requester.engine.fail_all(Errc::connection_reset)) {
+        requester.note()(token, status);
+    }
     ASSERT_EQ(requester.done.size(), 1u);
     EXPECT_EQ(requester.done[0].second, Errc::connection_reset);
 }
@@ -346,7 +348,9 @@ TEST_F(JointGet, FromAnOwnerThatHasSaidGoodbyeIsNotBelieved) {
     owner.pipe.say_goodbye(); // it may have given the memory back
     EXPECT_EQ(get(), Errc::in_progress);
     EXPECT_EQ(get(size / 4), Errc::in_progress);
-    requester.engine.fail_all(Errc::not_connected, requester.note());
+    for (const auto& [token, status] : requester.engine.fail_all(Errc::not_connected)) {
+        requester.note()(token, status);
+    }
     EXPECT_EQ(requester.done.size(), 2u);
 }
 
@@ -585,7 +589,9 @@ TEST_F(JointTriedPart, DoesNotWaitForEverWhileOthersAreBegun) {
         ++begun;
     }
     EXPECT_EQ(begun, tuning::most_begun_before_kernel + 1);
-    requester.engine.fail_all(Errc::connection_reset, requester.note());
+    for (const auto& [token, status] : requester.engine.fail_all(Errc::connection_reset)) {
+        requester.note()(token, status);
+    }
     EXPECT_EQ(requester.done.size(), begun + 1);
 }
 

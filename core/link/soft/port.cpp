@@ -174,10 +174,14 @@ void Port::close(Connection* connection) {
     Connection& c = *connection;
     if (c.state_ < Connection::State::ended && owner_ == process_id()) { // else it is a parent's
         // A last attempt: what was sent early is still to be delivered.
-        if (!c.hello_.empty()) {
-            (void)try_connect(c);
-        } else if (!c.answer_.empty()) {
-            (void)send_answer(c);
+        try {
+            if (!c.hello_.empty()) {
+                (void)try_connect(c);
+            } else if (!c.answer_.empty()) {
+                (void)send_answer(c);
+            }
+        } catch (const std::bad_alloc&) {
+            // Its text, if it has failed.
         }
         shut_down(c, Errc::not_connected, Reason::closed);
     }
@@ -364,7 +368,7 @@ void Port::unwatch(int fd) noexcept {
     (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
 }
 
-int Port::wait_events() noexcept {
+int Port::wait_events() {
     auto* events = reinterpret_cast<epoll_event*>(events_.data());
     const int n = ::epoll_wait(epoll_.get(), events, event_batch, 0);
     return n < 0 ? 0 : n;

@@ -527,8 +527,16 @@ private:
                     return SocketResult::broken;
                 }
                 sink.on_channel(c, packet.value, std::move(channel));
-            } else if (!take_packet(c, packet, received.fd)) {
-                return SocketResult::broken;
+            } else {
+                bool fine = false;
+                try {
+                    fine = take_packet(c, packet, received.fd);
+                } catch (const std::bad_alloc&) { // nor can this be read again
+                    c.error_text_ = "out of memory";
+                }
+                if (!fine) {
+                    return SocketResult::broken;
+                }
             }
             if (c.state_ >= Connection::State::ended) {
                 return SocketResult::fine;
@@ -607,13 +615,10 @@ private:
         if (c.state_ >= Connection::State::ended) {
             return;
         }
-        c.untold_.reserve(
-            c.one_sided_.outstanding()); // what may fail comes first: it is tried again then
         c.state_ = Connection::State::ended;
         const Errc code = status_after(reason);
         shut_down(c, code, reason);
-        c.one_sided_.fail_all(
-            code, [&](void* token, Errc status) { c.untold_.emplace_back(token, status); });
+        c.untold_ = c.one_sided_.fail_all(code);
         // One by one: the sink may cancel or close.
         std::reverse(c.untold_.begin(), c.untold_.end());
         while (c.state_ == Connection::State::ended && !c.untold_.empty()) {
@@ -656,7 +661,7 @@ private:
 
     [[nodiscard]] bool watch(int fd, Watch& watch) noexcept;
     void unwatch(int fd) noexcept;
-    [[nodiscard]] int wait_events() noexcept;
+    [[nodiscard]] int wait_events();
     [[nodiscard]] Watch* event(int i) noexcept;
     void no_longer_unanswered(Connection& c) noexcept;
     void look_for_dead_listeners();

@@ -226,7 +226,7 @@ Connection* Port::prepare(Stranger& stranger, Introduction& intro) {
         }
         failed = Errc::invalid_argument;
     } catch (const std::bad_alloc&) {
-        // Answered as what makes no sense is.
+        // Refused, too, but as no_memory.
     }
     refuse(c != nullptr ? c->socket_.get() : socket.get(), failed, {});
     if (c != nullptr) {

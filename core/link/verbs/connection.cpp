@@ -245,17 +245,29 @@ Errc Connection::flush(void* token) {
     if (pipe_->broken() != Errc::ok) {
         return pipe_->broken();
     }
-    auto flush = std::make_unique<Flush>();
-    flush->token = token;
-    flush->ticket = pipe_->posted();
-    flush->transfers = transfers_.size();
-    const Errc records = one_sided_.flush(token != nullptr ? flush.get() : nullptr);
-    flush->records_done = records == Errc::ok;
-    if (flush_reached(*flush)) {
+    Flush once;
+    if (token != nullptr) { // before anybody knows it
+        flushes_.push_back(std::make_unique<Flush>());
+    }
+    Flush& flush = token != nullptr ? *flushes_.back() : once;
+    flush.token = token;
+    flush.ticket = pipe_->posted();
+    flush.transfers = transfers_.size();
+    try {
+        flush.records_done = one_sided_.flush(token != nullptr ? &flush : nullptr) == Errc::ok;
+    } catch (...) {
+        if (token != nullptr) {
+            flushes_.pop_back();
+        }
+        throw;
+    }
+    if (flush_reached(flush)) {
+        if (token != nullptr) {
+            flushes_.pop_back();
+        }
         return Errc::ok;
     }
     if (token != nullptr) {
-        flushes_.push_back(std::move(flush));
         needs_work();
     }
     return Errc::in_progress;
@@ -325,7 +337,7 @@ void Connection::take_back_memory(Pipe::Ticket last) {
 }
 
 void Connection::drop_operations() {
-    one_sided_.fail_all(Errc::not_connected, [](void*, Errc) {});
+    (void)one_sided_.fail_all(Errc::not_connected);
     flushes_.clear();
     pipe_->forget_copies();
     Pipe::Ticket read = 0;

@@ -228,19 +228,15 @@ private:
         }
         return count;
     }
-    /// How many fail_all() completes at most.
-    [[nodiscard]] std::size_t outstanding() const noexcept {
-        return one_sided_.outstanding() + transfers_.size() + flushes_.size();
-    }
     template <class Done> void fail_all(Errc status, Done&& done) {
         lost_device_writes_ = has_unfinished_writes();
-        one_sided_.fail_all(status, [&](void* token, Errc result) {
+        for (const auto& [token, result] : one_sided_.fail_all(status)) {
             if (is_flush(flushes_, token)) {
                 static_cast<Flush*>(token)->records_done = result == Errc::ok;
             } else {
                 done(token, result);
             }
-        });
+        }
         while (status == Errc::not_connected && !flushes_.empty() &&
                flush_reached(*flushes_.front())) {
             done(flushes_.front()->token, Errc::ok);

@@ -505,7 +505,6 @@ private:
             return;
         }
         const bool unmet = c.state_ == Connection::State::meeting;
-        c.untold_.reserve(c.outstanding()); // what may fail comes first: it is tried again then
         c.state_ = Connection::State::ended;
         const Errc code = status_after(reason);
         if (reason == Reason::closed && c.has_unfinished_writes()) {
