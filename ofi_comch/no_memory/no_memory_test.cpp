@@ -160,7 +160,7 @@ TEST(NoMemory, AddressesAreInsertedAndRemovedLater) {
 
 class NoMemoryFor : public testing::TestWithParam<std::size_t> {};
 
-/// A message whose posts find none at first, the one that connects included.
+/// A message, a write and a read whose posts find none at first, the one that connects included.
 TEST_P(NoMemoryFor, PostsCanBeMadeAgain) {
     const std::size_t length = GetParam();
     Pair pair;
@@ -169,51 +169,29 @@ TEST_P(NoMemoryFor, PostsCanBeMadeAgain) {
     std::vector<char> read(length);
     const iovec parts[] = {{got.data(), length / 2},
                            {got.data() + length / 2, length - length / 2}};
+    const auto run = [&](auto&& begin) {
+        post([&] { return outlast(begin, Files::kept); }, pair.cqs);
+        EXPECT_EQ(await(pair.a.tx, pair.cqs).error, 0);
+    };
     for (int round = 0; round < 2; ++round) {
         std::fill(got.begin(), got.end(), 0);
         EXPECT_EQ(outlast([&] {
                       return fi_trecvv(pair.b.ep, parts, nullptr, 2, FI_ADDR_UNSPEC, 1, 0, nullptr);
                   }),
                   0);
-        post(
-            [&] {
-                return outlast(
-                    [&] {
-                        return fi_tsend(pair.a.ep, sent.data(), length, nullptr, pair.to_b, 1,
-                                        nullptr);
-                    },
-                    Files::kept);
-            },
-            pair.cqs);
+        run([&] {
+            return fi_tsend(pair.a.ep, sent.data(), length, nullptr, pair.to_b, 1, nullptr);
+        });
         EXPECT_EQ(await(pair.b.rx, pair.cqs).error, 0);
-        EXPECT_EQ(await(pair.a.tx, pair.cqs).error, 0);
         EXPECT_EQ(got, sent);
     }
     pair.b.expose(got.data(), length, 5);
     std::fill(got.begin(), got.end(), 0);
-    post(
-        [&] {
-            return outlast(
-                [&] {
-                    return fi_write(pair.a.ep, sent.data(), length, nullptr, pair.to_b, 0, 5,
-                                    nullptr);
-                },
-                Files::kept);
-        },
-        pair.cqs);
-    EXPECT_EQ(await(pair.a.tx, pair.cqs).error, 0);
+    run([&] {
+        return fi_write(pair.a.ep, sent.data(), length, nullptr, pair.to_b, 0, 5, nullptr);
+    });
     EXPECT_EQ(got, sent);
-    post(
-        [&] {
-            return outlast(
-                [&] {
-                    return fi_read(pair.a.ep, read.data(), length, nullptr, pair.to_b, 0, 5,
-                                   nullptr);
-                },
-                Files::kept);
-        },
-        pair.cqs);
-    EXPECT_EQ(await(pair.a.tx, pair.cqs).error, 0);
+    run([&] { return fi_read(pair.a.ep, read.data(), length, nullptr, pair.to_b, 0, 5, nullptr); });
     EXPECT_EQ(read, sent);
 }
 

@@ -1,5 +1,6 @@
 // While there is no memory: a call of UCX's answers so and can be made again, and what cannot be received
 // waits, or ends its connection.
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
@@ -89,114 +90,54 @@ TEST(NoMemory, MemoryIsRegisteredLater) {
     EXPECT_EQ(uct_mem_free(&memory), UCS_OK);
 }
 
-/// Memory of an interface that the other one has a key of.
-struct Target {
-    explicit Target(Interface& owner) : owner(owner) {
-        check_ok(uct_md_mem_reg(owner.md, bytes.data(), bytes.size(), UCT_MD_MEM_ACCESS_ALL, &memh),
-                 "reg");
-        std::vector<std::byte> packed(owner.md_attr.rkey_packed_size);
-        check_ok(uct_md_mkey_pack(owner.md, memh, packed.data()), "pack");
-        check_ok(uct_rkey_unpack(comch_component(), packed.data(), &rkey), "unpack");
-    }
-    ~Target() {
-        uct_rkey_release(comch_component(), &rkey);
-        EXPECT_EQ(uct_md_mem_dereg(owner.md, memh), UCS_OK);
-    }
-    Target(const Target&) = delete;
-    Target& operator=(const Target&) = delete;
-    [[nodiscard]] std::uint64_t address() const {
-        return reinterpret_cast<std::uint64_t>(bytes.data());
-    }
+/// An operation of the host's, begun once there is memory for it, and through.
+template <class Begin> void run(Interface& host, Interface& dpu, Begin begin) {
+    Completion completion;
+    const ucs_status_t status = persist(
+        [&] { return outlast([&] { return begin(&completion.super); }, Files::kept); }, host, dpu);
+    EXPECT_TRUE(status == UCS_OK || status == UCS_INPROGRESS) << status;
+    EXPECT_TRUE(until([&] { return status == UCS_OK || completion.done(); }, host, dpu));
+    EXPECT_EQ(completion.status(), UCS_OK);
+}
 
-    Interface& owner;
-    std::vector<std::byte> bytes = std::vector<std::byte>(std::size_t{1} << 20);
-    uct_mem_h memh = nullptr;
-    uct_rkey_bundle_t rkey{};
-};
-
-/// What one end sends, puts, gets and changes, each when there is memory for it again; `allocations` is
-/// told when one of the other end's may fail.
-void work(Interface& host, Interface& dpu, Target& target, uct_ep_h ep, unsigned seed) {
+/// What one end sends, puts, gets and changes, each when there is memory for it again.
+void work(Interface& host, Interface& dpu, Memory& target, uct_ep_h ep, unsigned seed) {
     const std::uint64_t header = seed;
-    std::size_t seen = dpu.messages.size();
+    const std::size_t seen = dpu.messages.size();
     EXPECT_EQ(persist([&] { return uct_ep_am_short(ep, 1, header, "abc", 4); }, host, dpu), UCS_OK);
     EXPECT_TRUE(until([&] { return dpu.messages.size() > seen; }, host, dpu));
 
-    std::vector<std::byte> local(target.bytes.size(), static_cast<std::byte>(seed));
-    uct_iov_t iov{};
-    iov.buffer = local.data();
-    iov.length = local.size();
-    iov.count = 1;
-    iov.memh = UCT_MEM_HANDLE_NULL;
-    Completion put;
-    ucs_status_t status = persist(
-        [&] {
-            return outlast(
-                [&] {
-                    return uct_ep_put_zcopy(ep, &iov, 1, target.address(), target.rkey.rkey,
-                                            &put.super);
-                },
-                Files::kept);
-        },
-        host, dpu);
-    EXPECT_TRUE(status == UCS_OK || status == UCS_INPROGRESS) << status;
-    EXPECT_TRUE(until([&] { return status == UCS_OK || put.done(); }, host, dpu));
-    EXPECT_EQ(put.status(), UCS_OK);
+    const RemoteKey key(pack_key(dpu, target));
+    std::vector<std::byte> local(target.length(), static_cast<std::byte>(seed));
+    const auto has_come = [&] { return std::equal(local.begin(), local.end(), target.data()); };
+    const uct_iov_t iov = iov_of(local.data(), local.size());
+    run(host, dpu, [&](uct_completion_t* completion) {
+        return uct_ep_put_zcopy(ep, &iov, 1, target.address(), key, completion);
+    });
     EXPECT_TRUE(
         until([&] { return uct_iface_flush(host.iface, 0, nullptr) == UCS_OK; }, host, dpu));
-    EXPECT_EQ(target.bytes, local);
+    EXPECT_TRUE(has_come());
 
     std::fill(local.begin(), local.end(), std::byte{});
-    Completion get;
-    status = persist(
-        [&] {
-            return outlast(
-                [&] {
-                    return uct_ep_get_zcopy(ep, &iov, 1, target.address(), target.rkey.rkey,
-                                            &get.super);
-                },
-                Files::kept);
-        },
-        host, dpu);
-    EXPECT_TRUE(status == UCS_OK || status == UCS_INPROGRESS) << status;
-    EXPECT_TRUE(until([&] { return status == UCS_OK || get.done(); }, host, dpu));
-    EXPECT_EQ(get.status(), UCS_OK);
-    EXPECT_EQ(target.bytes, local);
+    run(host, dpu, [&](uct_completion_t* completion) {
+        return uct_ep_get_zcopy(ep, &iov, 1, target.address(), key, completion);
+    });
+    EXPECT_TRUE(has_come());
 
     std::uint64_t word = 0;
-    Completion unpacked;
-    status = persist(
-        [&] {
-            return outlast(
-                [&] {
-                    return uct_ep_get_bcopy(
-                        ep,
-                        [](void* to, const void* from, std::size_t length) {
-                            std::memcpy(to, from, length);
-                        },
-                        &word, sizeof(word), target.address(), target.rkey.rkey, &unpacked.super);
-                },
-                Files::kept);
-        },
-        host, dpu);
-    EXPECT_TRUE(status == UCS_OK || status == UCS_INPROGRESS) << status;
-    EXPECT_TRUE(until([&] { return status == UCS_OK || unpacked.done(); }, host, dpu));
+    run(host, dpu, [&](uct_completion_t* completion) {
+        return uct_ep_get_bcopy(
+            ep,
+            [](void* to, const void* from, std::size_t length) { std::memcpy(to, from, length); },
+            &word, sizeof(word), target.address(), key, completion);
+    });
     EXPECT_EQ(word, 0x0101010101010101u * seed);
 
     std::uint64_t old = 0;
-    Completion fetched;
-    status = persist(
-        [&] {
-            return outlast(
-                [&] {
-                    return uct_ep_atomic64_fetch(ep, UCT_ATOMIC_OP_ADD, 1, &old, target.address(),
-                                                 target.rkey.rkey, &fetched.super);
-                },
-                Files::kept);
-        },
-        host, dpu);
-    EXPECT_TRUE(status == UCS_OK || status == UCS_INPROGRESS) << status;
-    EXPECT_TRUE(until([&] { return status == UCS_OK || fetched.done(); }, host, dpu));
+    run(host, dpu, [&](uct_completion_t* completion) {
+        return uct_ep_atomic64_fetch(ep, UCT_ATOMIC_OP_ADD, 1, &old, target.address(), key,
+                                     completion);
+    });
     EXPECT_EQ(old, 0x0101010101010101u * seed);
 }
 
@@ -204,7 +145,7 @@ TEST(NoMemory, OperationsCanBeMadeAgain) {
     const Lab lab;
     Interface dpu("dpu");
     Interface host("host");
-    Target target(dpu);
+    Memory target(dpu.md, Kind::registered, std::size_t{1} << 20);
     const Address address = address_of(dpu);
     uct_ep_h ep = nullptr;
     EXPECT_EQ(outlast(
@@ -233,7 +174,7 @@ TEST(NoMemory, ConnectionsAreRefusedOrMade) {
         Interface dpu("dpu");
         Interface host("host");
         dpu.messages.reserve(4);
-        Target target(dpu);
+        Memory target(dpu.md, Kind::registered, std::size_t{1} << 20);
         unsigned left = n;
         {
             Endpoint ep(host, dpu);
