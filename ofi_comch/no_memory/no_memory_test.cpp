@@ -389,6 +389,32 @@ TEST(NoMemory, APeersEndIsTold) {
 
 INSTANTIATE_TEST_SUITE_P(Lengths, NoMemoryFor, testing::Values(8, 8 << 10, 40 << 10, 1 << 20));
 
+/// A message comes in the call in which somebody who connects finds none.
+TEST(NoMemory, WhatHasComeIsToldIfTheRestFails) {
+    Pair pair;
+    exchange(pair, 8, 1);
+    Node third;
+    const fi_addr_t to = third.add(pair.b.name());
+    EXPECT_EQ(fi_tinject(third.ep, "late", 5, to, 9), -FI_EAGAIN); // it connects
+    bool failed = false;
+    for (const auto end = Clock::now() + std::chrono::seconds(60); !failed && Clock::now() < end;) {
+        char got[8] = {};
+        COMCH_FI(fi_trecv(pair.b.ep, got, sizeof(got), nullptr, FI_ADDR_UNSPEC, 7, 0, got));
+        ASSERT_EQ(fi_tinject(pair.a.ep, "hello", 6, pair.to_b, 7), 0);
+        fi_cq_tagged_entry entry{};
+        ssize_t read = 0;
+        {
+            const FailingAllocation failing(1);
+            read = fi_cq_read(pair.b.rx, &entry, 1);
+            failed = FailingAllocation::happened();
+        }
+        ASSERT_EQ(read, 1);
+        EXPECT_EQ(entry.op_context, got);
+        EXPECT_STREQ(got, "hello");
+    }
+    EXPECT_TRUE(failed);
+}
+
 TEST(NoMemory, OverrunsACompletionQueue) {
     Pair pair;
     exchange(pair, 8, 1);
