@@ -139,6 +139,9 @@ private:
         wire::Credit told;                 ///< the last feedback
         std::uint64_t known_confirmed = 0; ///< records to the producer that it has read
         bool feedback_due = true;          ///< the first, or one that found no room
+        static constexpr std::uint32_t not_silent = ~std::uint32_t{0};
+        /// The last poll found nothing, and with so many buffers posted there was nothing to be told.
+        std::uint32_t silent_with = not_silent;
         FeedbackPace pace;
         std::uint64_t paced = 0; ///< of what was handled, what the pace knows of
         bool stalled = false;    ///< its next message waits for a buffer
@@ -188,14 +191,11 @@ private:
         if (notifier_->take()) [[unlikely]] {
             handled += attend();
         }
-        // The next lane in turn goes first, so that none eats all the buffers.
         const std::size_t count = lanes_.size();
-        for (std::size_t i = 0; i < count && state_ == State::running; ++i) {
-            Lane& lane = *lanes_[(first_lane_ + i) % count];
-            handled += poll(lane);
-        }
-        if (count > 1) {
-            first_lane_ = (first_lane_ + 1) % count;
+        if (count == 1) [[likely]] {
+            handled += state_ == State::running ? poll(*lanes_.front()) : 0;
+        } else {
+            handled += poll_in_turn();
         }
         // (Also while one lane keeps this busy: another's producer may be dead.)
         if ((handled == 0 || count > 1) && idle_check_.due()) [[unlikely]] {
@@ -206,6 +206,18 @@ private:
         }
         if (state_ == State::stopping) [[unlikely]] {
             handled += finish();
+        }
+        return handled;
+    }
+
+    /// The next lane in turn goes first, so that none eats all the buffers.
+    unsigned poll_in_turn() {
+        unsigned handled = 0;
+        const std::size_t count = lanes_.size();
+        first_lane_ = first_lane_ + 1 < count ? first_lane_ + 1 : 0;
+        for (std::size_t i = 0; i < count && state_ == State::running; ++i) {
+            const std::size_t lane = first_lane_ + i;
+            handled += poll(*lanes_[lane < count ? lane : lane - count]);
         }
         return handled;
     }
@@ -226,11 +238,20 @@ private:
         }
         const unsigned taken = lane.channel.poll(
             [&](std::uint8_t id, const std::byte* data, std::uint32_t length) {
-                return on_record(lane, id, {data, length});
+                const std::span<const std::byte> record(data, length);
+                return id == static_cast<std::uint8_t>(wire::FastPath::plain) && takes_short(lane)
+                           ? land(lane, {}, record)
+                           : on_record(lane, id, record);
             },
             tuning::poll_budget);
         give_feedback(lane, taken < tuning::poll_budget, taken == 0);
         return taken;
+    }
+
+    /// A message that is one record may come now, and nothing else has to be seen to.
+    [[nodiscard]] bool takes_short(const Lane& lane) const noexcept {
+        return state_ == State::running && !lane.ended && !lane.in_parts && !has_ahead(lane) &&
+               (!writes_directly || lane.promised.empty());
     }
 
     /// False: the record stays where it is.
@@ -426,7 +447,8 @@ private:
     // ---- messages ------------------------------------------------------------------------------
 
     /// A message that is here whole.
-    bool land(Lane& lane, std::span<const std::byte> immediate, std::span<const std::byte> data) {
+    [[gnu::always_inline]] bool land(Lane& lane, std::span<const std::byte> immediate,
+                                     std::span<const std::byte> data) {
         if (posted_.empty()) {
             lane.stalled = true;
             return false;
@@ -618,22 +640,33 @@ private:
     }
 
     void give_feedback(Lane& lane, bool drained, bool idle) {
-        const std::int64_t free = free_for(lane);
         const auto unacknowledged = lane.handled - lane.told.handled;
+        const bool is_time = it_is_time(lane, drained, unacknowledged) && unacknowledged != 0;
+        if (idle && !is_time && !lane.feedback_due && lane.silent_with == posted_.size()) {
+            return;
+        }
+        const std::int64_t free = free_for(lane);
         // What the producer believes to have for messages that are not here yet.
         const std::int64_t believed =
             std::int64_t{lane.told.free} - static_cast<std::int64_t>(unacknowledged);
-        const bool is_time = it_is_time(lane, drained, unacknowledged);
         const bool acknowledge =
-            unacknowledged != 0 && (is_time || is_enough(lane, unacknowledged));
+            is_time || (unacknowledged != 0 && is_enough(lane, unacknowledged));
         const bool runs_dry = free > believed && believed <= free / 2;
         // Others took the buffers that it counts on; nothing else is going on, so say so.
         const bool wrong = idle && free == 0 && believed > 0;
         // (Not if there is more to be taken out: the next one may be there already.)
         const bool ahead = drained && may_tell_ahead(lane);
         if (acknowledge || runs_dry || wrong || ahead || lane.feedback_due) {
+            lane.silent_with = Lane::not_silent;
             send_feedback(lane, static_cast<std::uint32_t>(free));
+        } else {
+            lane.silent_with = idle && depends_on_posted(lane) ? posted_.size() : Lane::not_silent;
         }
+    }
+    /// How many buffers are posted is all, but for time, that what is told of them depends on while no
+    /// record comes.
+    [[nodiscard]] static bool depends_on_posted(const Lane& lane) noexcept {
+        return !writes_directly || (!lane.wants_ahead && !has_ahead(lane) && lane.promised.empty());
     }
 
     /// To say what was handled.

@@ -15,22 +15,21 @@ namespace comch::channel {
 class IdleCheck {
 public:
     [[nodiscard]] bool due() noexcept {
-        if (!forced_) [[likely]] {
-            if (++calls_ % tuning::clock_check_calls != 0) [[likely]] {
-                return false;
-            }
-            if (now() - last_ns_ < tuning::idle_check_interval_ns) {
-                return false;
-            }
-        }
-        forced_ = false;
-        last_ns_ = now();
-        return true;
+        return (forced_ || ++calls_ % tuning::clock_check_calls == 0) && look_at_clock();
     }
     /// The next call is due.
     void force() noexcept { forced_ = true; }
 
 private:
+    [[nodiscard, gnu::noinline]] bool look_at_clock() noexcept {
+        const std::uint64_t time = now();
+        if (!forced_ && time - last_ns_ < tuning::idle_check_interval_ns) {
+            return false;
+        }
+        forced_ = false;
+        last_ns_ = time;
+        return true;
+    }
     [[nodiscard]] static std::uint64_t now() noexcept {
         timespec time{};
         ::clock_gettime(CLOCK_MONOTONIC_COARSE, &time);

@@ -24,14 +24,15 @@ static_assert(limits::fast_path_buffer_size <= std::numeric_limits<std::uint32_t
 
 class PostedBuffers {
 public:
-    explicit PostedBuffers(std::uint32_t capacity) : slots_(std::bit_ceil(capacity)) {}
+    explicit PostedBuffers(std::uint32_t capacity)
+        : slots_(std::bit_ceil(capacity)), mask_(static_cast<std::uint32_t>(slots_.size()) - 1) {}
 
     [[nodiscard]] std::uint32_t size() const noexcept { return size_; }
     [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
     [[nodiscard]] const PostedBuffer& front() const noexcept { return at(0); }
     /// That is going to be the front when so many have been taken.
     [[nodiscard]] const PostedBuffer& at(std::uint32_t i) const noexcept {
-        return slots_[(head_ + i) & (slots_.size() - 1)];
+        return slots_[(head_ + i) & mask_];
     }
 
     /// All have the same room (also when there is one, or none).
@@ -64,11 +65,12 @@ public:
 
 private:
     [[nodiscard]] PostedBuffer& place(std::uint32_t i) noexcept {
-        return slots_[(head_ + i) & (slots_.size() - 1)];
+        return slots_[(head_ + i) & mask_];
     }
 
     std::vector<PostedBuffer> slots_;
-    std::uint32_t head_ = 0; ///< wraps; the capacity is a power of two
+    std::uint32_t mask_;     ///< the capacity is a power of two
+    std::uint32_t head_ = 0; ///< wraps
     std::uint32_t size_ = 0;
     std::uint32_t changes_ = 0; ///< neighbours with different room
 };

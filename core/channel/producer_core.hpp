@@ -188,31 +188,23 @@ private:
             return Errc::again;
         }
         Operation& op = *free_;
-        op.data = buffer.data;
-        op.immediate = buffer.immediate;
         op.cookie = cookie;
-        op.sent = 0;
         op.status = Errc::ok;
-        op.started = false;
-        op.whole = false;
         op.number = route->accepted + 1;
-        if constexpr (writes_directly) {
-            op.memory = buffer.memory;
-            op.way = Way::parts;
-            op.claimed = op.has_tried = false;
-        }
-        if (route->unsent == nullptr) [[likely]] {
-            const Errc result =
-                waits_for_others(*route, op) ? Errc::ok : transmit(*route, op, buffer.more);
-            if (!op.started && result != Errc::ok && !(op.has_tried && result == Errc::again))
-                [[unlikely]] {
-                if (result == Errc::again) {
-                    route->starved = true;
-                    return Errc::again;
-                }
-                end_route(*route, result);
-                return result;
+        if (buffer.data.size() <= short_limit_ && buffer.immediate.empty() &&
+            route->unsent == nullptr) [[likely]] {
+            // One record, as it is: nobody asks later what it was.
+            if (const Errc result = route->channel.send(
+                    static_cast<std::uint8_t>(wire::FastPath::plain), buffer.data, buffer.more);
+                result != Errc::ok) [[unlikely]] {
+                return refuse(*route, result);
             }
+            op.started = op.whole = true;
+            if constexpr (writes_directly) {
+                op.way = Way::parts;
+            }
+        } else if (const Errc result = begin(*route, op, buffer); result != Errc::ok) [[unlikely]] {
+            return refuse(*route, result);
         }
         free_ = op.next;
         op.next = nullptr;
@@ -313,6 +305,7 @@ private:
           engine_(engine), connection_(std::move(connection)),
           notifier_(std::make_shared<Notifier>(engine)), handlers_(handlers),
           link_limits_(connection_->limits()),
+          short_limit_(std::min<std::size_t>(tuning::shortest_direct - 1, link_limits_.max_inline)),
           offers_at_once_(wire::at_once<wire::Start>(link_limits_.max_inline)),
           operations_(options.max_in_flight != 0 ? options.max_in_flight
                                                  : tuning::default_in_flight) {
@@ -362,6 +355,34 @@ private:
             handled += push(route);
         }
         return handled;
+    }
+
+    /// A message of any kind. ok: it is on its way, or waits its turn.
+    Errc begin(Route& route, Operation& op, const SendBuffer& buffer) {
+        op.data = buffer.data;
+        op.immediate = buffer.immediate;
+        op.sent = 0;
+        op.started = false;
+        op.whole = false;
+        if constexpr (writes_directly) {
+            op.memory = buffer.memory;
+            op.way = Way::parts;
+            op.claimed = op.has_tried = false;
+        }
+        if (route.unsent != nullptr || waits_for_others(route, op)) {
+            return Errc::ok;
+        }
+        const Errc result = transmit(route, op, buffer.more);
+        return op.started || (op.has_tried && result == Errc::again) ? Errc::ok : result;
+    }
+    /// What a send is answered that found no way.
+    Errc refuse(Route& route, Errc why) noexcept {
+        if (why == Errc::again) {
+            route.starved = true;
+        } else {
+            end_route(route, why);
+        }
+        return why;
     }
 
     /// Puts as much of an operation on the link as it takes. ok: it is whole there, or there is
@@ -1052,6 +1073,8 @@ private:
     std::shared_ptr<Notifier> notifier_;
     ProducerHandlers handlers_;
     const link::Limits link_limits_;
+    /// A message up to this length is one record, whatever memory it is from.
+    const std::size_t short_limit_;
     const std::uint32_t offers_at_once_;
     std::vector<Operation> operations_;
     Operation* free_ = nullptr;

@@ -1530,7 +1530,8 @@ TYPED_TEST_P(LinkContractOfWrites, WhatWaitsForMoreGoesOutInOrder) {
                 ? opened->send_from(id, memory.data(), length, local_key, false, more, ticket)
             : length >= 250
                 ? (opened->send_packed(id, length, pack, more) >= 0 ? Errc::ok : Errc::again)
-                : opened->send_inline(id, length, fill, more);
+            : length >= 200 ? opened->send_inline(id, length, fill, more)
+                            : opened->send(id, std::span(from).first(length), more);
         sent += result == Errc::ok ? 1 : 0;
         return result == Errc::ok;
     };

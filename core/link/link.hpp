@@ -307,7 +307,7 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //                                       opener may send at once. Outlives its connection and port
 //                                       as an object: then check() says so and nothing is sent any
 //                                       more
-//     Errc send(...), send_inline(..., bool more = false), send_packed(..., bool more = false)
+//     Errc send, send_inline, send_packed(..., bool more = false)
 //           as above, to the other end; without data_at. With `more` the message may wait until
 //           something is sent without it or is refused, or for one of ring(), arm(), tell_of() and
 //           the channel's orderly end: so that a device hears of several at once.

@@ -216,12 +216,13 @@ void Sender::commit(std::uint8_t id, std::vector<std::byte> bytes, How how) {
     }
 }
 
-Errc Sender::send(std::uint8_t id, std::span<const std::byte> message) {
-    return send_inline(id, static_cast<std::uint32_t>(message.size()), [&](std::byte* to) {
+Errc Sender::send(std::uint8_t id, std::span<const std::byte> message, bool more) {
+    const auto fill = [&](std::byte* to) {
         if (!message.empty()) {
             std::memcpy(to, message.data(), message.size());
         }
-    });
+    };
+    return send_inline(id, static_cast<std::uint32_t>(message.size()), fill, more);
 }
 
 std::uint64_t Sender::sent() const {

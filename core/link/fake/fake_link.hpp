@@ -209,7 +209,7 @@ private:
 /// Sending, for connections and channels.
 class Sender {
 public:
-    Errc send(std::uint8_t id, std::span<const std::byte> message);
+    Errc send(std::uint8_t id, std::span<const std::byte> message, bool more = false);
     template <class Fill>
     Errc send_inline(std::uint8_t id, std::uint32_t length, Fill&& fill, bool more = false) {
         if (length > limits().max_inline) {

@@ -22,7 +22,7 @@ public:
     Channel& operator=(Channel&& other) noexcept;
     ~Channel();
 
-    Errc send(std::uint8_t id, std::span<const std::byte> message) noexcept {
+    Errc send(std::uint8_t id, std::span<const std::byte> message, bool /*more*/ = false) noexcept {
         return pipe_->send(id, message);
     }
     template <class Fill>

@@ -271,50 +271,12 @@ void ChannelCore::on_event(const CmEvent& event) {
     }
 }
 
-bool ChannelCore::peek() {
-    while (!failed) {
-        const Queues::Arrival* const arrival = queues->front();
-        if (arrival == nullptr) {
-            if (!queues->fetch()) {
-                return false;
-            }
-            continue;
-        }
-        if (opened) {
-            return true;
-        }
-        if (arrival->pipe == nullptr) {
-            queues->pop();
-            continue;
-        }
-        if (!pipe->open(*arrival, header, data, length)) {
-            fail();
-            return false;
-        }
-        if (header.kind == static_cast<std::uint8_t>(Kind::data) && pipe->started()) [[likely]] {
-            opened = true;
-            written = arrival->written;
-            return true;
-        }
-        if (header.kind == static_cast<std::uint8_t>(wire::Control::attach) && !is_opener) {
-            const auto attach = wire::read<wire::Attach>({data, length});
-            if (!attach || !pipe->start(attach->credit)) {
-                fail();
-                return false;
-            }
-        } else if (!pipe->handle_control(header, data, length)) {
-            fail();
-            return false;
-        }
-        pop();
+bool ChannelCore::handle_rare() noexcept {
+    if (header.kind == static_cast<std::uint8_t>(wire::Control::attach) && !is_opener) {
+        const auto attach = wire::read<wire::Attach>({data, length});
+        return attach && pipe->start(attach->credit);
     }
-    return false;
-}
-
-void ChannelCore::pop() noexcept {
-    opened = false;
-    queues->pop();
-    pipe->taken(header);
+    return pipe->handle_control(header, data, length);
 }
 
 void ChannelCore::fail() noexcept {

@@ -29,9 +29,9 @@ public:
                                                 const SlotInfo& parent, CmId id,
                                                 const CmEvent& request);
 
-    Errc send(std::uint8_t id, std::span<const std::byte> message) noexcept {
+    Errc send(std::uint8_t id, std::span<const std::byte> message, bool more = false) noexcept {
         const auto lock = core_->lock_until_ready();
-        return attend(core_->pipe->send(id, message));
+        return attend(core_->pipe->send(id, message, more));
     }
     template <class Fill>
     Errc send_inline(std::uint8_t id, std::uint32_t length, Fill&& fill,

@@ -29,24 +29,6 @@ void fence_to_device() noexcept {
 constexpr std::size_t page_size = 4096;
 static_assert(sizeof(wire::Page) <= page_size);
 
-/// An RDMA write or read of one place; stays where it is, as the request points to the place.
-struct Rdma {
-    Rdma(ibv_wr_opcode opcode, const void* own, std::uint32_t length, std::uint32_t lkey,
-         std::uint64_t address, std::uint32_t key) noexcept
-        : place{.addr = reinterpret_cast<std::uint64_t>(own), .length = length, .lkey = lkey} {
-        request.sg_list = &place;
-        request.num_sge = length == 0 ? 0 : 1;
-        request.opcode = opcode;
-        request.wr.rdma.remote_addr = address;
-        request.wr.rdma.rkey = key;
-    }
-    Rdma(const Rdma&) = delete;
-    Rdma& operator=(const Rdma&) = delete;
-
-    ibv_sge place;
-    ibv_send_wr request{};
-};
-
 } // namespace
 
 // ---- making and ending -------------------------------------------------------------------------
@@ -135,6 +117,7 @@ bool Pipe::start(const wire::Credential& peer) noexcept {
     peer_ = peer;
     limit_ = peer.limit;
     started_ = true;
+    known_credit_ = no_credit; // what came before says more now
     if (qp_ != nullptr) {
         ibv_qp_attr attr{};
         attr.qp_state = IBV_QPS_RTS;
@@ -222,53 +205,65 @@ static_assert(most_unseen + tuning::window < (1u << wire::messages_bits) / 2);
 // Before a channel is ready its queues are not fetched from by who only asks what was confirmed.
 static_assert(tuning::send_slots <= most_unseen);
 
-/// As immediate data.
-std::uint32_t packed(const wire::Header& head) noexcept {
-    return std::bit_cast<std::uint32_t>(head.pack());
-}
-
 } // namespace
 
-wire::Header Pipe::header(std::uint8_t kind, std::uint8_t id) noexcept {
+std::uint32_t Pipe::header(std::uint8_t kind, std::uint8_t id) noexcept {
     if (returned_ != taken_) {
         returned_ = taken_;
         granted_ = taken_ + tuning::window;
     }
     // An answer tells of what it answers.
     const bool at_hand = arrived_ != taken_;
-    constexpr std::uint64_t mask = (1u << wire::records_bits) - 1;
-    return {.kind = kind,
-            .id = id,
-            .at_hand = at_hand,
-            .records = static_cast<std::uint16_t>((taken_ + (at_hand ? 1 : 0)) & mask),
-            .messages = static_cast<std::uint8_t>(taken_messages_)};
+    return wire::Header{.kind = kind,
+                        .id = id,
+                        .at_hand = at_hand,
+                        .records = static_cast<std::uint16_t>(taken_ + (at_hand ? 1 : 0)),
+                        .messages = static_cast<std::uint8_t>(taken_messages_)}
+        .pack();
 }
 
-void Pipe::commit(std::uint8_t kind, std::uint8_t id, std::byte* payload, std::uint32_t length,
-                  bool more) noexcept {
-    const std::uint32_t head = packed(header(kind, id));
+ibv_send_wr& Pipe::request_of(ibv_wr_opcode opcode, const void* own, std::uint32_t length,
+                              std::uint32_t lkey) noexcept {
+    place_ = {.addr = reinterpret_cast<std::uint64_t>(own), .length = length, .lkey = lkey};
+    request_.opcode = opcode;
+    request_.num_sge = length == 0 ? 0 : 1;
+    request_.send_flags = 0;
+    return request_;
+}
+
+ibv_send_wr& Pipe::record(const std::byte* payload, std::uint32_t length, std::uint32_t lkey,
+                          std::uint32_t header) noexcept {
+    ibv_send_wr& request = request_of(IBV_WR_SEND_WITH_IMM, payload, length, lkey);
+    request.imm_data = header;
+    return request;
+}
+
+ibv_send_wr& Pipe::rdma(ibv_wr_opcode opcode, const void* own, std::uint32_t length,
+                        std::uint32_t lkey, std::uint64_t address, std::uint32_t key) noexcept {
+    ibv_send_wr& request = request_of(opcode, own, length, lkey);
+    request.wr.rdma.remote_addr = address;
+    request.wr.rdma.rkey = key;
+    return request;
+}
+
+void Pipe::commit(std::uint8_t kind, std::uint8_t id, const std::byte* payload,
+                  std::uint32_t length, Place place, bool more) noexcept {
+    const std::uint32_t head = header(kind, id);
     ++records_;
-    const bool in_slot = payload != scratch();
     if (!started_) [[unlikely]] {
         waiting_.push_back({.length = length, .header = head});
         ++slots_taken_;
         return;
     }
-    ibv_sge place{
-        .addr = reinterpret_cast<std::uint64_t>(payload), .length = length, .lkey = slab_.lkey()};
-    ibv_send_wr request{};
-    request.sg_list = &place;
-    request.num_sge = length == 0 ? 0 : 1;
-    request.opcode = IBV_WR_SEND_WITH_IMM;
-    request.imm_data = head;
+    ibv_send_wr& request = record(payload, length, slab_.lkey(), head);
     request.send_flags = behind_reads(kind == static_cast<std::uint8_t>(Kind::data));
-    if (length <= inline_limit_ && !(in_slot && more)) {
+    if (length <= inline_limit_ && !(place == Place::slot && more)) {
         request.send_flags |= IBV_SEND_INLINE; // a slot, if it was reserved, is free again at once
-    } else if (in_slot) {
+    } else if (place == Place::slot) {
         ++slots_taken_;
     }
     (void)post(request, false, more);
-    if (!batch_.empty() && !in_slot) [[unlikely]] {
+    if (more && place == Place::scratch && !batch_.empty()) {
         scratch_used_ += length;
     }
 }
@@ -280,12 +275,8 @@ bool Pipe::post(ibv_send_wr& request, bool signalled, bool more) noexcept {
     ++posted_;
     ++unsignalled_;
     if (signalled || unsignalled_ >= tuning::signal_every ||
-        slots_taken_ - slots_signalled_ >= tuning::signal_every_slots) {
-        request.send_flags |= IBV_SEND_SIGNALED;
-        unsignalled_ = 0;
-        slots_signalled_ = slots_taken_;
-        marks_[marks_tail_++ % marks_.size()] = {.ticket = posted_, .slots = slots_taken_};
-        ++queues_.tally().signalled;
+        slots_taken_ - slots_signalled_ >= tuning::signal_every_slots) [[unlikely]] {
+        signal(request);
     }
     request.wr_id = posted_;
     ++queues_.tally().work_requests;
@@ -293,6 +284,14 @@ bool Pipe::post(ibv_send_wr& request, bool signalled, bool more) noexcept {
         return true;
     }
     return hand_over(&request);
+}
+
+void Pipe::signal(ibv_send_wr& request) noexcept {
+    request.send_flags |= IBV_SEND_SIGNALED;
+    unsignalled_ = 0;
+    slots_signalled_ = slots_taken_;
+    marks_[marks_tail_++ % marks_.size()] = {.ticket = posted_, .slots = slots_taken_};
+    ++queues_.tally().signalled;
 }
 
 bool Pipe::hand_over(ibv_send_wr* last) noexcept {
@@ -353,14 +352,8 @@ bool Pipe::send_control(wire::Control kind, std::uint64_t payload, bool signalle
         start = send_slot(slots_taken_++);
         std::memcpy(start, &payload, sizeof(payload));
     }
-    ibv_sge place{.addr = reinterpret_cast<std::uint64_t>(start),
-                  .length = sizeof(payload),
-                  .lkey = slab_.lkey()};
-    ibv_send_wr request{};
-    request.sg_list = &place;
-    request.num_sge = 1;
-    request.opcode = IBV_WR_SEND_WITH_IMM;
-    request.imm_data = packed(header(static_cast<std::uint8_t>(kind), 0));
+    ibv_send_wr& request =
+        record(start, sizeof(payload), slab_.lkey(), header(static_cast<std::uint8_t>(kind), 0));
     request.send_flags = in_place ? static_cast<unsigned>(IBV_SEND_INLINE) : 0u;
     return post(request, signalled);
 }
@@ -433,7 +426,7 @@ void Pipe::look_at_credit() noexcept {
 }
 
 bool Pipe::keeps_order(const Queues::Arrival& arrival) const noexcept {
-    const std::uint8_t kind = arrival.header.kind;
+    const std::uint8_t kind = wire::Header::kind_of(arrival.header);
     return !corrupt_ &&
            (wire::is_credited(kind) || kind == static_cast<std::uint8_t>(wire::Control::goodbye));
 }
@@ -448,28 +441,34 @@ void Pipe::ask() noexcept {
         return;
     }
     unsignalled_ = tuning::signal_every; // with a completion: a flush waits for that, too
-    commit(static_cast<std::uint8_t>(wire::Control::ask), 0, to, 0, false);
+    commit(static_cast<std::uint8_t>(wire::Control::ask), 0, to, 0, Place::scratch, false);
     asked_up_to_ = records_;
 }
 
 void Pipe::accept(const Queues::Arrival& arrival) noexcept {
-    const wire::Header& head = arrival.header;
     if (!arrival.has_header) [[unlikely]] {
         note_lie();
         return;
     }
-    if (wire::is_credited(head.kind)) [[likely]] {
+    const std::uint8_t kind = wire::Header::kind_of(arrival.header);
+    if (wire::is_credited(kind)) [[likely]] {
         ++fetched_;
     }
-    const bool is_goodbye = head.kind == static_cast<std::uint8_t>(wire::Control::goodbye);
+    const bool is_goodbye = kind == static_cast<std::uint8_t>(wire::Control::goodbye);
     if (fetched_ > granted_ || (is_goodbye && goodbye_came_)) [[unlikely]] {
         note_lie();
         return;
     }
     goodbye_came_ = goodbye_came_ || is_goodbye;
+    const std::uint32_t credit = wire::Header::credit_of(arrival.header);
+    if (credit == known_credit_) {
+        return;
+    }
+    const wire::Header head = wire::Header::unpack(arrival.header);
     const std::uint64_t records = wire::widen(head.records, wire::records_bits, peer_taken_);
     accept_credit(records, wire::widen(head.messages, wire::messages_bits, peer_taken_messages_),
                   records - (head.at_hand ? 1 : 0) + peer_.limit);
+    known_credit_ = credit;
 }
 
 void Pipe::accept_credit(std::uint64_t records, std::uint64_t messages,
@@ -481,6 +480,7 @@ void Pipe::accept_credit(std::uint64_t records, std::uint64_t messages,
         note_lie();
         return;
     }
+    known_credit_ = no_credit; // its bits may come again, and mean something else
     peer_taken_ = std::max(peer_taken_, records);
     peer_taken_messages_ = std::max(peer_taken_messages_, messages);
     if (started_ && limit > limit_) {
@@ -511,10 +511,10 @@ void Pipe::return_credit() noexcept {
 }
 
 void Pipe::write_to_page(const void* from, std::uint32_t length, std::size_t offset) noexcept {
-    Rdma rdma(IBV_WR_RDMA_WRITE, from, length, page_slab_.lkey(), peer_.address + offset,
-              peer_.key);
-    rdma.request.send_flags = length <= inline_limit_ ? static_cast<unsigned>(IBV_SEND_INLINE) : 0u;
-    (void)post(rdma.request, false);
+    ibv_send_wr& request =
+        rdma(IBV_WR_RDMA_WRITE, from, length, page_slab_.lkey(), peer_.address + offset, peer_.key);
+    request.send_flags = length <= inline_limit_ ? static_cast<unsigned>(IBV_SEND_INLINE) : 0u;
+    (void)post(request, false);
 }
 
 // ---- RDMA --------------------------------------------------------------------------------------
@@ -538,9 +538,9 @@ Errc Pipe::write_copied(const std::byte* from, std::uint32_t length, std::uint64
         from = slot;
     }
     queues_.tally().copied_bytes += length;
-    Rdma rdma(IBV_WR_RDMA_WRITE, from, length, slab_.lkey(), address, key);
-    rdma.request.send_flags = flags;
-    return post(rdma.request, signalled) ? Errc::ok : refuse();
+    ibv_send_wr& request = rdma(IBV_WR_RDMA_WRITE, from, length, slab_.lkey(), address, key);
+    request.send_flags = flags;
+    return post(request, signalled) ? Errc::ok : refuse();
 }
 
 Errc Pipe::write(const std::byte* from, std::uint32_t length, std::uint32_t lkey,
@@ -550,9 +550,9 @@ Errc Pipe::write(const std::byte* from, std::uint32_t length, std::uint32_t lkey
         (posted_ - done_ >= tuning::send_queue - reserve_requests && !make_room(false))) {
         return refuse();
     }
-    Rdma rdma(IBV_WR_RDMA_WRITE, from, length, lkey, address, key);
-    rdma.request.send_flags = behind_reads(false);
-    if (!post(rdma.request, signalled)) {
+    ibv_send_wr& request = rdma(IBV_WR_RDMA_WRITE, from, length, lkey, address, key);
+    request.send_flags = behind_reads(false);
+    if (!post(request, signalled)) {
         return refuse();
     }
     queues_.tally().rdma_bytes += length;
@@ -566,10 +566,10 @@ Errc Pipe::write_and_send(const std::byte* from, std::uint32_t length, std::uint
     if (reserve(0) == nullptr || !started_) {
         return refuse();
     }
-    Rdma rdma(IBV_WR_RDMA_WRITE_WITH_IMM, from, length, lkey, address, key);
-    rdma.request.imm_data = packed(header(static_cast<std::uint8_t>(Kind::data), id));
+    ibv_send_wr& request = rdma(IBV_WR_RDMA_WRITE_WITH_IMM, from, length, lkey, address, key);
+    request.imm_data = header(static_cast<std::uint8_t>(Kind::data), id);
     ++records_;
-    if (!post(rdma.request, true)) {
+    if (!post(request, true)) {
         return refuse();
     }
     queues_.tally().rdma_bytes += length;
@@ -587,12 +587,8 @@ Errc Pipe::send_from(const std::byte* from, std::uint32_t length, std::uint32_t 
     if (reserve(0) == nullptr) {
         return refuse();
     }
-    ibv_sge place{.addr = reinterpret_cast<std::uint64_t>(from), .length = length, .lkey = lkey};
-    ibv_send_wr request{};
-    request.sg_list = &place;
-    request.num_sge = 1;
-    request.opcode = IBV_WR_SEND_WITH_IMM;
-    request.imm_data = packed(header(static_cast<std::uint8_t>(Kind::data), id));
+    ibv_send_wr& request =
+        record(from, length, lkey, header(static_cast<std::uint8_t>(Kind::data), id));
     request.send_flags = behind_reads(true);
     ++records_;
     if (!post(request, signalled, more)) {
@@ -610,8 +606,7 @@ Errc Pipe::read(std::byte* to, std::uint32_t length, std::uint32_t lkey, std::ui
         (posted_ - done_ >= tuning::send_queue - reserve_requests && !make_room(false))) {
         return refuse();
     }
-    Rdma rdma(IBV_WR_RDMA_READ, to, length, lkey, address, key);
-    if (!post(rdma.request, signalled)) {
+    if (!post(rdma(IBV_WR_RDMA_READ, to, length, lkey, address, key), signalled)) {
         return refuse();
     }
     queues_.tally().rdma_bytes += length;
@@ -704,8 +699,7 @@ bool Pipe::ask_for_completion() noexcept {
         return false;
     }
     // A write of nothing, to the one place that is surely ours to write to.
-    Rdma rdma(IBV_WR_RDMA_WRITE, nullptr, 0, 0, peer_.address, peer_.key);
-    return post(rdma.request, true);
+    return post(rdma(IBV_WR_RDMA_WRITE, nullptr, 0, 0, peer_.address, peer_.key), true);
 }
 
 void Pipe::probe() noexcept {
@@ -776,26 +770,6 @@ std::string Pipe::device_said() const {
 }
 
 // ---- receiving ---------------------------------------------------------------------------------
-
-bool Pipe::open(const Queues::Arrival& arrival, wire::Header& head, const std::byte*& payload,
-                std::uint32_t& length) noexcept {
-    life_sign_ = true;
-    head = arrival.header;
-    payload = arrival.data;
-    length = arrival.length;
-    if (!arrival.has_header || length > tuning::slot_size) {
-        head = {};
-        return false;
-    }
-    const bool credited = wire::is_credited(head.kind);
-    if (credited ? ++arrived_ > granted_ : !started_) {
-        return false; // more than it may, or before it may: it used buffers of others
-    }
-    if (length > tuning::max_message && head.kind == static_cast<std::uint8_t>(Kind::data)) {
-        return false; // there is room for it in a buffer, but the layers above rely on the limit
-    }
-    return !corrupt_;
-}
 
 bool Pipe::handle_control(const wire::Header& head, const std::byte* payload,
                           std::uint32_t length) noexcept {

@@ -103,7 +103,7 @@ public:
             return refuse();
         }
         fill(to);
-        commit(static_cast<std::uint8_t>(kind), id, to, length, more);
+        commit(static_cast<std::uint8_t>(kind), id, to, length, place_of(to), more);
         queues_.tally().copied_bytes += length;
         return Errc::ok;
     }
@@ -119,15 +119,28 @@ public:
         }
         return result;
     }
-    Errc send(std::uint8_t id, std::span<const std::byte> message) noexcept {
-        if (message.size() > tuning::max_inline) {
-            return Errc::too_big;
-        }
-        return send_inline(id, static_cast<std::uint32_t>(message.size()), [&](std::byte* to) {
-            if (!message.empty()) { // an empty one may have no address
-                std::memcpy(to, message.data(), message.size());
+    Errc send(std::uint8_t id, std::span<const std::byte> message, bool more = false) noexcept {
+        if (message.size() > inline_limit_ || more) {
+            if (message.size() > tuning::max_inline) [[unlikely]] {
+                return Errc::too_big;
             }
-        });
+            const auto fill = [&](std::byte* to) {
+                if (!message.empty()) { // an empty one may have no address
+                    std::memcpy(to, message.data(), message.size());
+                }
+            };
+            return send_inline(id, static_cast<std::uint32_t>(message.size()), fill, more);
+        }
+        // The device's library copies it while it is told of it.
+        if (!has_room() && !make_room(false)) [[unlikely]] {
+            return refuse();
+        }
+        const auto length = static_cast<std::uint32_t>(message.size());
+        commit(static_cast<std::uint8_t>(Kind::data), id, message.data(), length, Place::callers,
+               false);
+        queues_.tally().copied_bytes += length;
+        count_sent(length);
+        return Errc::ok;
     }
     template <class Pack>
     std::int64_t send_packed(std::uint8_t id, std::uint32_t max, Pack&& pack,
@@ -140,7 +153,7 @@ public:
             return -static_cast<std::int64_t>(refuse());
         }
         const std::uint32_t length = pack(to);
-        commit(static_cast<std::uint8_t>(Kind::data), id, to, length, more);
+        commit(static_cast<std::uint8_t>(Kind::data), id, to, length, place_of(to), more);
         queues_.tally().copied_bytes += length;
         count_sent(length);
         return length;
@@ -312,7 +325,25 @@ public:
     /// A record has been handed out by the queues. False: no correct peer sends this; the record
     /// must be popped all the same.
     [[nodiscard]] bool open(const Queues::Arrival& arrival, wire::Header& header,
-                            const std::byte*& payload, std::uint32_t& length) noexcept;
+                            const std::byte*& payload, std::uint32_t& length) noexcept {
+        life_sign_ = true;
+        header = wire::Header::unpack(arrival.header);
+        payload = arrival.data;
+        length = arrival.length;
+        if (!arrival.has_header || length > tuning::slot_size) [[unlikely]] {
+            header = {};
+            return false;
+        }
+        const bool credited = wire::is_credited(header.kind);
+        if (credited ? ++arrived_ > granted_ : !started_) [[unlikely]] {
+            return false; // more than it may, or before it may: it used buffers of others
+        }
+        if (length > tuning::max_message && header.kind == static_cast<std::uint8_t>(Kind::data))
+            [[unlikely]] {
+            return false; // there is room for it in a buffer, but the layers above rely on the limit
+        }
+        return !corrupt_;
+    }
     /// One has come, and may have to wait its turn: it tells of credit at once, for the peer does
     /// not say that again. In the order of arrival. Whether there was a buffer for it is seen here
     /// as well: what waits keeps its buffer, which may be another connection's.
@@ -420,17 +451,30 @@ private:
     };
     /// Work requests kept for what must always get out: credit, bells, goodbyes, probes.
     static constexpr std::uint32_t reserve_requests = 16;
+    /// No header says this.
+    static constexpr std::uint32_t no_credit = ~std::uint32_t{0};
+    static_assert(wire::Header::credit_of(no_credit) != no_credit);
 
-    explicit Pipe(Queues& queues) : queues_(queues) {}
+    explicit Pipe(Queues& queues) : queues_(queues) { request_.sg_list = &place_; }
 
+    /// Where a record's payload is when the device is told of it.
+    enum class Place : std::uint8_t {
+        slot,    ///< in the next send buffer
+        scratch, ///< where inline messages are built
+        callers, ///< in memory of the caller, for one that goes inline and at once
+    };
+    [[nodiscard]] Place place_of(const std::byte* reserved) const noexcept {
+        return reserved == scratch() ? Place::scratch : Place::slot;
+    }
+    /// For a record more, as far as is known.
+    [[nodiscard]] bool has_room() const noexcept {
+        return records_ < allowed_ && posted_ - done_ < tuning::send_queue - reserve_requests;
+    }
     [[nodiscard]] std::byte* reserve(std::uint32_t length) noexcept {
-        if (records_ >= allowed_ || posted_ - done_ >= tuning::send_queue - reserve_requests)
-            [[unlikely]] {
-            if (!make_room(false)) {
-                return nullptr;
-            }
+        if (!has_room() && !make_room(false)) [[unlikely]] {
+            return nullptr;
         }
-        if (length <= inline_limit_) {
+        if (length <= inline_limit_) [[likely]] {
             if (scratch_used_ + length > tuning::slot_size) [[unlikely]] {
                 ring();
             }
@@ -441,8 +485,8 @@ private:
         }
         return send_slot(slots_taken_);
     }
-    void commit(std::uint8_t kind, std::uint8_t id, std::byte* payload, std::uint32_t length,
-                bool more) noexcept;
+    void commit(std::uint8_t kind, std::uint8_t id, const std::byte* payload, std::uint32_t length,
+                Place place, bool more) noexcept;
     /// The flag by which a work request waits for the reads that it must be behind.
     [[nodiscard]] unsigned behind_reads(bool is_message) noexcept {
         const Ticket read = orders_reads_ && !is_message ? last_read_ : fenced_read_;
@@ -474,10 +518,22 @@ private:
     void ask() noexcept;
     void accept_credit(std::uint64_t records, std::uint64_t messages, std::uint64_t limit) noexcept;
     void return_credit() noexcept;
-    [[nodiscard]] wire::Header header(std::uint8_t kind, std::uint8_t id) noexcept;
+    /// Of a record that goes out now, packed: it takes all credit along that there is.
+    [[nodiscard]] std::uint32_t header(std::uint8_t kind, std::uint8_t id) noexcept;
     [[nodiscard]] bool send_control(wire::Control kind, std::uint64_t payload,
                                     bool signalled) noexcept;
+    // Fill in the work request, but for flags and number. It is the same one every time.
+    [[nodiscard]] ibv_send_wr& request_of(ibv_wr_opcode opcode, const void* own,
+                                          std::uint32_t length, std::uint32_t lkey) noexcept;
+    [[nodiscard]] ibv_send_wr& record(const std::byte* payload, std::uint32_t length,
+                                      std::uint32_t lkey, std::uint32_t header) noexcept;
+    /// A write or read, of `own` memory of this process.
+    [[nodiscard]] ibv_send_wr& rdma(ibv_wr_opcode opcode, const void* own, std::uint32_t length,
+                                    std::uint32_t lkey, std::uint64_t address,
+                                    std::uint32_t key) noexcept;
     [[nodiscard]] bool post(ibv_send_wr& request, bool signalled, bool more = false) noexcept;
+    /// A completion for the request, which is going to be the last that was posted.
+    void signal(ibv_send_wr& request) noexcept;
     /// The device hears of what waits for more, and of `last` behind it.
     [[nodiscard]] bool hand_over(ibv_send_wr* last) noexcept;
     void post_waiting() noexcept;
@@ -496,56 +552,63 @@ private:
     void write_to_page(const void* from, std::uint32_t length, std::size_t offset) noexcept;
 
     Queues& queues_;
-    void* owner_ = nullptr;
-    ibv_qp* qp_ = nullptr;
-    std::unique_ptr<DeviceWatch> watch_; ///< of the queue pair
-    Slab slab_;                          ///< send buffers, and one to build inline messages in
-    Slab page_slab_;                     ///< wire::Page
-    counters::Slot* slot_ = nullptr;
 
-    // sending
-    std::uint64_t records_ = 0;        ///< credited records handed over, ever
-    std::uint64_t allowed_ = 0;        ///< how many there may be: limit_, or 0 while held
-    std::uint64_t limit_ = 0;          ///< how many the peer allows
-    std::uint32_t inline_limit_ = 0;   ///< 0 until start()
-    std::uint32_t granted_inline_ = 0; ///< by the device
+    // What every record takes comes first and together, sent or received.
+    ibv_qp* qp_ = nullptr;
+    counters::Slot* slot_ = nullptr;
+    Slab slab_;                      ///< send buffers, and one to build inline messages in
+    std::uint64_t records_ = 0;      ///< credited records handed over, ever
+    std::uint64_t allowed_ = 0;      ///< how many there may be: limit_, or 0 while held
+    std::uint32_t inline_limit_ = 0; ///< 0 until start()
+    std::uint32_t scratch_used_ = 0; ///< by the inline messages in it
     Ticket posted_ = 0;
     Ticket done_ = 0;
-    Ticket last_read_ = 0;
-    Ticket fenced_read_ = 0; ///< what follows takes effect behind it
-    Ticket dropped_ = 0;     ///< the last that the device gave back undone
+    std::uint32_t unsignalled_ = 0;
+    bool started_ = false;
+    bool failed_ = false;
+    bool corrupt_ = false;
+    bool life_sign_ = false;
     std::uint64_t slots_taken_ = 0;
     std::uint64_t slots_freed_ = 0;
-    std::uint64_t first_slot_ = 0; ///< which of them is at the beginning of the memory
-    std::uint32_t unsignalled_ = 0;
     std::uint64_t slots_signalled_ = 0; ///< slots taken up to the last request with a completion
+    Ticket last_read_ = 0;
+    Ticket fenced_read_ = 0; ///< what follows takes effect behind it
     std::uint64_t sent_ = 0;
+    DoorbellBatch batch_;
+    std::uint64_t fetched_ = 0;        ///< credited records that the device has handed over
+    std::uint64_t arrived_ = 0;        ///< of these, what was opened, the one at hand included
+    std::uint64_t taken_ = 0;          ///< of these, taken out: their room is free
+    std::uint64_t taken_messages_ = 0; ///< the one at hand included
+    std::uint64_t returned_ = 0;       ///< what the peer has been told of
+    std::uint64_t granted_ = 0;        ///< the limit that it has been told of
+    std::uint32_t quiet_polls_ = 0;    ///< since it should be told of more
+    /// The credit in the last header, while nothing newer is known: what says the same is no news.
+    std::uint32_t known_credit_ = no_credit;
+    /// The work request that is being posted: one for all, as clearing so many bytes takes longer than
+    /// filling in what the device reads.
+    ibv_sge place_{};
+    ibv_send_wr request_{};
+
+    void* owner_ = nullptr;
+    std::unique_ptr<DeviceWatch> watch_; ///< of the queue pair
+    Slab page_slab_;                     ///< wire::Page
+
+    // sending
+    std::uint64_t limit_ = 0;          ///< how many the peer allows
+    std::uint32_t granted_inline_ = 0; ///< by the device
+    Ticket dropped_ = 0;               ///< the last that the device gave back undone
+    std::uint64_t first_slot_ = 0;     ///< which of them is at the beginning of the memory
     std::uint64_t peer_taken_ = 0;
     std::uint64_t peer_taken_messages_ = 0;
     /// The same, when all that had come by then was known: headers that are not are not older.
     std::uint64_t surely_taken_ = 0;
     std::uint64_t surely_taken_messages_ = 0;
     std::uint64_t asked_up_to_ = 0; ///< records, the last one that asks included
-    DoorbellBatch batch_;
-    std::uint32_t scratch_used_ = 0; ///< by the inline messages in it
-    std::array<Mark, tuning::send_queue> marks_{};
     std::uint32_t marks_head_ = 0;
     std::uint32_t marks_tail_ = 0;
 
-    // receiving
-    std::uint64_t fetched_ = 0;        ///< credited records that the device has handed over
-    std::uint64_t arrived_ = 0;        ///< of these, what was opened, the one at hand included
-    std::uint64_t taken_ = 0;          ///< of these, taken out: their room is free
-    std::uint64_t taken_messages_ = 0; ///< the one at hand included
-    std::uint64_t returned_ = 0;       ///< what the peer has been told of
-    std::uint32_t quiet_polls_ = 0;    ///< since it should be told of more
-    std::uint64_t granted_ = 0;        ///< the limit that it has been told of
-
-    bool started_ = false;
     bool expects_writes_ = false;
     bool orders_reads_ = false;
-    bool failed_ = false;
-    bool corrupt_ = false;
     bool refused_ = false;
     bool encouraged_ = false;
     bool asked_ = false;    ///< for a bell that has not been rung
@@ -556,7 +619,6 @@ private:
     bool said_goodbye_ = false;
     bool peer_said_goodbye_ = false;
     bool goodbye_came_ = false; ///< of the peer, and may have to wait its turn
-    bool life_sign_ = false;
     bool probing_ = false;
     bool room_ = false; ///< that there is room in the queues for it
     unsigned holds_ = 0;
@@ -580,6 +642,7 @@ private:
     };
     std::vector<Waiting> waiting_;
     SleepBell* sleep_ = nullptr;
+    std::array<Mark, tuning::send_queue> marks_{};
 };
 
 } // namespace comch::link::verbs

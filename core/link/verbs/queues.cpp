@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <utility>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -85,6 +86,7 @@ void Queues::abandon() noexcept {
     srq_ = nullptr;
     cq_ = nullptr;
     channel_ = nullptr;
+    receives_.clear();
     chunks_.clear();
     device_.reset();
 }
@@ -107,20 +109,28 @@ Result<void> Queues::add_room() {
     if (auto grown = grow_queues(first + chunk_slots); !grown) {
         return grown;
     }
+    // What may find no memory comes first: a chunk without its places would be taken for one with.
+    if (const std::size_t ring = std::bit_ceil(std::size_t{first} + chunk_slots);
+        ring > arrivals_.size()) {
+        std::vector<Arrival> larger(ring);
+        for (std::uint64_t i = head_; i != tail_; ++i) {
+            larger[i & (ring - 1)] = at(i);
+        }
+        arrivals_.swap(larger);
+        arrivals_mask_ = ring - 1;
+    }
+    receives_.reserve(std::size_t{first} + chunk_slots);
+    chunks_.reserve(chunks_.size() + 1);
     auto chunk = Slab::create(*device_, std::size_t{chunk_slots} * tuning::slot_size,
                               IBV_ACCESS_LOCAL_WRITE);
     if (!chunk) {
         return tl::unexpected(std::move(chunk.error()));
     }
-    chunks_.push_back(std::move(*chunk));
-    const std::size_t ring = std::bit_ceil(std::size_t{first} + chunk_slots);
-    if (ring > arrivals_.size()) {
-        std::vector<Arrival> larger(ring);
-        for (std::uint64_t i = head_; i != tail_; ++i) {
-            larger[i & (ring - 1)] = arrivals_[i & (arrivals_.size() - 1)];
-        }
-        arrivals_.swap(larger);
+    for (std::uint32_t i = 0; i < chunk_slots; ++i) {
+        receives_.emplace_back(chunk->data() + std::size_t{i} * tuning::slot_size, chunk->lkey(),
+                               receive_mark | (first + i));
     }
+    chunks_.push_back(std::move(*chunk));
     for (std::uint32_t i = 0; i < chunk_slots; ++i) {
         give_back(first + i);
     }
@@ -169,17 +179,13 @@ void Queues::detach(std::uint32_t qp) {
     last_pipe_ = nullptr;
     last_qp_ = 0;
     for (std::uint64_t i = head_; i != tail_; ++i) {
-        Arrival& arrival = arrivals_[i & (arrivals_.size() - 1)];
-        if (arrival.qp == qp) {
-            arrival.pipe = nullptr;
+        if (at(i).qp == qp) {
+            at(i).pipe = nullptr;
         }
     }
 }
 
-Pipe* Queues::find(std::uint32_t qp) noexcept {
-    if (qp == last_qp_ && last_pipe_ != nullptr) {
-        return last_pipe_;
-    }
+Pipe* Queues::look_up(std::uint32_t qp) noexcept {
     const auto found = by_qp_.find(qp);
     if (found == by_qp_.end()) {
         return nullptr;
@@ -210,30 +216,31 @@ bool Queues::fetch() {
             continue;
         }
         const auto index = static_cast<std::uint32_t>(wc.wr_id);
-        if (wc.status != IBV_WC_SUCCESS || pipe == nullptr) {
+        if (wc.status != IBV_WC_SUCCESS || pipe == nullptr) [[unlikely]] {
             if (pipe != nullptr) {
                 pipe->on_failed_receive(wc.status);
             }
             give_back(index);
             continue;
         }
-        // A write that says that it is there takes a buffer, too, and leaves in it what was there.
-        const bool is_write = wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM;
-        std::array<std::uint8_t, sizeof(wc.imm_data)> header{};
-        std::memcpy(header.data(), &wc.imm_data, sizeof(wc.imm_data));
-        const wire::Header head = wire::Header::unpack(header);
-        const bool has_header = (wc.wc_flags & IBV_WC_WITH_IMM) != 0 &&
-                                (!is_write || (pipe->expects_writes() &&
-                                               head.kind == static_cast<std::uint8_t>(Kind::data)));
-        arrivals_[tail_++ & (arrivals_.size() - 1)] = {.pipe = pipe,
-                                                       .qp = wc.qp_num,
-                                                       .slot = index,
-                                                       .length = is_write ? 0 : wc.byte_len,
-                                                       .written = is_write ? wc.byte_len : 0,
-                                                       .has_header = has_header,
-                                                       .header = head,
-                                                       .data = slot(index)};
-        pipe->accept(arrivals_[(tail_ - 1) & (arrivals_.size() - 1)]);
+        const std::uint32_t header = wc.imm_data;
+        Arrival& arrival = at(tail_++);
+        arrival = {.pipe = pipe,
+                   .data = receives_[index].data(),
+                   .qp = wc.qp_num,
+                   .slot = index,
+                   .length = wc.byte_len,
+                   .written = 0,
+                   .header = header,
+                   .has_header = (wc.wc_flags & IBV_WC_WITH_IMM) != 0};
+        if (wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM) [[unlikely]] {
+            // A write that says that it is there takes a buffer, too, and leaves in it what was there.
+            arrival.written = std::exchange(arrival.length, 0);
+            arrival.has_header =
+                arrival.has_header && pipe->expects_writes() &&
+                wire::Header::kind_of(header) == static_cast<std::uint8_t>(Kind::data);
+        }
+        pipe->accept(arrival);
     }
     return true;
 }
@@ -244,22 +251,13 @@ void Queues::fetch_all() {
 }
 
 void Queues::post_buffers() noexcept {
-    std::array<ibv_recv_wr, tuning::repost_batch> requests{};
-    std::array<ibv_sge, tuning::repost_batch> places{};
-    for (std::uint32_t i = 0; i < returning_; ++i) {
-        const std::uint32_t index = return_[i];
-        places[i].addr = reinterpret_cast<std::uint64_t>(slot(index));
-        places[i].length = tuning::slot_size;
-        places[i].lkey = chunks_[index / chunk_slots].lkey();
-        requests[i].wr_id = receive_mark | index;
-        requests[i].sg_list = &places[i];
-        requests[i].num_sge = 1;
-        requests[i].next = i + 1 < returning_ ? &requests[i + 1] : nullptr;
+    ibv_recv_wr* first = nullptr;
+    while (returning_ != 0) {
+        first = receives_[return_[--returning_]].linked_to(first);
     }
-    returning_ = 0;
     ++tally_.receive_doorbells;
     ibv_recv_wr* bad = nullptr;
-    if (::ibv_post_srq_recv(srq_, requests.data(), &bad) != 0) {
+    if (::ibv_post_srq_recv(srq_, first, &bad) != 0) {
         broken_ = true;
     }
 }

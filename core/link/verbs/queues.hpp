@@ -39,13 +39,13 @@ public:
     /// A record that has arrived: its payload is in its receive buffer.
     struct Arrival {
         Pipe* pipe;
+        const std::byte* data;
         std::uint32_t qp;
         std::uint32_t slot;
         std::uint32_t length;
         std::uint32_t written; ///< into memory of ours, by a write that came with an empty record
+        std::uint32_t header;  ///< wire::Header, packed
         bool has_header;       ///< else no correct peer sent it
-        wire::Header header;
-        const std::byte* data;
     };
 
     /// `pipes`: how many queue pairs the receive queue is to have places for, if the device has as
@@ -74,16 +74,11 @@ public:
     /// How much was taken, ever.
     [[nodiscard]] std::uint64_t fetched() const noexcept { return fetched_; }
     /// The oldest arrival, or null.
-    [[nodiscard]] Arrival* front() noexcept {
-        return head_ == tail_ ? nullptr : &arrivals_[head_ & (arrivals_.size() - 1)];
-    }
+    [[nodiscard]] Arrival* front() noexcept { return head_ == tail_ ? nullptr : &at(head_); }
     /// Done with the oldest: its buffer is the device's again, soon.
-    void pop() noexcept {
-        give_back(arrivals_[head_ & (arrivals_.size() - 1)].slot);
-        ++head_;
-    }
+    void pop() noexcept { give_back(at(head_++).slot); }
     /// The oldest leaves the queue, but its buffer stays with the caller until give_back().
-    Arrival take() noexcept { return arrivals_[head_++ & (arrivals_.size() - 1)]; }
+    Arrival take() noexcept { return at(head_++); }
     void give_back(std::uint32_t slot) noexcept {
         return_[returning_++] = slot;
         if (returning_ == tuning::repost_batch) {
@@ -114,14 +109,38 @@ public:
 private:
     static constexpr std::uint32_t chunk_slots = tuning::receive_buffers;
 
+    /// A receive buffer, as the device is told of it again and again.
+    class Receive {
+    public:
+        Receive(std::byte* buffer, std::uint32_t lkey, std::uint64_t id) noexcept
+            : place_{.addr = reinterpret_cast<std::uint64_t>(buffer),
+                     .length = tuning::slot_size,
+                     .lkey = lkey},
+              request_{.wr_id = id, .next = nullptr, .sg_list = nullptr, .num_sge = 1} {}
+        [[nodiscard]] const std::byte* data() const noexcept {
+            return reinterpret_cast<const std::byte*>(place_.addr);
+        }
+        [[nodiscard]] ibv_recv_wr* linked_to(ibv_recv_wr* next) noexcept {
+            request_.sg_list = &place_; // it may have been moved since
+            request_.next = next;
+            return &request_;
+        }
+
+    private:
+        ibv_sge place_;
+        ibv_recv_wr request_;
+    };
+
     explicit Queues(std::shared_ptr<RdmaDevice> device) : device_(std::move(device)) {}
     [[nodiscard]] Result<void> open(std::uint32_t pipes);
     [[nodiscard]] Result<void> grow_queues(std::uint32_t slots);
-    [[nodiscard]] Pipe* find(std::uint32_t qp) noexcept;
+    [[nodiscard]] Pipe* find(std::uint32_t qp) noexcept {
+        return qp == last_qp_ && last_pipe_ != nullptr ? last_pipe_ : look_up(qp);
+    }
+    [[nodiscard]] Pipe* look_up(std::uint32_t qp) noexcept;
     void post_buffers() noexcept;
-    [[nodiscard]] std::byte* slot(std::uint32_t index) const noexcept {
-        return chunks_[index / chunk_slots].data() +
-               std::size_t{index % chunk_slots} * tuning::slot_size;
+    [[nodiscard]] Arrival& at(std::uint64_t number) noexcept {
+        return arrivals_[number & arrivals_mask_];
     }
 
     std::shared_ptr<RdmaDevice> device_;
@@ -131,6 +150,7 @@ private:
     std::unique_ptr<DeviceWatch> cq_watch_;
     std::unique_ptr<DeviceWatch> srq_watch_;
     std::vector<Slab> chunks_;
+    std::vector<Receive> receives_;   ///< by their numbers
     std::uint32_t pipes_ = 0;         ///< that there is room for
     std::uint32_t receive_depth_ = 0; ///< of the shared receive queue
     std::uint32_t completions_ = 0;
@@ -138,6 +158,7 @@ private:
     std::uint32_t last_qp_ = 0; ///< the one that was looked up last: usually the next, too
     Pipe* last_pipe_ = nullptr;
     std::vector<Arrival> arrivals_; ///< a ring, a power of two that all buffers fit in
+    std::uint64_t arrivals_mask_ = 0;
     std::uint64_t head_ = 0;
     std::uint64_t tail_ = 0;
     std::uint64_t fetched_ = 0;

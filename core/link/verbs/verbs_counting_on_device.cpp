@@ -183,6 +183,27 @@ TEST_F(LongAgo, AHeaderThatNobodyFetchedIsUnderstood) {
     expect_that_all_is_well();
 }
 
+TEST_F(LongAgo, AHeaderThatLooksLikeAnOldOneIsNews) {
+    ASSERT_TRUE(until([&] { return host.seen.messages.size() == 1; }));
+    constexpr std::uint64_t round = std::uint64_t{1} << wire::records_bits;
+    const auto deadline = std::chrono::steady_clock::now() + contract::patience;
+    for (std::uint64_t i = 1; i <= round; ++i) {
+        ASSERT_EQ(connection->send(1, pattern(8, 1)), Errc::ok);
+        while (dpu.seen.messages.size() != i) {
+            (void)dpu.progress();
+            ASSERT_LT(std::chrono::steady_clock::now(), deadline) << i;
+        }
+        while (i != round && connection->confirmed() != i) {
+            Inside::pipe(*there).idle();
+            ASSERT_LT(std::chrono::steady_clock::now(), deadline) << i;
+        }
+    }
+    ASSERT_TRUE(Inside::pipe(*there).owes_credit()) << "of the last: the next header tells of it";
+    ASSERT_EQ(there->send(1, pattern(8, 1)), Errc::ok); // its bits are those of the first
+    ASSERT_TRUE(until([&] { return host.seen.messages.size() == 2; }));
+    EXPECT_EQ(connection->confirmed(), round);
+}
+
 TEST_F(LongAgo, AHeaderThatHadToWaitIsUnderstood) {
     Inside::pause(*connection);
     const auto deadline = std::chrono::steady_clock::now() + contract::patience;

@@ -39,7 +39,7 @@ protected:
         Inside::pause(theirs);
         const wire::Header header{.kind = kind};
         for (unsigned i = 0; i < 3 * tuning::window; ++i) {
-            post(opcode, std::bit_cast<std::uint32_t>(header.pack()));
+            post(opcode, header.pack());
         }
         std::size_t most = 0;
         EXPECT_TRUE(until([&] {
@@ -71,7 +71,7 @@ protected:
 TEST_F(Hostile, APeerWithoutTheBuffersThatItGaveCreditForIsGivenUpAfterAWhile) {
     const wire::Header header{.kind = static_cast<std::uint8_t>(Kind::data)};
     for (unsigned i = 0; i < 3 * tuning::window; ++i) { // to a DPU that takes nothing out
-        post(IBV_WR_SEND_WITH_IMM, std::bit_cast<std::uint32_t>(header.pack()));
+        post(IBV_WR_SEND_WITH_IMM, header.pack());
     }
     ASSERT_TRUE(alone([&] { return Inside::asks(*connection); }));
     EXPECT_TRUE(host.seen.ends.empty());
@@ -149,14 +149,14 @@ TEST_F(Hostile, AMessageWithoutAHeader) {
 
 TEST_F(Hostile, AWriteThatTakesABuffer) {
     const wire::Header header{.kind = static_cast<std::uint8_t>(Kind::data)};
-    post(IBV_WR_RDMA_WRITE_WITH_IMM, std::bit_cast<std::uint32_t>(header.pack()));
+    post(IBV_WR_RDMA_WRITE_WITH_IMM, header.pack());
     expect_disconnected();
 }
 
 TEST_F(Hostile, CreditThatCannotBe) {
     // So many messages were not sent.
     const wire::Header header{.kind = static_cast<std::uint8_t>(Kind::data), .messages = 100};
-    post(IBV_WR_SEND_WITH_IMM, std::bit_cast<std::uint32_t>(header.pack()));
+    post(IBV_WR_SEND_WITH_IMM, header.pack());
     expect_disconnected();
 }
 

@@ -100,18 +100,25 @@ struct Header {
     std::uint16_t records = 0; ///< of the receiver's that have come, ever; 9 bits
     std::uint8_t messages = 0; ///< of these, messages
 
-    /// In the device's byte order, that is, as bytes.
-    [[nodiscard]] constexpr std::array<std::uint8_t, 4> pack() const noexcept {
-        return {id, messages, static_cast<std::uint8_t>(records),
-                static_cast<std::uint8_t>(kind | (at_hand ? 0x40 : 0) |
-                                          ((records & 0x100) != 0 ? 0x80 : 0))};
+    /// As immediate data, whose bytes the device leaves in their order: from the lowest, id, messages,
+    /// records, and kind with what is left of the two before it.
+    [[nodiscard]] constexpr std::uint32_t pack() const noexcept {
+        return id | std::uint32_t{messages} << 8 | (records & 0xffu) << 16 |
+               std::uint32_t{kind} << 24 | (at_hand ? 1u << 30 : 0) | (records & 0x100u) << 23;
     }
-    [[nodiscard]] static constexpr Header unpack(std::array<std::uint8_t, 4> bytes) noexcept {
-        return {.kind = static_cast<std::uint8_t>(bytes[3] & 0x3f),
-                .id = bytes[0],
-                .at_hand = (bytes[3] & 0x40) != 0,
-                .records = static_cast<std::uint16_t>(bytes[2] | (bytes[3] & 0x80) << 1),
-                .messages = bytes[1]};
+    [[nodiscard]] static constexpr Header unpack(std::uint32_t word) noexcept {
+        return {.kind = kind_of(word),
+                .id = static_cast<std::uint8_t>(word),
+                .at_hand = (word & 1u << 30) != 0,
+                .records = static_cast<std::uint16_t>((word >> 16 & 0xff) | (word >> 23 & 0x100)),
+                .messages = static_cast<std::uint8_t>(word >> 8)};
+    }
+    [[nodiscard]] static constexpr std::uint8_t kind_of(std::uint32_t word) noexcept {
+        return word >> 24 & 0x3f;
+    }
+    /// The credit in it: all but kind and id.
+    [[nodiscard]] static constexpr std::uint32_t credit_of(std::uint32_t word) noexcept {
+        return word & 0xc0ffff00;
     }
 };
 inline constexpr unsigned records_bits = 9;

@@ -91,7 +91,10 @@ TEST(VerbsWire, AHeaderIsFourBytes) {
     }
     // Both ends must agree.
     const Header header{.kind = 3, .id = 1, .at_hand = true, .records = 0x102, .messages = 4};
-    EXPECT_EQ(header.pack(), (std::array<std::uint8_t, 4>{1, 4, 2, 0xc3}));
+    const std::uint32_t word = header.pack();
+    EXPECT_EQ(word, 0xc3020401u);
+    EXPECT_EQ(Header::kind_of(word), 3);
+    EXPECT_EQ(Header::credit_of(word), 0xc0020400u);
 }
 
 TEST(VerbsWire, WhatNeedsNoCreditIsToldApart) {
