@@ -20,8 +20,10 @@ OneSidedEngine<Pipe>::start(void* token, std::byte* local, std::uint64_t length,
         make_room_to_end();
         operations_.emplace_back();
     }
-    for (std::size_t i = 0; i < operations_.size(); ++i) {
-        const std::size_t index = (sequence_ + i) % operations_.size();
+    // Behind the last one that was taken: the next is free most likely.
+    for (std::size_t left = operations_.size(); left != 0; --left) {
+        const std::size_t index = next_operation_ < operations_.size() ? next_operation_ : 0;
+        next_operation_ = index + 1;
         Operation& operation = operations_[index];
         if (operation.active) {
             continue;

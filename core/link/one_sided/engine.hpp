@@ -455,6 +455,7 @@ private:
 
     Pipe& pipe_;
     std::vector<Operation> operations_; ///< as many as were ever in flight at once
+    std::size_t next_operation_ = 0;    ///< of these, where a free one is looked for
     std::deque<Job> jobs_;
     std::vector<Flush> flushes_;
     std::vector<void*> deferred_;

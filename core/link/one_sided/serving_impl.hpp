@@ -157,7 +157,7 @@ bool OneSidedEngine<Pipe>::serve_atomic(const OneSided& request, const Atomic& a
     const RegionTable::Pin pin = RegionTable::instance().pin(request.region);
     std::byte* const at =
         pin ? pin.range(request.address, atomic.size, access_remote_atomic) : nullptr;
-    if (at == nullptr || request.address % atomic.size != 0) {
+    if (at == nullptr || (request.address & (atomic.size - 1u)) != 0) {
         if (request.op == 0) {
             return refuse_unanswered();
         }

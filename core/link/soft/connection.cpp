@@ -168,7 +168,7 @@ Errc Connection::get(void* local, std::size_t length, RemoteRegion& region, std:
 
 Errc Connection::atomic(const AtomicRequest& request, RemoteRegion& region, std::uint64_t address,
                         void* token) {
-    if ((request.size != 4 && request.size != 8) || address % request.size != 0 ||
+    if ((request.size != 4 && request.size != 8) || (address & (request.size - 1u)) != 0 ||
         !region.contains(address, request.size)) {
         return Errc::invalid_argument;
     }

@@ -223,7 +223,7 @@ bool Connection::push_transfers() {
 
 Errc Connection::atomic(const AtomicRequest& request, RemoteRegion& region, std::uint64_t address,
                         void* token) {
-    if ((request.size != 4 && request.size != 8) || address % request.size != 0) {
+    if ((request.size != 4 && request.size != 8) || (address & (request.size - 1u)) != 0) {
         return Errc::invalid_argument;
     }
     if (const Errc refused = refusal(region, address, request.size, access_remote_atomic);

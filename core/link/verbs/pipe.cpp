@@ -246,29 +246,7 @@ ibv_send_wr& Pipe::rdma(ibv_wr_opcode opcode, const void* own, std::uint32_t len
     return request;
 }
 
-void Pipe::commit(std::uint8_t kind, std::uint8_t id, const std::byte* payload,
-                  std::uint32_t length, Place place, bool more) noexcept {
-    const std::uint32_t head = header(kind, id);
-    ++records_;
-    if (!started_) [[unlikely]] {
-        waiting_.push_back({.length = length, .header = head});
-        ++slots_taken_;
-        return;
-    }
-    ibv_send_wr& request = record(payload, length, slab_.lkey(), head);
-    request.send_flags = behind_reads(kind == static_cast<std::uint8_t>(Kind::data));
-    if (length <= inline_limit_ && !(place == Place::slot && more)) {
-        request.send_flags |= IBV_SEND_INLINE; // a slot, if it was reserved, is free again at once
-    } else if (place == Place::slot) {
-        ++slots_taken_;
-    }
-    (void)post(request, false, more);
-    if (more && place == Place::scratch && !batch_.empty()) {
-        scratch_used_ += length;
-    }
-}
-
-bool Pipe::post(ibv_send_wr& request, bool signalled, bool more) noexcept {
+inline bool Pipe::post(ibv_send_wr& request, bool signalled, bool more) noexcept {
     if (qp_ == nullptr || failed_) {
         return false;
     }
@@ -304,6 +282,28 @@ bool Pipe::hand_over(ibv_send_wr* last) noexcept {
         return false;
     }
     return true;
+}
+
+void Pipe::commit(std::uint8_t kind, std::uint8_t id, const std::byte* payload,
+                  std::uint32_t length, Place place, bool more) noexcept {
+    const std::uint32_t head = header(kind, id);
+    ++records_;
+    if (!started_) [[unlikely]] {
+        waiting_.push_back({.length = length, .header = head});
+        ++slots_taken_;
+        return;
+    }
+    ibv_send_wr& request = record(payload, length, slab_.lkey(), head);
+    request.send_flags = behind_reads(kind == static_cast<std::uint8_t>(Kind::data));
+    if (length <= inline_limit_ && !(place == Place::slot && more)) {
+        request.send_flags |= IBV_SEND_INLINE; // a slot, if it was reserved, is free again at once
+    } else if (place == Place::slot) {
+        ++slots_taken_;
+    }
+    (void)post(request, false, more);
+    if (more && place == Place::scratch && !batch_.empty()) {
+        scratch_used_ += length;
+    }
 }
 
 void Pipe::post_waiting() noexcept {

@@ -531,7 +531,8 @@ private:
     [[nodiscard]] ibv_send_wr& rdma(ibv_wr_opcode opcode, const void* own, std::uint32_t length,
                                     std::uint32_t lkey, std::uint64_t address,
                                     std::uint32_t key) noexcept;
-    [[nodiscard]] bool post(ibv_send_wr& request, bool signalled, bool more = false) noexcept;
+    [[nodiscard, gnu::always_inline]] bool post(ibv_send_wr& request, bool signalled,
+                                                bool more = false) noexcept;
     /// A completion for the request, which is going to be the last that was posted.
     void signal(ibv_send_wr& request) noexcept;
     /// The device hears of what waits for more, and of `last` behind it.
