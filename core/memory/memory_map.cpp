@@ -93,8 +93,8 @@ MemoryMap::import_descriptor(std::span<const std::byte> descriptor) {
 }
 
 MemoryMap::~MemoryMap() {
-    if (region_ != 0) {
-        RegionTable::instance().remove(region_);
+    if (const std::uint64_t region = region_.load(std::memory_order_relaxed); region != 0) {
+        RegionTable::instance().remove(region);
     }
 }
 
@@ -107,7 +107,8 @@ Result<std::vector<std::byte>> MemoryMap::export_descriptor() {
         return fail(Errc::not_permitted, "cannot export a memory map that grants the peer nothing; "
                                          "create it with peer_read or peer_write");
     }
-    if (region() == 0) {
+    const std::uint64_t registered = region();
+    if (registered == 0) {
         return fail(Errc::no_memory, "cannot export a memory map: all memory registrations of this "
                                      "process are in use; release some");
     }
@@ -116,7 +117,7 @@ Result<std::vector<std::byte>> MemoryMap::export_descriptor() {
     descriptor.version = descriptor_version;
     descriptor.permissions = permissions_ & (peer_read | peer_write);
     descriptor.key = {.process_id = process_id(),
-                      .region = region_,
+                      .region = registered,
                       .base = reinterpret_cast<std::uint64_t>(address_),
                       .length = size_,
                       .access = access};
@@ -125,16 +126,16 @@ Result<std::vector<std::byte>> MemoryMap::export_descriptor() {
     return bytes;
 }
 
-std::uint64_t MemoryMap::region() const {
+std::uint64_t MemoryMap::make_region() const {
     if (imported()) {
         return 0;
     }
     std::call_once(registered_, [this] {
         const auto key = RegionTable::instance().add(
             {.base = address_, .length = size_, .access = access_of(permissions_)});
-        region_ = key ? key->region : 0;
+        region_.store(key ? key->region : 0, std::memory_order_release);
     });
-    return region_;
+    return region_.load(std::memory_order_relaxed); // call_once() orders itself
 }
 
 } // namespace comch

@@ -1,6 +1,7 @@
 // Memory maps: ranges of memory that the device, and so the other side, may reach.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -67,19 +68,24 @@ public:
 
     /// This process's memory in its region table, so that devices can be told of it; from the first
     /// call until the map is destroyed. 0: it cannot be registered, or is the other side's.
-    [[nodiscard]] std::uint64_t region() const;
+    [[nodiscard]] std::uint64_t region() const {
+        // Acquire: what the thread that registered it has put into the table is there.
+        const std::uint64_t known = region_.load(std::memory_order_acquire);
+        return known != 0 ? known : make_region();
+    }
 
     /// The other side's memory as links reach it; null for a local map.
     [[nodiscard]] RemoteRegion* remote() const noexcept { return remote_.get(); }
 
 private:
     MemoryMap() = default;
+    [[nodiscard]] std::uint64_t make_region() const;
 
     std::byte* address_ = nullptr;
     std::size_t size_ = 0;
     std::uint32_t permissions_ = 0;
     mutable std::once_flag registered_; ///< region_ was tried
-    mutable std::uint64_t region_ = 0;
+    mutable std::atomic<std::uint64_t> region_{0};
     std::unique_ptr<RemoteRegion> remote_;
 };
 

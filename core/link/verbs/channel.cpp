@@ -408,27 +408,15 @@ Channel& Channel::operator=(Channel&& other) noexcept {
     return *this;
 }
 
-RdmaDevice::RegionKeys Channel::keys_of(std::uint64_t region) {
+RdmaDevice::RegionKeys Channel::ask_for_keys(std::uint64_t region) {
     ChannelCore& core = *core_;
     const auto lock = core.lock_until_ready();
-    ChannelCore::KnownKeys& known = core.known_keys[region % core.known_keys.size()];
-    const bool again = !known.keys.valid && ++known.uses >= tuning::ask_for_keys_every;
+    ChannelCore::KnownKeys& known = core.known(region);
+    const bool again = ++known.uses >= tuning::ask_for_keys_every;
     if ((region != known.region || again) && core.device != nullptr) {
         known = {.region = region, .keys = core.device->keys_of(region)};
     }
     return region == known.region ? known.keys : RdmaDevice::RegionKeys{};
-}
-
-bool Channel::local_key(std::uint64_t region, std::uint32_t& key) {
-    const RdmaDevice::RegionKeys keys = keys_of(region);
-    key = keys.lkey;
-    return keys.valid;
-}
-
-bool Channel::remote_key(std::uint64_t region, std::uint64_t& key) {
-    const RdmaDevice::RegionKeys keys = keys_of(region);
-    key = keys.rkey;
-    return keys.valid;
 }
 
 std::uint32_t Channel::max_write() const noexcept {

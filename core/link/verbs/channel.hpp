@@ -92,8 +92,16 @@ public:
     static constexpr bool sends_packets = true;
     static constexpr bool writes_directly = true;
     using Ticket = Pipe::Ticket;
-    [[nodiscard]] bool local_key(std::uint64_t region, std::uint32_t& key);
-    [[nodiscard]] bool remote_key(std::uint64_t region, std::uint64_t& key);
+    [[nodiscard]] bool local_key(std::uint64_t region, std::uint32_t& key) {
+        const RdmaDevice::RegionKeys keys = keys_of(region);
+        key = keys.lkey;
+        return keys.valid;
+    }
+    [[nodiscard]] bool remote_key(std::uint64_t region, std::uint64_t& key) {
+        const RdmaDevice::RegionKeys keys = keys_of(region);
+        key = keys.rkey;
+        return keys.valid;
+    }
     [[nodiscard]] std::uint32_t max_write() const noexcept;
     Errc write(const std::byte* from, std::uint32_t length, std::uint32_t local_key,
                std::uint64_t to, std::uint64_t remote_key) noexcept;
@@ -129,7 +137,11 @@ public:
     [[nodiscard]] bool was_refused() const noexcept;
 
 private:
-    [[nodiscard]] RdmaDevice::RegionKeys keys_of(std::uint64_t region);
+    [[nodiscard]] RdmaDevice::RegionKeys keys_of(std::uint64_t region) {
+        const ChannelCore::KnownKeys& known = core_->known(region);
+        return known.region == region && known.keys.valid ? known.keys : ask_for_keys(region);
+    }
+    [[nodiscard]] RdmaDevice::RegionKeys ask_for_keys(std::uint64_t region);
     explicit Channel(std::shared_ptr<ChannelCore> core) : core_(std::move(core)) {}
 
     /// A refused send is when there is time for everything else.

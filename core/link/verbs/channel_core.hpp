@@ -37,13 +37,17 @@ struct ChannelCore {
 
     /// Of regions whose keys were asked for before, by the low bits of their numbers: the device's
     /// lock, under which others register memory, is not needed for these. No number is used again,
-    /// so what is known of one stays true; only that it has none is asked again now and then.
+    /// so what is known of one stays true; only that it has none is asked again now and then. Its
+    /// owner's alone, always.
     struct KnownKeys {
         std::uint64_t region = 0;
         RdmaDevice::RegionKeys keys;
         unsigned uses = 0; ///< while it has none
     };
     std::array<KnownKeys, 8> known_keys{};
+    [[nodiscard]] KnownKeys& known(std::uint64_t region) noexcept {
+        return known_keys[region % known_keys.size()];
+    }
 
     bool opened = false; ///< the message at the head was looked at before
     bool is_opener = false;

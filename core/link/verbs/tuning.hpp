@@ -60,8 +60,10 @@ inline constexpr std::uint32_t signal_every_slots = send_slots / 4;
 /// Messages that go out with one doorbell, at most, if the caller says that more follow: it is a
 /// write across PCIe, or a system call, of which a sixteenth is little beside a message.
 inline constexpr std::uint32_t doorbell_batch = 16;
-/// Inline data asked of a device; it may grant less. Small messages of the layers above fit.
-inline constexpr std::uint32_t wanted_inline = 256;
+/// Inline data asked of a device; it may grant less. What is copied into the work request need not be
+/// copied into a send buffer, nor fetched from there; but each of the queue's requests has room for as
+/// much, which is 128 KiB in all.
+inline constexpr std::uint32_t wanted_inline = 512;
 
 /// What a message takes, roughly, for those who choose between transports: two crossings of PCIe
 /// and the device between them; a work request and its doorbell. How fast data goes, the port says.
