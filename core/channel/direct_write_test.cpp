@@ -673,6 +673,31 @@ TEST_P(PlacesAheadInSteps, WhatDoesNotFitIsRefusedAmongOthersThatDo) {
     EXPECT_EQ(count(wire::Feedback::refused), 1u);
 }
 
+TEST_P(PlacesAheadInSteps, AShortMessageIsRefusedAfterLongOnesThatWereWritten) {
+    post(100'000);
+    post(100'000);
+    settle(server, client);
+    ASSERT_EQ(send(producer, 60'000), Errc::ok);
+    ASSERT_EQ(send(producer, 61'000), Errc::ok);
+    ASSERT_TRUE(until([&] { return producer.sent.size() == 2; }, server, client));
+    for (const std::size_t room : {100, 10, 100}) {
+        post(room);
+    }
+    settle(server, client);
+    for (const std::size_t size : {50, 51, 5}) {
+        ASSERT_EQ(send(producer, size), Errc::ok);
+    }
+    ASSERT_TRUE(until([&] { return producer.sent.size() == 5; }, server, client));
+    for (std::size_t i = 0; i < 5; ++i) {
+        EXPECT_EQ(producer.sent[i].second, i == 3 ? Errc::invalid_argument : Errc::ok) << i;
+    }
+    data.erase(data.begin() + 3);
+    ASSERT_EQ(consumer.landed.size(), 4u);
+    for (std::size_t i = 0; i < 4; ++i) {
+        expect_landed(i);
+    }
+}
+
 TEST_P(PlacesAheadInSteps, TheyAreToldBeforeTheProgramAnswers) {
     bool posts = false;
     std::vector<unsigned> ahead_when_told;

@@ -197,14 +197,15 @@ private:
             if (const Errc result = route->channel.send(
                     static_cast<std::uint8_t>(wire::FastPath::plain), buffer.data, buffer.more);
                 result != Errc::ok) [[unlikely]] {
-                return refuse(*route, result);
+                return turn_away(*route, result);
             }
             op.started = op.whole = true;
             if constexpr (writes_directly) {
                 op.way = Way::parts;
             }
-        } else if (const Errc result = begin(*route, op, buffer); result != Errc::ok) [[unlikely]] {
-            return refuse(*route, result);
+        } else if (const Errc result = send_any(*route, op, buffer); result != Errc::ok)
+            [[unlikely]] {
+            return turn_away(*route, result);
         }
         free_ = op.next;
         op.next = nullptr;
@@ -358,7 +359,7 @@ private:
     }
 
     /// A message of any kind. ok: it is on its way, or waits its turn.
-    Errc begin(Route& route, Operation& op, const SendBuffer& buffer) {
+    Errc send_any(Route& route, Operation& op, const SendBuffer& buffer) {
         op.data = buffer.data;
         op.immediate = buffer.immediate;
         op.sent = 0;
@@ -376,7 +377,7 @@ private:
         return op.started || (op.has_tried && result == Errc::again) ? Errc::ok : result;
     }
     /// What a send is answered that found no way.
-    Errc refuse(Route& route, Errc why) noexcept {
+    Errc turn_away(Route& route, Errc why) noexcept {
         if (why == Errc::again) {
             route.starved = true;
         } else {

@@ -79,38 +79,37 @@ struct ChannelCore {
     void start_handshake();
     /// Finds the next message; handles what comes before it. False: there is none.
     [[nodiscard]] bool peek() {
-        while (!failed)
-            [[likely]] {
-                const Queues::Arrival* const arrival = queues->front();
-                if (arrival == nullptr) {
-                    if (!queues->fetch()) {
-                        return false;
-                    }
-                    continue;
-                }
-                if (opened) {
-                    return true;
-                }
-                if (arrival->pipe == nullptr) [[unlikely]] {
-                    queues->pop();
-                    continue;
-                }
-                if (!pipe->open(*arrival, header, data, length)) [[unlikely]] {
-                    fail();
+        while (!failed) {
+            const Queues::Arrival* const arrival = queues->front();
+            if (arrival == nullptr) {
+                if (!queues->fetch()) {
                     return false;
                 }
-                if (header.kind == static_cast<std::uint8_t>(Kind::data) && pipe->started())
-                    [[likely]] {
-                    opened = true;
-                    written = arrival->written;
-                    return true;
-                }
-                if (!handle_rare()) {
-                    fail();
-                    return false;
-                }
-                pop();
+                continue;
             }
+            if (opened) {
+                return true;
+            }
+            if (arrival->pipe == nullptr) [[unlikely]] {
+                queues->pop();
+                continue;
+            }
+            if (!pipe->open(*arrival, header, data, length)) [[unlikely]] {
+                fail();
+                return false;
+            }
+            if (header.kind == static_cast<std::uint8_t>(Kind::data) && pipe->started())
+                [[likely]] {
+                opened = true;
+                written = arrival->written;
+                return true;
+            }
+            if (!handle_rare()) {
+                fail();
+                return false;
+            }
+            pop();
+        }
         return false;
     }
     void pop() noexcept {

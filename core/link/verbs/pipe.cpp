@@ -99,7 +99,7 @@ Result<void> Pipe::make_queue_pair(rdma_cm_id* id) {
     if (::ibv_query_qp(qp_, &state, IBV_QP_CAP, &made) == 0) {
         attr.cap.max_inline_data = made.cap.max_inline_data;
     }
-    granted_inline_ = std::min(attr.cap.max_inline_data, tuning::slot_size);
+    granted_inline_ = std::min(attr.cap.max_inline_data, tuning::max_inline);
     return {};
 }
 
@@ -117,7 +117,7 @@ bool Pipe::start(const wire::Credential& peer) noexcept {
     peer_ = peer;
     limit_ = peer.limit;
     started_ = true;
-    known_credit_ = no_credit; // what came before says more now
+    known_credit_ = no_credit; // of what came before, the limit was not looked at
     if (qp_ != nullptr) {
         ibv_qp_attr attr{};
         attr.qp_state = IBV_QPS_RTS;
@@ -285,7 +285,7 @@ bool Pipe::hand_over(ibv_send_wr* last) noexcept {
 }
 
 void Pipe::commit(std::uint8_t kind, std::uint8_t id, const std::byte* payload,
-                  std::uint32_t length, Place place, bool more) noexcept {
+                  std::uint32_t length, Memory memory, bool more) noexcept {
     const std::uint32_t head = header(kind, id);
     ++records_;
     if (!started_) [[unlikely]] {
@@ -295,13 +295,13 @@ void Pipe::commit(std::uint8_t kind, std::uint8_t id, const std::byte* payload,
     }
     ibv_send_wr& request = record(payload, length, slab_.lkey(), head);
     request.send_flags = behind_reads(kind == static_cast<std::uint8_t>(Kind::data));
-    if (length <= inline_limit_ && !(place == Place::slot && more)) {
+    if (length <= inline_limit_ && !(memory == Memory::slot && more)) {
         request.send_flags |= IBV_SEND_INLINE; // a slot, if it was reserved, is free again at once
-    } else if (place == Place::slot) {
+    } else if (memory == Memory::slot) {
         ++slots_taken_;
     }
     (void)post(request, false, more);
-    if (more && place == Place::scratch && !batch_.empty()) {
+    if (more && memory == Memory::scratch && !batch_.empty()) {
         scratch_used_ += length;
     }
 }
@@ -441,7 +441,7 @@ void Pipe::ask() noexcept {
         return;
     }
     unsignalled_ = tuning::signal_every; // with a completion: a flush waits for that, too
-    commit(static_cast<std::uint8_t>(wire::Control::ask), 0, to, 0, Place::scratch, false);
+    commit(static_cast<std::uint8_t>(wire::Control::ask), 0, to, 0, Memory::scratch, false);
     asked_up_to_ = records_;
 }
 

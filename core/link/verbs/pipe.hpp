@@ -103,7 +103,7 @@ public:
             return refuse();
         }
         fill(to);
-        commit(static_cast<std::uint8_t>(kind), id, to, length, place_of(to), more);
+        commit(static_cast<std::uint8_t>(kind), id, to, length, memory_of(to), more);
         queues_.tally().copied_bytes += length;
         return Errc::ok;
     }
@@ -136,7 +136,7 @@ public:
             return refuse();
         }
         const auto length = static_cast<std::uint32_t>(message.size());
-        commit(static_cast<std::uint8_t>(Kind::data), id, message.data(), length, Place::callers,
+        commit(static_cast<std::uint8_t>(Kind::data), id, message.data(), length, Memory::callers,
                false);
         queues_.tally().copied_bytes += length;
         count_sent(length);
@@ -153,7 +153,7 @@ public:
             return -static_cast<std::int64_t>(refuse());
         }
         const std::uint32_t length = pack(to);
-        commit(static_cast<std::uint8_t>(Kind::data), id, to, length, place_of(to), more);
+        commit(static_cast<std::uint8_t>(Kind::data), id, to, length, memory_of(to), more);
         queues_.tally().copied_bytes += length;
         count_sent(length);
         return length;
@@ -458,13 +458,13 @@ private:
     explicit Pipe(Queues& queues) : queues_(queues) { request_.sg_list = &place_; }
 
     /// Where a record's payload is when the device is told of it.
-    enum class Place : std::uint8_t {
+    enum class Memory : std::uint8_t {
         slot,    ///< in the next send buffer
         scratch, ///< where inline messages are built
         callers, ///< in memory of the caller, for one that goes inline and at once
     };
-    [[nodiscard]] Place place_of(const std::byte* reserved) const noexcept {
-        return reserved == scratch() ? Place::scratch : Place::slot;
+    [[nodiscard]] Memory memory_of(const std::byte* reserved) const noexcept {
+        return reserved == scratch() ? Memory::scratch : Memory::slot;
     }
     /// For a record more, as far as is known.
     [[nodiscard]] bool has_room() const noexcept {
@@ -486,7 +486,7 @@ private:
         return send_slot(slots_taken_);
     }
     void commit(std::uint8_t kind, std::uint8_t id, const std::byte* payload, std::uint32_t length,
-                Place place, bool more) noexcept;
+                Memory memory, bool more) noexcept;
     /// The flag by which a work request waits for the reads that it must be behind.
     [[nodiscard]] unsigned behind_reads(bool is_message) noexcept {
         const Ticket read = orders_reads_ && !is_message ? last_read_ : fenced_read_;

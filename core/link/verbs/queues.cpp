@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
+#include "core/base/make_room.hpp"
 #include "core/link/verbs/memlock.hpp"
 #include "core/link/verbs/pipe.hpp"
 
@@ -119,8 +120,8 @@ Result<void> Queues::add_room() {
         arrivals_.swap(larger);
         arrivals_mask_ = ring - 1;
     }
-    receives_.reserve(std::size_t{first} + chunk_slots);
-    chunks_.reserve(chunks_.size() + 1);
+    receives_.reserve(arrivals_.size()); // as many, rounded up
+    make_room(chunks_);
     auto chunk = Slab::create(*device_, std::size_t{chunk_slots} * tuning::slot_size,
                               IBV_ACCESS_LOCAL_WRITE);
     if (!chunk) {

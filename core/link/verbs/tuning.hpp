@@ -20,7 +20,7 @@ inline constexpr std::uint32_t slot_size = max_message + 64;
 inline constexpr std::uint32_t port_pipes = 256;
 
 /// Records that a peer may have on its way to one connection. Together with the slots below it is
-/// what a connection costs: 0.9 MB of pinned memory.
+/// what a connection costs: 0.9 MB of pinned memory, beside the device's queues.
 inline constexpr std::uint32_t window = 64;
 /// Receive buffers beyond the window, for what is sent without credit: a request for credit, the
 /// bell that answers one, a goodbye. At most one of each is on its way.
@@ -62,7 +62,7 @@ inline constexpr std::uint32_t signal_every_slots = send_slots / 4;
 inline constexpr std::uint32_t doorbell_batch = 16;
 /// Inline data asked of a device; it may grant less. What is copied into the work request need not be
 /// copied into a send buffer, nor fetched from there; but each of the queue's requests has room for as
-/// much, which is 128 KiB in all.
+/// much, which is some 256 KiB in all where a device rounds it up.
 inline constexpr std::uint32_t wanted_inline = 512;
 
 /// What a message takes, roughly, for those who choose between transports: two crossings of PCIe

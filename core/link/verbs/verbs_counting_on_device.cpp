@@ -136,6 +136,23 @@ TEST_F(Counting, CreditIsFoundInWhatHasToWait) {
     EXPECT_TRUE(until([&] { return dpu.seen.messages.size() == 1; }));
 }
 
+TEST_F(Counting, AHeaderThatSaysOnlyThatABufferIsFreeIsNews) {
+    // The first answer goes out while its message has its buffer, the second when it has given it back.
+    Connection& there = *dpu.seen.requests.at(0).connection;
+    dpu.seen.on_message_hook = [&](Connection&) {
+        ASSERT_EQ(there.send(2, pattern(8, 2)), Errc::ok);
+    };
+    ASSERT_EQ(connection->send(1, pattern(8, 1)), Errc::ok);
+    ASSERT_TRUE(until([&] { return host.seen.messages.size() == 1; }));
+    ASSERT_EQ(there.send(2, pattern(8, 2)), Errc::ok);
+    ASSERT_TRUE(until([&] { return host.seen.messages.size() == 2; }));
+    unsigned sent = 0;
+    while (connection->send(1, pattern(8, 1)) == Errc::ok) {
+        ++sent;
+    }
+    EXPECT_EQ(sent, tuning::window);
+}
+
 /// Sends more messages than the bits of a header count, and hears of them by RDMA only: it takes
 /// nothing from the device meanwhile.
 class LongAgo : public Counting {
@@ -187,21 +204,25 @@ TEST_F(LongAgo, AHeaderThatLooksLikeAnOldOneIsNews) {
     ASSERT_TRUE(until([&] { return host.seen.messages.size() == 1; }));
     constexpr std::uint64_t round = std::uint64_t{1} << wire::records_bits;
     const auto deadline = std::chrono::steady_clock::now() + contract::patience;
-    for (std::uint64_t i = 1; i <= round; ++i) {
-        ASSERT_EQ(connection->send(1, pattern(8, 1)), Errc::ok);
-        while (dpu.seen.messages.size() != i) {
-            (void)dpu.progress();
-            ASSERT_LT(std::chrono::steady_clock::now(), deadline) << i;
-        }
-        while (i != round && connection->confirmed() != i) {
-            Inside::pipe(*there).idle();
-            ASSERT_LT(std::chrono::steady_clock::now(), deadline) << i;
+    std::uint64_t sent = 0;
+    // (What is owed for the last of a round may be given back for the time that has passed.)
+    while (sent == 0 || !Inside::pipe(*there).owes_credit()) {
+        for (const std::uint64_t last = sent + round; sent != last;) {
+            ASSERT_EQ(connection->send(1, pattern(8, 1)), Errc::ok);
+            ++sent;
+            while (dpu.seen.messages.size() != sent) {
+                (void)dpu.progress();
+                ASSERT_LT(std::chrono::steady_clock::now(), deadline) << sent;
+            }
+            while (sent != last && connection->confirmed() != sent) {
+                Inside::pipe(*there).idle();
+                ASSERT_LT(std::chrono::steady_clock::now(), deadline) << sent;
+            }
         }
     }
-    ASSERT_TRUE(Inside::pipe(*there).owes_credit()) << "of the last: the next header tells of it";
     ASSERT_EQ(there->send(1, pattern(8, 1)), Errc::ok); // its bits are those of the first
     ASSERT_TRUE(until([&] { return host.seen.messages.size() == 2; }));
-    EXPECT_EQ(connection->confirmed(), round);
+    EXPECT_EQ(connection->confirmed(), sent);
 }
 
 TEST_F(LongAgo, AHeaderThatHadToWaitIsUnderstood) {

@@ -101,7 +101,7 @@ struct Header {
     std::uint8_t messages = 0; ///< of these, messages
 
     /// As immediate data, whose bytes the device leaves in their order: from the lowest, id, messages,
-    /// records, and kind with what is left of the two before it.
+    /// records, and kind with at_hand and the ninth bit of records.
     [[nodiscard]] constexpr std::uint32_t pack() const noexcept {
         return id | std::uint32_t{messages} << 8 | (records & 0xffu) << 16 |
                std::uint32_t{kind} << 24 | (at_hand ? 1u << 30 : 0) | (records & 0x100u) << 23;
