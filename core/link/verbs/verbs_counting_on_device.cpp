@@ -429,6 +429,48 @@ TEST_F(Counting, AStreamFromRegisteredMemoryIsNotCopiedAndMayShareDoorbells) {
     table.remove(from.region);
 }
 
+TEST_F(Counting, ShortMessagesShareDoorbellsIfMoreFollow) {
+    auto here = connection->open_channel(1);
+    ASSERT_TRUE(here.has_value()) << here.error().message;
+    ASSERT_TRUE(until([&] { return dpu.seen.channels.size() == 1; }));
+    Channel& there = dpu.seen.channels[0].second;
+    const auto message = pattern(8, 3);
+    unsigned taken = 0;
+    const auto take = [&](std::uint8_t, const std::byte* data, std::uint32_t length) {
+        EXPECT_TRUE(std::equal(data, data + length, message.begin(), message.end()));
+        ++taken;
+        return true;
+    };
+    const auto arrives = [&](unsigned messages) {
+        return until([&] {
+            (void)poll(*here, [](auto, auto, auto) { return true; });
+            (void)poll(there, take);
+            return taken == messages;
+        });
+    };
+    ASSERT_EQ(here->send(1, message), Errc::ok);
+    ASSERT_TRUE(arrives(1)); // it is connected
+    constexpr unsigned messages = 1600;
+    for (const bool more : {false, true}) {
+        const Tally before = here->tally();
+        taken = 0;
+        for (unsigned sent = 0; sent < messages;) {
+            const Errc result = here->send(1, message, more);
+            ASSERT_TRUE(result == Errc::ok || result == Errc::again);
+            sent += result == Errc::ok ? 1 : 0;
+            if (result == Errc::again) {
+                (void)poll(there, take);
+            }
+        }
+        here->ring();
+        ASSERT_TRUE(arrives(messages));
+        const Tally cost = difference(here->tally(), before);
+        EXPECT_EQ(cost.copied_bytes, messages * message.size()) << "one copy, into the request";
+        EXPECT_EQ(cost.work_requests, messages);
+        EXPECT_LE(cost.doorbells, more ? messages / tuning::doorbell_batch * 3 / 2 : messages);
+    }
+}
+
 TEST_F(Counting, ALongPutIsNotCopied) {
     std::vector<std::byte> target(4u << 20);
     const auto source = pattern(target.size(), 3);
