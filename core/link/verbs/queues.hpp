@@ -157,8 +157,8 @@ private:
     std::unordered_map<std::uint32_t, Pipe*> by_qp_;
     std::uint32_t last_qp_ = 0; ///< the one that was looked up last: usually the next, too
     Pipe* last_pipe_ = nullptr;
-    std::vector<Arrival> arrivals_; ///< a ring, a power of two that all buffers fit in
-    std::uint64_t arrivals_mask_ = 0;
+    std::vector<Arrival> arrivals_;   ///< a ring, a power of two that all buffers fit in
+    std::uint64_t arrivals_mask_ = 0; ///< its size less one, which takes a multiplication to find
     std::uint64_t head_ = 0;
     std::uint64_t tail_ = 0;
     std::uint64_t fetched_ = 0;

@@ -1,6 +1,5 @@
 // Peers that break the protocol: each is disconnected, and nothing else is disturbed.
 #include <algorithm>
-#include <bit>
 #include <chrono>
 #include <span>
 #include <vector>

@@ -13,7 +13,6 @@
 // they are for ever, so that any two versions can tell each other that they do not match.
 #pragma once
 
-#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
