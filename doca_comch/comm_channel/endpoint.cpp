@@ -270,7 +270,9 @@ doca_error_t Endpoint::send(Peer& peer, std::span<const std::byte> message) {
     if (!any_armed()) {
         progress();
     }
+    peer.refused_at.reset();
     Errc result = Errc::again;
+    std::uint64_t looked_at = 0; // confirmations, before the last attempt
     // AGAIN is what was found after the last look: who arms a channel then and sleeps must not sleep
     // beside what an earlier one has brought.
     constexpr int rounds = 64;
@@ -286,6 +288,9 @@ doca_error_t Endpoint::send(Peer& peer, std::span<const std::byte> message) {
         if (peer.state == Peer::State::established) {
             if (message.size() > peer.max_message) {
                 return too_long(message.size(), peer.max_message);
+            }
+            if (round != 0) {
+                looked_at = peer.confirmed();
             }
             result = peer.connection->send(message);
             if (result == Errc::ok) {
@@ -305,7 +310,11 @@ doca_error_t Endpoint::send(Peer& peer, std::span<const std::byte> message) {
             break;
         }
     }
-    return result == Errc::again ? DOCA_ERROR_AGAIN : DOCA_ERROR_CONNECTION_RESET;
+    if (result != Errc::again) {
+        return DOCA_ERROR_CONNECTION_RESET;
+    }
+    peer.refused_at = looked_at;
+    return DOCA_ERROR_AGAIN;
 }
 
 doca_error_t Endpoint::receive(void* to, std::size_t* length, doca_comm_channel_addr_t** from) {

@@ -64,9 +64,8 @@ bool Endpoint::any_armed() const noexcept {
 }
 
 bool Endpoint::has_confirmations() const {
-    return std::any_of(peers_.begin(), peers_.end(), [](const std::unique_ptr<Peer>& peer) {
-        return peer->confirmed() != peer->told_confirmed;
-    });
+    return std::any_of(peers_.begin(), peers_.end(),
+                       [](const std::unique_ptr<Peer>& peer) { return peer->has_confirmations(); });
 }
 
 void Endpoint::tell_confirmations() {

@@ -185,6 +185,37 @@ TEST_F(CommChannelEvents, AFullQueueCanBeSleptOn) {
     receiver.join();
 }
 
+TEST_F(CommChannelEvents, RoomSinceARefusalIsToldOfByEachArmingUntilTheNextSend) {
+    ASSERT_EQ(doca_comm_channel_ep_set_send_queue_size(*client, 4), DOCA_SUCCESS);
+    connect();
+    unsigned sent = 0;
+    while (client->send("full") != DOCA_ERROR_AGAIN) {
+        ++sent;
+    }
+    ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_send(*client), DOCA_SUCCESS);
+    for (unsigned i = 0; i < sent; ++i) {
+        ASSERT_EQ(service->await(), DOCA_SUCCESS);
+    }
+    EXPECT_EQ(service->receive(), DOCA_ERROR_AGAIN); // which confirms them
+    // It rings while something else is done, and the program arms it before it looks.
+    ASSERT_TRUE(eventually([&] {
+        EXPECT_EQ(client->update(), DOCA_SUCCESS);
+        return value_of(doca_comm_channel_peer_addr_get_send_in_flight_messages, client->peer) == 0;
+    }));
+    EXPECT_TRUE(readable(client_send));
+    for (int round = 0; round < 2; ++round) {
+        ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_send(*client), DOCA_SUCCESS);
+        EXPECT_TRUE(readable(client_send)) << round;
+    }
+    ASSERT_EQ(client->send("not refused"), DOCA_SUCCESS);
+    ASSERT_EQ(service->await(), DOCA_SUCCESS);
+    EXPECT_EQ(service->receive(), DOCA_ERROR_AGAIN);
+    ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_send(*client), DOCA_SUCCESS);
+    EXPECT_TRUE(wakes(client_send)); // for what was confirmed
+    ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_send(*client), DOCA_SUCCESS);
+    EXPECT_TRUE(rests(client_send, [&] { EXPECT_EQ(client->update(), DOCA_SUCCESS); }));
+}
+
 TEST_F(CommChannelEvents, AClientCanSleepUntilItIsAccepted) {
     ASSERT_EQ(client->connect("s"), DOCA_SUCCESS);
     ASSERT_EQ(doca_comm_channel_ep_get_event_channel(*client, nullptr, &client_recv), DOCA_SUCCESS);

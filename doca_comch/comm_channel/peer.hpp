@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <optional>
 
 #include <comch/connection.hpp>
 #include <doca_comm_channel.h>
@@ -44,12 +45,20 @@ struct Peer {
     /// How many confirmations the program has been told of by its send channel, and by update.
     std::uint64_t told_confirmed = 0;
     std::uint64_t updated_confirmed = 0;
+    /// The last send was refused, and knew of so many.
+    std::optional<std::uint64_t> refused_at;
 
     [[nodiscard]] ConnectionStatistics statistics() const {
         ConnectionStatistics result = connection != nullptr ? connection->statistics() : last_;
         result.received_messages = received_messages;
         result.received_bytes = received_bytes;
         return result;
+    }
+    /// For the send channel. What came since a send was refused stays news until the program tries
+    /// again: it may have been told of it already, and armed the channel anew without a look.
+    [[nodiscard]] bool has_confirmations() const {
+        const std::uint64_t now = confirmed();
+        return now != told_confirmed || now != refused_at.value_or(now);
     }
     [[nodiscard]] std::uint64_t confirmed() const {
         const ConnectionStatistics now = statistics();

@@ -145,7 +145,8 @@ DOCA_STABLE doca_error_t doca_comm_channel_ep_recvfrom(struct doca_comm_channel_
 DOCA_STABLE doca_error_t doca_comm_channel_ep_get_event_channel(
     struct doca_comm_channel_ep_t *local_ep, doca_event_channel_t *send_event_channel,
     doca_event_channel_t *recv_event_channel);
-/* For one event; an event that happened since the last one is one. While another channel of the
+/* For one event; an event that happened since the last one is one, and so is every message confirmed
+ * since a send answered AGAIN, until the next send to that peer. While another channel of the
  * endpoint is armed as well, a wake-up may be the other's: the calls then answer AGAIN. */
 DOCA_STABLE doca_error_t
 doca_comm_channel_ep_event_handle_arm_send(struct doca_comm_channel_ep_t *local_ep);

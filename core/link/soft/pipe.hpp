@@ -395,7 +395,7 @@ public:
             credit_returned();
         }
     }
-    /// The ring was found empty: returns what credit is left.
+    /// The ring was found empty, or we go to sleep: returns what credit is left.
     void idle() noexcept {
         if (rx_.return_rest()) {
             credit_returned();
@@ -417,7 +417,7 @@ public:
     /// room or the owner waits for confirmations, when it returns credit. After this on all pipes
     /// comes one membarrier_all(), then must_stay_awake() on each.
     void arm(bool for_credit) noexcept {
-        (void)rx_.return_rest();
+        idle();
         rx_.control()->doorbell.armed.store(1, std::memory_order_relaxed);
         if (refused_ || (for_credit && confirmed_seen_ != sent())) {
             tx_.control()->producer.wants_credit.store(1, std::memory_order_relaxed);
@@ -427,9 +427,6 @@ public:
     /// confirmation that nobody has looked at. (`paused`: records wait for what they are behind,
     /// and that for room, which is another matter.)
     [[nodiscard]] bool must_stay_awake(bool for_credit, bool paused = false) noexcept {
-        if (rx_.control()->producer.wants_credit.load(std::memory_order_relaxed) != 0) {
-            wake_for_credit(); // it may have missed what arm() returned
-        }
         if (refused_ && credit_came()) {
             refused_ = false; // the next attempt will say whether it is enough
             // Known from now on, or the kind of room that was not short would keep us awake.

@@ -56,5 +56,28 @@ TEST(SoftSleepers, ManyServersOfOneClientSleepInSetsOfTheirOwn) {
     }
 }
 
+TEST(SoftSleepers, WhatIsReturnedByWhoDoesNotComeToSleepWakesAllTheSame) {
+    Lab lab;
+    End client{lab, Side::host};
+    End server{lab, Side::dpu};
+    End other{lab, Side::dpu};
+    const Connected first = connect(client, other);
+    const Connected pair = connect(client, server);
+    // As many as are taken at once: the ring is not found empty.
+    for (unsigned i = 0; i < tuning::poll_budget; ++i) {
+        ASSERT_EQ(pair.acceptor->send(0, bytes_of("to be confirmed")), Errc::ok);
+    }
+    while (server.port->arm(true) != Errc::ok) {
+        server.progress();
+    }
+    client.progress();
+    ASSERT_EQ(client.seen.message_count, tuning::poll_budget);
+    ASSERT_NE(pair.acceptor->confirmed(), pair.acceptor->sent());
+    ASSERT_EQ(first.acceptor->send(0, bytes_of("keeps it awake")), Errc::ok);
+    ASSERT_EQ(client.port->arm(), Errc::again);
+    EXPECT_EQ(pair.acceptor->confirmed(), pair.acceptor->sent());
+    EXPECT_TRUE(readable(server.port->event_fd()));
+}
+
 } // namespace
 } // namespace comch::link::soft::test
