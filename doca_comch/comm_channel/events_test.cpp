@@ -208,12 +208,11 @@ TEST_F(CommChannelEvents, RoomSinceARefusalIsToldOfByEachArmingUntilTheNextSend)
         EXPECT_TRUE(readable(client_send)) << round;
     }
     ASSERT_EQ(client->send("not refused"), DOCA_SUCCESS);
-    ASSERT_EQ(service->await(), DOCA_SUCCESS);
-    EXPECT_EQ(service->receive(), DOCA_ERROR_AGAIN);
-    ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_send(*client), DOCA_SUCCESS);
-    EXPECT_TRUE(wakes(client_send)); // for what was confirmed
     ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_send(*client), DOCA_SUCCESS);
     EXPECT_TRUE(rests(client_send, [&] { EXPECT_EQ(client->update(), DOCA_SUCCESS); }));
+    ASSERT_EQ(service->await(), DOCA_SUCCESS);
+    EXPECT_EQ(service->receive(), DOCA_ERROR_AGAIN);
+    EXPECT_TRUE(wakes(client_send)); // as ever
 }
 
 TEST_F(CommChannelEvents, AClientCanSleepUntilItIsAccepted) {
@@ -281,9 +280,9 @@ TEST_F(CommChannelEvents, AnUpdateTakesNoSendEventAway) {
     for (; sent != 0; --sent) {
         ASSERT_EQ(service->await(), DOCA_SUCCESS);
     }
-    EXPECT_EQ(service->receive(), DOCA_ERROR_AGAIN); // all of it is confirmed
-    // For the statistics, which say the same.
+    // All of it is confirmed, for the statistics, too. (Over RDMA perhaps not before somebody asks.)
     ASSERT_TRUE(eventually([&] {
+        EXPECT_EQ(service->receive(), DOCA_ERROR_AGAIN);
         EXPECT_EQ(client->update(), DOCA_SUCCESS);
         return value_of(doca_comm_channel_peer_addr_get_send_in_flight_messages, client->peer) == 0;
     }));
