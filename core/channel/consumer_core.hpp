@@ -10,9 +10,11 @@
 // can (Channel::writes_directly), the producer is told its place and writes into it; until it has
 // said so, or its channel is cut, the buffer is not given back to the program.
 //
-// Where such messages come one by one, offer and answer are two packets in front of each. So a
-// producer without others beside it is told ahead where its next message may go. That buffer is
-// withdrawn (link.hpp) when it is wanted for something else, whatever the producer does meanwhile.
+// Offers and answers are packets, and a message that comes alone waits for both. So a producer
+// without others beside it is told ahead where its next messages may go, one buffer each. These are
+// withdrawn (link.hpp) when they are wanted for something else, whatever the producer does meanwhile.
+// (A message that such a buffer is too short for leaves it to the first one behind all these places;
+// only there buffers are not used in the order in which they were posted.)
 #pragma once
 
 #include <algorithm>
@@ -31,6 +33,7 @@
 #include "core/channel/feedback_pace.hpp"
 #include "core/channel/idle_check.hpp"
 #include "core/channel/notifier.hpp"
+#include "core/channel/places_ahead.hpp"
 #include "core/channel/posted_buffers.hpp"
 #include "core/channel/promised_buffers.hpp"
 #include "core/channel/tuning.hpp"
@@ -107,7 +110,7 @@ public:
                            .cookie = cookie,
                            .memory = buffer.memory});
         if (writes_directly && landing_ != nullptr) {
-            tell_ahead(*landing_);
+            tell_next_place(*landing_);
         }
         if (!announced_) [[unlikely]] {
             // Until a producer has a lane, this is how it learns that it may send. Said again with
@@ -156,20 +159,19 @@ private:
         wire::Immediate immediate;
         // messages that were offered
         PromisedBuffers promised;
-        // the next message
-        enum class Ahead : std::uint8_t {
-            none,
-            told,    ///< its producer knows where to write it
-            claimed, ///< and is going to
-        };
-        Ahead ahead = Ahead::none;
-        bool wants_ahead = false; ///< the last one was of those that can be written directly
-        PostedBuffer ahead_buffer;
-        std::uint64_t withdrawn = 0; ///< the last that it cannot have any more
-        bool left = false;           ///< the producer said goodbye: it writes nothing any more
-        bool told_goodbye = false;   ///< stopping: only what was promised is waited for
+        // the next ones, which its producer knows where to write
+        PlacesAhead places;
+        bool wants_places = false; ///< the last one was of those that can be written directly
+        /// So far no message has a place any more, but for those that were claimed.
+        std::uint64_t withdrawn = 0;
+        bool left = false;         ///< the producer said goodbye: it writes nothing any more
+        bool told_goodbye = false; ///< stopping: only what was promised is waited for
 
         [[nodiscard]] bool filling() const noexcept { return in_parts && !skipping; }
+        /// Of the message that nothing has come of yet.
+        [[nodiscard]] std::uint64_t next_number() const noexcept {
+            return handled + (in_parts ? 1 : 0) + promised.size() + 1;
+        }
     };
 
     ConsumerCore(ProgressEngine& engine, std::shared_ptr<Connection> connection,
@@ -182,6 +184,8 @@ private:
           notifier_(std::make_shared<Notifier>(engine)), handlers_(handlers),
           max_posted_(options.max_posted != 0 ? options.max_posted : tuning::default_posted),
           grants_at_once_(wire::at_once<wire::Grant>(connection_->limits().max_inline)),
+          places_at_once_(
+              wire::at_once<wire::Place>(connection_->limits().max_inline - sizeof(wire::Ahead))),
           prompt_(options.prompt), posted_(max_posted_) {}
 
     // ---- data path ------------------------------------------------------------------------------
@@ -233,8 +237,8 @@ private:
         if (lane.promised.waiting() != 0) [[unlikely]] {
             answer_offers(lane);
         }
-        if (has_ahead(lane) && lanes_.size() > 1) [[unlikely]] {
-            (void)withdraw(lane); // the others may need it
+        if (has_places(lane) && lanes_.size() > 1) [[unlikely]] {
+            (void)withdraw(lane); // the others may need them
         }
         const unsigned taken = lane.channel.poll(
             [&](std::uint8_t id, const std::byte* data, std::uint32_t length) {
@@ -250,7 +254,7 @@ private:
 
     /// A message that is one record may come now, and nothing else has to be seen to.
     [[nodiscard]] bool takes_short(const Lane& lane) const noexcept {
-        return state_ == State::running && !lane.ended && !lane.in_parts && !has_ahead(lane) &&
+        return state_ == State::running && !lane.ended && !lane.in_parts && !has_places(lane) &&
                (!writes_directly || lane.promised.empty());
     }
 
@@ -259,8 +263,8 @@ private:
         if ((state_ != State::running && !lane.told_goodbye) || lane.ended) {
             return false;
         }
-        if (has_ahead(lane)) {
-            take_back_ahead(lane, static_cast<wire::FastPath>(id));
+        if (has_places(lane)) {
+            take_back_places(lane, static_cast<wire::FastPath>(id), record);
         }
         switch (static_cast<wire::FastPath>(id)) {
         case wire::FastPath::plain:
@@ -288,7 +292,8 @@ private:
         case wire::FastPath::offer:
             if constexpr (writes_directly) {
                 lane.promised.reserve(max_posted_);
-                lane.wants_ahead = true;
+                lane.places.reserve(max_posted_);
+                lane.wants_places = true;
                 if (lane.in_parts || !take_offers(lane, record)) {
                     break;
                 }
@@ -299,21 +304,22 @@ private:
         case wire::FastPath::placed:
             if constexpr (writes_directly) {
                 const std::uint32_t length = lane.channel.written_length();
-                if (!may_come_ahead(lane, length)) {
+                if (!lane.promised.empty() || !may_be_placed(lane, length)) {
                     break;
                 }
-                land_ahead(lane, length);
+                ++lane.handled;
+                deliver_written(lane, lane.places.pop_front(), length, {});
                 return true;
             }
             break;
         case wire::FastPath::placing: {
             const auto start = wire::read<wire::Start>(record);
-            if (!start || !may_come_ahead(lane, start->length) ||
+            if (!start || !may_be_placed(lane, start->length) || !lane.promised.has_room_for(1) ||
+                lane.promised.waiting() != 0 ||
                 start->immediate.length > limits::immediate_data_size) {
                 break;
             }
-            lane.ahead = Lane::Ahead::none;
-            lane.promised.push_back({.buffer = lane.ahead_buffer,
+            lane.promised.push_back({.buffer = lane.places.pop_front(),
                                      .length = start->length,
                                      .immediate = start->immediate});
             lane.promised.first_waiting().how = PromisedBuffer::How::written;
@@ -354,50 +360,77 @@ private:
         return false;
     }
 
-    // ---- the place told ahead ------------------------------------------------------------------
+    // ---- places told ahead ----------------------------------------------------------------------
 
-    /// Its next message may be written into a buffer by then.
-    [[nodiscard]] static bool has_ahead(const Lane& lane) noexcept {
-        return writes_directly && lane.ahead != Lane::Ahead::none;
+    /// Its next messages may be written into buffers by then.
+    [[nodiscard]] static bool has_places(const Lane& lane) noexcept {
+        return writes_directly && !lane.places.empty();
     }
-    [[nodiscard]] bool may_tell_ahead(const Lane& lane) const noexcept {
-        return writes_directly && lane.wants_ahead && lanes_.size() == 1 && !has_ahead(lane) &&
-               lane.promised.empty() && !lane.in_parts && !lane.stalled && !posted_.empty() &&
-               posted_.front().memory != nullptr && state_ == State::running && !lane.ended &&
-               lane.withdrawn != lane.handled + 1;
+    /// For all that does not take long to find out.
+    [[nodiscard]] bool could_tell_places(const Lane& lane) const noexcept {
+        return writes_directly && lane.wants_places && lanes_.size() == 1 && !lane.in_parts &&
+               !lane.stalled && !posted_.empty() && posted_.front().memory != nullptr &&
+               lane.promised.waiting() == 0 && lane.withdrawn < lane.next_number() &&
+               state_ == State::running && !lane.ended;
+    }
+    /// How many, at most. Buffers of different sizes are told of one by one: a message that is too
+    /// long for its own would leave it behind others.
+    [[nodiscard]] std::uint32_t places_to_tell(const Lane& lane) const noexcept {
+        if (posted_.uniform() && all_have(lane, posted_.front().room)) [[likely]] {
+            return most_places_to_tell(lane);
+        }
+        return lane.places.empty() && lane.promised.empty() ? 1 : 0;
+    }
+    [[nodiscard]] std::uint32_t most_places_to_tell(const Lane& lane) const noexcept {
+        return std::min({posted_.size(), lane.places.room(), places_at_once_});
+    }
+    /// When they fill a record, or there are no more than that: so a message that finds one does not
+    /// wait for it, and many share what telling costs.
+    [[nodiscard]] bool wants_more_places(const Lane& lane) const noexcept {
+        if (!could_tell_places(lane)) {
+            return false;
+        }
+        const std::uint32_t most = most_places_to_tell(lane);
+        return (most == places_at_once_ || lane.places.size() <= most) && places_to_tell(lane) != 0;
     }
 
-    /// Its next message comes otherwise.
-    void take_back_ahead(Lane& lane, wire::FastPath id) {
+    /// Its next message comes otherwise, or its next messages.
+    void take_back_places(Lane& lane, wire::FastPath id, std::span<const std::byte> record) {
         switch (id) {
         case wire::FastPath::plain:
         case wire::FastPath::with_immediate:
         case wire::FastPath::start:
-            lane.wants_ahead = false;
-            [[fallthrough]];
+            lane.wants_places = false;
+            posted_.push_front(lane.places.pop_front());
+            break;
         case wire::FastPath::offer:
-            release_ahead(lane);
+            release_first_places(lane, wire::count_of<wire::Start>(record, wire::most_at_once));
             break;
         default:
             break;
         }
     }
-    void release_ahead(Lane& lane) {
-        if (has_ahead(lane)) {
-            lane.ahead = Lane::Ahead::none;
-            posted_.push_front(lane.ahead_buffer);
+    /// In their order, in front of those that have not been told.
+    void release_first_places(Lane& lane, std::size_t count) {
+        std::array<PostedBuffer, wire::most_at_once> first;
+        count = std::min<std::size_t>(count, lane.places.size());
+        for (std::size_t i = 0; i < count; ++i) {
+            first[i] = lane.places.pop_front();
+        }
+        while (count != 0) {
+            posted_.push_front(first[--count]);
+        }
+    }
+    /// All behind message `number`.
+    void release_places_behind(Lane& lane, std::uint64_t number) {
+        while (has_places(lane) && lane.places.last() > number) {
+            posted_.push_front(lane.places.pop_back());
         }
     }
 
-    [[nodiscard]] static bool may_come_ahead(const Lane& lane, std::uint64_t length) noexcept {
-        return has_ahead(lane) && length != 0 && length <= lane.ahead_buffer.room;
-    }
-
-    void land_ahead(Lane& lane, std::uint32_t length) {
-        const PostedBuffer buffer = lane.ahead_buffer;
-        lane.ahead = Lane::Ahead::none;
-        ++lane.handled;
-        deliver_written(lane, buffer, length, {});
+    [[nodiscard]] static bool may_be_placed(const Lane& lane, std::uint64_t length) noexcept {
+        return has_places(lane) && !lane.in_parts && length != 0 &&
+               length <= lane.places.front().room;
     }
 
     /// Of a message that was written directly. If the program answers at once, its peer does, too:
@@ -405,13 +438,13 @@ private:
     /// or when the program posts the buffer.
     void deliver_written(Lane& lane, const PostedBuffer& buffer, std::uint64_t length,
                          std::span<const std::byte> immediate) {
-        tell_ahead(lane);
+        tell_next_place(lane);
         landing_ = &lane;
         deliver(lane, buffer, length, immediate);
         landing_ = nullptr;
     }
-    void tell_ahead(Lane& lane) {
-        if (may_tell_ahead(lane)) {
+    void tell_next_place(Lane& lane) {
+        if (!has_places(lane) && lane.promised.empty() && could_tell_places(lane)) {
             send_feedback(lane, free_for(lane));
         }
     }
@@ -419,18 +452,14 @@ private:
     /// False: it takes another moment.
     bool withdraw(Lane& lane) {
         if constexpr (writes_directly) {
-            if (lane.ahead == Lane::Ahead::told) {
-                switch (lane.channel.withdraw(lane.handled + 1)) {
-                case link::Withdrawal::pending:
+            if (has_places(lane) && lane.withdrawn < lane.places.last()) {
+                const auto claimed = lane.channel.withdraw(lane.places.last());
+                if (!claimed) {
                     return false;
-                case link::Withdrawal::done:
-                    lane.withdrawn = lane.handled + 1;
-                    release_ahead(lane);
-                    break;
-                case link::Withdrawal::claimed: // the message comes, in this way or another
-                    lane.ahead = Lane::Ahead::claimed;
-                    break;
                 }
+                lane.withdrawn = lane.places.last();
+                // The messages of the others come, in this way or another.
+                release_places_behind(lane, *claimed);
             }
         }
         return true;
@@ -636,7 +665,7 @@ private:
     [[nodiscard]] std::uint32_t free_for(const Lane& lane) const noexcept {
         // (What waits for a buffer is counted, and so is the buffer that it is going to get.)
         return std::min(max_posted_, posted_.size() + lane.promised.size() +
-                                         (lane.filling() ? 1u : 0u) + (has_ahead(lane) ? 1u : 0u));
+                                         (lane.filling() ? 1u : 0u) + lane.places.size());
     }
 
     void give_feedback(Lane& lane, bool drained, bool idle) {
@@ -655,8 +684,8 @@ private:
         // Others took the buffers that it counts on; nothing else is going on, so say so.
         const bool wrong = idle && free == 0 && believed > 0;
         // (Not if there is more to be taken out: the next one may be there already.)
-        const bool ahead = drained && may_tell_ahead(lane);
-        if (acknowledge || runs_dry || wrong || ahead || lane.feedback_due) {
+        const bool places = drained && wants_more_places(lane);
+        if (acknowledge || runs_dry || wrong || places || lane.feedback_due) {
             lane.silent_with = Lane::not_silent;
             send_feedback(lane, static_cast<std::uint32_t>(free));
         } else {
@@ -666,7 +695,8 @@ private:
     /// How many buffers are posted is all, but for time, that what is told of them depends on while no
     /// record comes.
     [[nodiscard]] static bool depends_on_posted(const Lane& lane) noexcept {
-        return !writes_directly || (!lane.wants_ahead && !has_ahead(lane) && lane.promised.empty());
+        return !writes_directly ||
+               (!lane.wants_places && !has_places(lane) && lane.promised.empty());
     }
 
     /// To say what was handled.
@@ -715,8 +745,8 @@ private:
                                   .free = free,
                                   .uniform = all_have(lane, room) ? 1u : 0u};
         const Errc result =
-            may_tell_ahead(lane) && !last
-                ? send_ahead(lane, credit)
+            could_tell_places(lane) && places_to_tell(lane) != 0 && !last
+                ? send_with_places(lane, credit)
                 : lane.channel.send(static_cast<std::uint8_t>(wire::Feedback::credit),
                                     wire::as_bytes(credit));
         lane.feedback_due = result == Errc::again;
@@ -726,23 +756,42 @@ private:
         }
     }
 
-    /// With the next buffer as the place of the next message.
-    Errc send_ahead(Lane& lane, const wire::Credit& credit) {
-        const PostedBuffer& buffer = posted_.front();
-        wire::Ahead ahead{.credit = credit,
-                          .address = reinterpret_cast<std::uint64_t>(buffer.tail)};
+    /// With the next buffers as the places of the next messages that have none.
+    Errc send_with_places(Lane& lane, const wire::Credit& credit) {
+        struct {
+            wire::Ahead head;
+            std::array<wire::Place, wire::most_at_once> places;
+        } record;
+        static_assert(sizeof(record) == sizeof(record.head) + sizeof(record.places));
+        const std::uint64_t first = has_places(lane) ? lane.places.last() + 1 : lane.next_number();
+        record.head = {.credit = credit, .first = first};
+        const std::uint32_t most = places_to_tell(lane);
+        std::uint32_t count = 0;
         if constexpr (writes_directly) {
-            lane.wants_ahead = lane.channel.remote_key(buffer.memory->region(), ahead.key);
+            for (; count < most; ++count) {
+                const PostedBuffer& buffer = posted_.at(count);
+                wire::Place& place = record.places[count];
+                if (buffer.memory == nullptr ||
+                    !lane.channel.remote_key(buffer.memory->region(), place.key)) {
+                    break;
+                }
+                place.address = reinterpret_cast<std::uint64_t>(buffer.tail);
+                place.room = buffer.room;
+            }
         }
-        if (!lane.wants_ahead) {
+        lane.wants_places = count != 0;
+        if (count == 0) {
             return lane.channel.send(static_cast<std::uint8_t>(wire::Feedback::credit),
                                      wire::as_bytes(credit));
         }
-        const Errc result = lane.channel.send(static_cast<std::uint8_t>(wire::Feedback::ahead),
-                                              wire::as_bytes(ahead));
+        const Errc result =
+            lane.channel.send(static_cast<std::uint8_t>(wire::Feedback::ahead),
+                              std::as_bytes(std::span(&record, 1))
+                                  .first(sizeof(record.head) + count * sizeof(wire::Place)));
         if (result == Errc::ok) {
-            lane.ahead = Lane::Ahead::told;
-            lane.ahead_buffer = posted_.pop_front();
+            for (std::uint32_t i = 0; i < count; ++i) {
+                lane.places.push_back(posted_.pop_front(), first + i);
+            }
         }
         return result;
     }
@@ -759,14 +808,14 @@ private:
         if (!lane.promised.empty() && lane.promised.front().has_buffer()) {
             return lane.promised.front().buffer.room;
         }
-        if (has_ahead(lane)) {
-            return lane.ahead_buffer.room;
+        if (has_places(lane)) {
+            return lane.places.front().room;
         }
         return posted_.empty() ? 0 : posted_.front().room;
     }
     [[nodiscard]] bool all_have(const Lane& lane, std::uint32_t room) const noexcept {
         return posted_.uniform() && (posted_.empty() || posted_.front().room == room) &&
-               lane.promised.all_have(room) && (!has_ahead(lane) || lane.ahead_buffer.room == room);
+               lane.promised.all_have(room) && lane.places.all_have(room);
     }
 
     // ---- everything else ------------------------------------------------------------------------
@@ -849,17 +898,17 @@ private:
     void give_back(Lane& lane) {
         if constexpr (writes_directly) {
             // What was written before a goodbye is there.
-            if (!lane.left && (lane.promised.any_written() || has_ahead(lane))) {
+            if (!lane.left && (lane.promised.any_written() || has_places(lane))) {
                 lane.channel.cut(); // nobody writes into them any more
             }
         }
+        release_places_behind(lane, 0);
         while (!lane.promised.empty()) {
             const PromisedBuffer promised = lane.promised.pop_back();
             if (promised.has_buffer()) {
                 posted_.push_front(promised.buffer);
             }
         }
-        release_ahead(lane);
         drop_parts(lane);
     }
 
@@ -937,7 +986,7 @@ private:
                 if (lane->ended) {
                     continue;
                 }
-                const bool withdrawn = withdraw(*lane) && !has_ahead(*lane);
+                const bool withdrawn = withdraw(*lane) && !has_places(*lane);
                 if (withdrawn && !lane->promised.any_written()) {
                     continue;
                 }
@@ -947,7 +996,10 @@ private:
                         if (ends_a_write(static_cast<wire::FastPath>(id))) {
                             return on_record(*lane, id, {data, length});
                         }
-                        take_back_ahead(*lane, static_cast<wire::FastPath>(id));
+                        if (has_places(*lane)) {
+                            take_back_places(*lane, static_cast<wire::FastPath>(id),
+                                             {data, length});
+                        }
                         return true;
                     },
                     tuning::poll_budget);
@@ -1014,7 +1066,7 @@ private:
             if (lane->feedback_due) {
                 send_feedback(*lane, free_for(*lane), true);
             }
-            if (has_ahead(*lane) && lanes_.size() > 1 && !withdraw(*lane)) {
+            if (has_places(*lane) && lanes_.size() > 1 && !withdraw(*lane)) {
                 return Errc::again;
             }
             if (lane->stalled) {
@@ -1045,6 +1097,7 @@ private:
     ConsumerHandlers handlers_;
     const std::uint32_t max_posted_;
     const std::uint32_t grants_at_once_;
+    const std::uint32_t places_at_once_;
     const bool prompt_;
     std::uint32_t outstanding_ = 0; ///< posted, and being filled
     PostedBuffers posted_;

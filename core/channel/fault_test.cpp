@@ -984,6 +984,9 @@ TEST_F(Hostile, WhoBreaksThePromiseOfAPlaceEndsTheConnection) {
 
 TEST_F(Hostile, BadConsumersEndTheConnection) {
     using Crime = std::function<void(link::fake::Channel&)>;
+    const auto places = [](const wire::Ahead& head, std::size_t count) {
+        return bytes_with(head, std::string(count * sizeof(wire::Place), 'p'));
+    };
     const auto feedback = [](auto id, std::span<const std::byte> bytes) -> Crime {
         return [id, copy = std::vector<std::byte>(bytes.begin(), bytes.end())](auto& channel) {
             ASSERT_EQ(channel.send(static_cast<std::uint8_t>(id), copy), Errc::ok);
@@ -998,8 +1001,14 @@ TEST_F(Hostile, BadConsumersEndTheConnection) {
              feedback(wire::Feedback::refused, bytes_with(wire::Refused{.number = 2})),
              feedback(wire::Feedback::refused, bytes_with(wire::Refused{.number = 0})),
              feedback(wire::Feedback::ahead, bytes_of("short")),
+             feedback(wire::Feedback::ahead, places({.credit = {.handled = 2}, .first = 3}, 1)),
+             feedback(wire::Feedback::ahead, places({.credit = {}, .first = 0}, 1)),
+             feedback(wire::Feedback::ahead, places({.credit = {.handled = 1}, .first = 1}, 1)),
+             feedback(wire::Feedback::ahead, places({.credit = {}, .first = 2}, 0)),
              feedback(wire::Feedback::ahead,
-                      bytes_with(wire::Ahead{.credit = {.handled = 2}, .address = 8, .key = 1})),
+                      places({.credit = {}, .first = 2}, wire::most_at_once + 1)),
+             feedback(wire::Feedback::ahead,
+                      bytes_with(wire::Ahead{.credit = {}, .first = 2}, "no place")),
              feedback(wire::Feedback::grant, bytes_of("short")),
              feedback(wire::Feedback::grant, bytes_with(wire::Grant{.number = 1})),
              feedback(wire::Feedback::grant, bytes_with(wire::Grant{.number = 2})),

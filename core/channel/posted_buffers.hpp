@@ -62,6 +62,13 @@ public:
         }
         return buffer;
     }
+    PostedBuffer pop_back() noexcept {
+        const PostedBuffer buffer = at(--size_);
+        if (size_ != 0 && at(size_ - 1).room != buffer.room) {
+            --changes_;
+        }
+        return buffer;
+    }
 
 private:
     [[nodiscard]] PostedBuffer& place(std::uint32_t i) noexcept {

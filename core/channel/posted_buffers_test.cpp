@@ -28,6 +28,23 @@ TEST(PostedBuffers, IsAQueueThatTakesBuffersBackAtItsFront) {
     }
 }
 
+TEST(PostedBuffers, GivesTheLastBack) {
+    PostedBuffers posted(4);
+    for (unsigned lap = 0; lap < 10; ++lap) {
+        for (const std::size_t room : {1u, 1u, 2u}) {
+            posted.push_back(buffer(room));
+        }
+        EXPECT_EQ(posted.pop_back().room, 2u);
+        EXPECT_TRUE(posted.uniform());
+        posted.push_back(buffer(3));
+        EXPECT_FALSE(posted.uniform());
+        EXPECT_EQ(posted.pop_front().room, 1u);
+        EXPECT_EQ(posted.pop_back().room, 3u);
+        EXPECT_EQ(posted.pop_back().room, 1u);
+        EXPECT_TRUE(posted.uniform() && posted.empty());
+    }
+}
+
 TEST(PostedBuffers, KnowsWhetherAllHaveTheSameRoom) {
     PostedBuffers posted(8);
     EXPECT_TRUE(posted.uniform());

@@ -9,8 +9,8 @@
 //
 // Where the link can write into the consumer's memory (link.hpp, Channel::writes_directly) and a
 // long message is from a memory map, it is offered, and written to the place that is granted: no
-// CPU copies it. Offers are sent ahead, so that the answers of many are under way at a time. Whose
-// messages come one by one is told the place of the next in advance, and need not offer it.
+// CPU copies it. Offers are sent ahead, so that the answers of many are under way at a time. Who is
+// told the places of its next messages in advance need not offer them.
 #pragma once
 
 #include <algorithm>
@@ -236,12 +236,31 @@ private:
         granted, ///< straight into the consumer's memory
     };
 
-    /// Where a message may go that is not sent yet.
-    struct Place {
-        std::uint64_t number = 0; ///< of the message; 0: none
-        std::uint64_t address = 0;
-        std::uint64_t key = 0;
-        std::uint64_t room = 0;
+    /// Where messages may go that are not sent yet, by the number of each. What has gone otherwise is
+    /// written over.
+    class Places {
+    public:
+        struct Entry {
+            std::uint64_t number = 0; ///< of the message; 0: none
+            wire::Place place;
+        };
+        /// Null: none.
+        [[nodiscard]] Entry* find(std::uint64_t number) noexcept {
+            if (entries_.empty()) {
+                return nullptr;
+            }
+            Entry& entry = entries_[number % entries_.size()];
+            return entry.number == number ? &entry : nullptr;
+        }
+        void put(std::uint64_t number, const wire::Place& place) {
+            if (entries_.empty()) {
+                entries_.resize(wire::most_ahead);
+            }
+            entries_[number % entries_.size()] = {.number = number, .place = place};
+        }
+
+    private:
+        std::vector<Entry> entries_; ///< none before the first
     };
 
     struct Operation {
@@ -278,7 +297,7 @@ private:
         typename Link::Channel channel;
         std::uint32_t consumer = 0;
         wire::Credit credit;        ///< the last feedback
-        Place ahead;                ///< for the next message
+        Places places;              ///< that were told ahead
         std::uint64_t accepted = 0; ///< sends, ever
         Operation* head = nullptr;  ///< not complete, oldest first
         Operation* tail = nullptr;
@@ -510,15 +529,17 @@ private:
     /// Takes the place that was told ahead, if it is for this one.
     void claim_place(Route& route, Operation& op) {
         if constexpr (writes_directly) {
-            if (route.ahead.number != op.number && route.unsent == nullptr) {
+            auto* told = route.places.find(op.number);
+            if (told == nullptr && route.unsent == nullptr) {
                 (void)read_feedback(route); // it may be there, with what completes the last one
+                told = route.places.find(op.number);
             }
-            if (route.ahead.number != op.number || op.data.size() > route.ahead.room) [[likely]] {
+            if (told == nullptr || op.data.size() > told->place.room) [[likely]] {
                 return;
             }
-            const Place place = std::exchange(route.ahead, {});
+            const wire::Place place = std::exchange(*told, {}).place;
             op.has_tried = true;
-            op.claimed = route.channel.claim(place.number);
+            op.claimed = route.channel.claim(op.number);
             op.place = place.address;
             op.place_key = place.key;
         }
@@ -533,10 +554,11 @@ private:
     /// progress.
     [[nodiscard]] bool waits_for_others(Route& route, Operation& op) {
         if constexpr (writes_directly) {
-            if (!is_long(op) || route.accepted == route.credit.handled) [[likely]] {
+            if (!is_long(op) || route.accepted == route.credit.handled ||
+                route.places.find(op.number) != nullptr) [[likely]] {
                 return false;
             }
-            (void)read_feedback(route); // or it is alone, and a place is there
+            (void)read_feedback(route); // or it is alone, or a place is there
             return route.accepted != route.credit.handled && may_be_offered(route, op);
         }
         return false;
@@ -578,7 +600,7 @@ private:
     /// it is its turn, is not offered.)
     [[nodiscard]] bool may_be_offered(Route& route, Operation& op) {
         return op.memory != nullptr && is_long(op) && !op.claimed &&
-               route.ahead.number != op.number &&
+               route.places.find(op.number) == nullptr &&
                route.channel.local_key(op.memory->region(), op.local_key);
     }
     [[nodiscard]] static wire::Start start_of(const Operation& op) noexcept {
@@ -760,20 +782,8 @@ private:
         case wire::Feedback::goodbye:
             end_route(route, Errc::canceled);
             return true;
-        case wire::Feedback::ahead: {
-            const auto ahead = wire::read<wire::Ahead>(record);
-            if (!writes_directly || !ahead || !on_credit(route, ahead->credit)) {
-                return false;
-            }
-            // Not if the message is on its way already.
-            if (route.accepted == route.credit.handled) {
-                route.ahead = {.number = route.accepted + 1,
-                               .address = ahead->address,
-                               .key = ahead->key,
-                               .room = ahead->credit.room};
-            }
-            return true;
-        }
+        case wire::Feedback::ahead:
+            return writes_directly && on_places(route, record);
         case wire::Feedback::grant:
             return writes_directly && on_grants(route, record);
         }
@@ -789,6 +799,23 @@ private:
         route.heard = true;
         if (route.available() > 0) {
             route.starved = false;
+        }
+        return true;
+    }
+
+    /// False: no correct peer says that.
+    bool on_places(Route& route, std::span<const std::byte> record) {
+        const auto ahead = wire::read<wire::Ahead>(record);
+        if (!ahead || ahead->first <= ahead->credit.handled) {
+            return false;
+        }
+        const auto places = record.subspan(sizeof(wire::Ahead));
+        const std::size_t count = wire::count_of<wire::Place>(places, wire::most_at_once);
+        if (count == 0 || !on_credit(route, ahead->credit)) {
+            return false;
+        }
+        for (std::size_t i = 0; i < count; ++i) {
+            route.places.put(ahead->first + i, wire::read_one<wire::Place>(places, i));
         }
         return true;
     }

@@ -27,7 +27,7 @@ static_assert(std::endian::native == std::endian::little,
               "the layout is little-endian; a big-endian port needs conversions here");
 
 inline constexpr std::uint32_t magic = 0x314c4843; ///< "CHL1"
-inline constexpr std::uint16_t version = 5;        ///< of everything in this file
+inline constexpr std::uint16_t version = 6;        ///< of everything in this file
 
 /// A copy of the T at the front of `bytes`, if they are long enough.
 template <class T> [[nodiscard]] std::optional<T> read(std::span<const std::byte> bytes) noexcept {
@@ -132,9 +132,9 @@ static_assert(sizeof(ConsumerNote) == 16);
 /// but nothing else is while one of them is open, and what follows their answers is in their order.
 /// Both ends number messages from 1.
 ///
-/// The place of a message may be told before it is offered (Feedback::ahead). If the producer
-/// claims it in time (link.hpp), it writes there and says `placed`; or `placing`, writes, and
-/// `filled`. If it sends that message in any other way, the place is the consumer's again.
+/// The places of the next messages may be told before they are offered (Feedback::ahead). If the
+/// producer claims one in time (link.hpp), it writes there and says `placed`; or `placing`, writes,
+/// and `filled`. If it sends that message in any other way, the place is the consumer's again.
 enum class FastPath : std::uint8_t {
     plain = 1,          ///< the message, nothing else: 8 bytes stay 8 bytes
     with_immediate = 2, ///< Immediate, then the message
@@ -144,7 +144,7 @@ enum class FastPath : std::uint8_t {
     goodbye = 6,        ///< nothing; the producer stopped
     offer = 7,          ///< Starts, up to most_at_once
     filled = 8,         ///< nothing; the oldest message with a granted place is there
-    placed = 9,         ///< nothing; a message is in the place told ahead, as long as its one write
+    placed = 9,         ///< nothing; a message is in its place told ahead, as long as its one write
     placing = 10,       ///< Start; a message is going to be written there
 };
 
@@ -177,7 +177,7 @@ enum class Feedback : std::uint8_t {
     refused = 34, ///< Refused
     goodbye = 35, ///< nothing; the consumer stopped
     grant = 36,   ///< Grants, up to most_at_once
-    ahead = 37,   ///< Ahead
+    ahead = 37,   ///< Ahead, then Places, up to most_at_once
 };
 
 /// Cumulative: a later record replaces an earlier one.
@@ -198,14 +198,24 @@ struct Grant {
 };
 static_assert(sizeof(Grant) == 24);
 
-/// Credit, and where the next message may be written, if it has not been sent yet, fits `room`, and
-/// the place is claimed in time. Its number is credit.handled + 1.
+/// Credit, and where some messages may be written that have not been sent yet: `first` and those
+/// behind it, one place each, behind all places that were told before.
 struct Ahead {
     Credit credit;
+    std::uint64_t first = 0; ///< > credit.handled
+};
+static_assert(sizeof(Ahead) == 32);
+
+/// For a message that fits, and if it is claimed in time.
+struct Place {
     std::uint64_t address = 0;
     std::uint64_t key = 0; ///< what the link's write() wants
+    std::uint64_t room = 0;
 };
-static_assert(sizeof(Ahead) == 40);
+static_assert(sizeof(Place) == 24);
+/// Places that a consumer keeps for one producer at a time, at most: the numbers of their messages
+/// are less than that apart.
+inline constexpr std::uint32_t most_ahead = 512;
 
 /// The message was longer than the room in the next free buffer. Comes before the Credit that
 /// counts it as handled.

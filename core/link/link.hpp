@@ -69,13 +69,6 @@ struct PeerInfo {
 inline constexpr std::size_t max_private_data = 256;
 inline constexpr std::size_t max_service_name = 256;
 
-/// Of a place for the peer to write to (Channel::withdraw).
-enum class Withdrawal : std::uint8_t {
-    pending,
-    done,    ///< it was not claimed, and cannot be any more
-    claimed, ///< something is, or will be, written there; or the claimer has found it withdrawn
-};
-
 /// Why a connection ended.
 enum class Reason : std::uint8_t {
     closed,          ///< the peer closed it in an orderly way
@@ -358,13 +351,15 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //     std::uint32_t written_length() const;                 in on_message: how much was written by
 //                                                           the write_and_send() that it comes
 //                                                           from; 0 if it comes from none
-//           A place that the other end was told of before it had anything to write there can be
-//           withdrawn without its help. Places have numbers that do not shrink; there is one at a
-//           time, and what was withdrawn stays so.
+//           Places that the other end was told of before it had anything to write there can be
+//           withdrawn without its help. They have numbers, which are claimed and withdrawn in
+//           their order; what was withdrawn stays so.
 //     bool claim(std::uint64_t place);                      by who is going to write there. False:
 //                                                           it has been withdrawn
-//     Withdrawal withdraw(std::uint64_t place);             by who told of it; to be called again
-//                                                           while it is pending
+//     std::optional<std::uint64_t> withdraw(std::uint64_t place);
+//           by who told of them: all up to this one. Nothing: to be called again. Else the last of
+//           which something is, or will be, written there, or of which the claimer has found that
+//           it was withdrawn; none behind it is claimed, or can be any more.
 //     void cut();                                           ends the channel at once: neither end
 //                                                           writes anything any more
 // };

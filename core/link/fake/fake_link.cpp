@@ -355,16 +355,16 @@ bool Channel::claim(std::uint64_t place) {
     return lane.withdrawn < place;
 }
 
-Withdrawal Channel::withdraw(std::uint64_t place) {
+std::optional<std::uint64_t> Channel::withdraw(std::uint64_t place) {
     const std::lock_guard lock(network_->mutex);
     Lane& lane = wire_->lane[1 - end_];
     if (lane.withdrawing != place) {
         lane.withdrawing = lane.withdrawn = place;
         ++network_->withdrawals;
-        return Withdrawal::pending; // the answer takes a moment, as a device's
+        return std::nullopt; // the answer takes a moment, as a device's
     }
     lane.withdrawing = 0;
-    return lane.claimed < place ? Withdrawal::done : Withdrawal::claimed;
+    return lane.claimed;
 }
 
 void Channel::cut() noexcept {

@@ -324,7 +324,7 @@ public:
     [[nodiscard]] bool settled(Ticket ticket) const { return written(ticket); }
     [[nodiscard]] std::uint32_t written_length() const noexcept { return written_; }
     [[nodiscard]] bool claim(std::uint64_t place);
-    [[nodiscard]] Withdrawal withdraw(std::uint64_t place);
+    [[nodiscard]] std::optional<std::uint64_t> withdraw(std::uint64_t place);
     void cut() noexcept;
 
     [[nodiscard]] int event_fd() const noexcept;

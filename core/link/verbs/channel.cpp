@@ -447,9 +447,9 @@ Errc Channel::write_and_send(const std::byte* from, std::uint32_t length, std::u
     return result;
 }
 
-Withdrawal Channel::withdraw(std::uint64_t place) noexcept {
+std::optional<std::uint64_t> Channel::withdraw(std::uint64_t place) noexcept {
     if (core_->life->inherited()) {
-        return Withdrawal::claimed; // a forked child: the queue pair is its parent's
+        return place; // a forked child: the queue pair is its parent's
     }
     const auto lock = core_->lock_until_ready();
     return core_->pipe->withdraw(place);

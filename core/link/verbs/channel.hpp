@@ -127,7 +127,7 @@ public:
         const auto lock = core_->lock_until_ready();
         return core_->pipe->claim(place);
     }
-    [[nodiscard]] Withdrawal withdraw(std::uint64_t place) noexcept;
+    [[nodiscard]] std::optional<std::uint64_t> withdraw(std::uint64_t place) noexcept;
     void cut() noexcept;
 
     [[nodiscard]] int event_fd() const noexcept { return core_->epoll.get(); }

@@ -639,7 +639,8 @@ Errc Pipe::read_copied(std::byte* to, std::uint32_t length, std::uint64_t addres
 // written: one queue pair, whose responder executes in order, and the read does not pass the write
 // on the bus. So if the read did not find the claim, the claimer's look, which is behind the claim,
 // finds the withdrawal. Both may find the other's; then the place is left alone: the withdrawer
-// takes it for claimed, until the claimer's message comes in another way.
+// takes it for claimed, until the claimer's message comes in another way. All this holds for each
+// of the places up to the one that is withdrawn, as the words are numbers that only grow.
 
 bool Pipe::claim(std::uint64_t place) noexcept {
     if (failed_ || !page_slab_) {
@@ -651,9 +652,9 @@ bool Pipe::claim(std::uint64_t place) noexcept {
     return load(own.withdrawn) < place;
 }
 
-Withdrawal Pipe::withdraw(std::uint64_t place) noexcept {
+std::optional<std::uint64_t> Pipe::withdraw(std::uint64_t place) noexcept {
     if (failed_ || !page_slab_) {
-        return Withdrawal::pending; // whoever notices ends the channel
+        return std::nullopt; // whoever notices ends the channel
     }
     wire::Page& own = *page();
     if (withdrawing_ == place) {
@@ -661,17 +662,17 @@ Withdrawal Pipe::withdraw(std::uint64_t place) noexcept {
             (void)queues_.fetch();
         }
         if (!done(withdrawal_ticket_)) {
-            return Withdrawal::pending;
+            return std::nullopt;
         }
         withdrawing_ = 0;
-        return load(own.claimed_that_was_read) < place ? Withdrawal::done : Withdrawal::claimed;
+        return load(own.claimed_that_was_read);
     }
     // (Another one that is still under way writes the same word later: it may say "claimed" for
     // what is not, so it has to be over.)
     if (!started_ || !done(withdrawal_ticket_) ||
         posted_ - done_ + 1 >= tuning::send_queue - reserve_requests) {
         (void)queues_.fetch();
-        return Withdrawal::pending;
+        return std::nullopt;
     }
     own.withdrawn_to_write = place;
     write_to_page(&own.withdrawn_to_write, sizeof(own.withdrawn_to_write),
@@ -682,7 +683,7 @@ Withdrawal Pipe::withdraw(std::uint64_t place) noexcept {
         queues_.tally().rdma_bytes -= sizeof(std::uint64_t); // no payload
         withdrawing_ = place;
     }
-    return Withdrawal::pending;
+    return std::nullopt;
 }
 
 void Pipe::forget_copies() noexcept {

@@ -224,7 +224,7 @@ public:
                                    std::uint32_t key, Ticket& ticket) noexcept;
     /// Of a place that the peer's end has told of, link.hpp.
     [[nodiscard]] bool claim(std::uint64_t place) noexcept;
-    [[nodiscard]] Withdrawal withdraw(std::uint64_t place) noexcept;
+    [[nodiscard]] std::optional<std::uint64_t> withdraw(std::uint64_t place) noexcept;
     /// The copies of reads that are on their way go nowhere.
     void forget_copies() noexcept;
     /// Everything up to the ticket is done at the peer.
