@@ -784,6 +784,26 @@ TEST_P(PlacesAhead, AnotherProducerGetsTheBuffersWhateverTheFirstDoes) {
     }
 }
 
+TEST_P(PlacesAhead, WhatWasWithdrawnIsNotToldAgain) {
+    for (int i = 0; i < 4; ++i) {
+        post(100'000);
+    }
+    first_sends_and_rests();
+    ASSERT_EQ(send(producer, 70'000), Errc::ok);
+    ASSERT_TRUE(until([&] { return producer.sent.size() == 1; }, server, client));
+    ASSERT_TRUE(producer.producer->stop());
+    ASSERT_TRUE(until([&] { return producer.producer->state() == State::idle; }, server, client));
+    // The first is alone again, and still rests: it has not heard of the withdrawal.
+    settle(server, client);
+    ProducerProgram next;
+    ASSERT_EQ(next.open(*server.engine, *server.connected.at(0)), Errc::ok);
+    for (std::size_t i = 1; i <= 2; ++i) {
+        ASSERT_EQ(send(next, 80'000), Errc::ok);
+        ASSERT_TRUE(until([&] { return next.sent.size() == i; }, server, client));
+        expect_landed(1 + i);
+    }
+}
+
 TEST_P(PlacesAheadInSteps, OfSeveralPlacesThoseAreWithdrawnThatWereNotClaimed) {
     for (int i = 0; i < 5; ++i) {
         post(100'000);
