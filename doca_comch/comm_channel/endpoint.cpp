@@ -377,6 +377,7 @@ doca_error_t Endpoint::update(Peer& peer) {
     const bool confirmed_more = confirmed != peer.updated_confirmed;
     peer.snapshot = peer.statistics();
     peer.updated_confirmed = confirmed;
+    peer.acceptance_untold = false; // as we answer
     switch (peer.state) {
     case Peer::State::connecting:
         return DOCA_ERROR_CONNECTION_INPROGRESS;
@@ -500,6 +501,7 @@ void Endpoint::on_client_state(State state) {
     if (state == State::running) {
         meet(peer, client_->connection());
         receive_event_ = true; // who slept until he was accepted
+        peer.acceptance_untold = true;
         send_event_ = send_event_ || peer.refused_early;
     } else if (state == State::idle) {
         on_end(peer, client_->outcome() == Errc::not_connected);

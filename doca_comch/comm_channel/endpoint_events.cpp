@@ -53,8 +53,13 @@ doca_error_t Endpoint::arm_receive() {
         progress();
         // What is there already is an event, too: nobody sleeps beside it.
         receive_event_ = !backlog_.empty() || requests_wait_ ||
-                         (client_ && peers_.front()->state == Peer::State::failed);
+                         (client_ && (peers_.front()->state == Peer::State::failed ||
+                                      peers_.front()->acceptance_untold));
         settle();
+        if (client_) {
+            // Only here: what another call has rung may have been taken away by this arming.
+            peers_.front()->acceptance_untold = false;
+        }
     }
     return result;
 }

@@ -52,6 +52,44 @@ protected:
         return count;
     }
 
+    /// The client is known to wait, has asked in vain after that, and has its channels.
+    void connect_too_early() {
+        ASSERT_EQ(client->connect("s"), DOCA_SUCCESS);
+        ASSERT_TRUE(eventually([&] {
+            EXPECT_EQ(client->update(), DOCA_ERROR_CONNECTION_INPROGRESS);
+            return clients() == 0 && pending() == 1;
+        }));
+        EXPECT_EQ(client->update(), DOCA_ERROR_CONNECTION_INPROGRESS);
+        ASSERT_EQ(doca_comm_channel_ep_get_event_channel(*client, &client_send, &client_recv),
+                  DOCA_SUCCESS);
+    }
+    /// The service accepts the client, which finds out by nothing but `look`. (Over RDMA perhaps
+    /// not before it looks again.)
+    template <class Look> void accept(Look&& look) {
+        ASSERT_TRUE(eventually([&] {
+            EXPECT_EQ(service->receive(), DOCA_ERROR_AGAIN);
+            look();
+            return clients() == 1;
+        }));
+    }
+    /// The client is woken until `look`, before it arms the channel anew, has found what it wants.
+    template <class Look, class Arm> bool wakes_until(int fd, Look&& look, Arm&& arm) {
+        return eventually([&] {
+            EXPECT_EQ(service->receive(), DOCA_ERROR_AGAIN);
+            if (!readable(fd)) {
+                return false;
+            }
+            const bool found = look();
+            EXPECT_EQ(arm(*client), DOCA_SUCCESS);
+            return found;
+        });
+    }
+    bool wakes_accepted() {
+        return wakes_until(
+            client_recv, [&] { return client->update() == DOCA_SUCCESS; },
+            doca_comm_channel_ep_event_handle_arm_recv);
+    }
+
     Lab lab;
     std::unique_ptr<Ep> service;
     std::unique_ptr<Ep> client;
@@ -236,6 +274,30 @@ TEST_F(CommChannelEvents, AClientCanSleepUntilItIsAccepted) {
         EXPECT_EQ(doca_comm_channel_ep_event_handle_arm_recv(*client), DOCA_SUCCESS);
         return result == DOCA_SUCCESS;
     }));
+}
+
+TEST_F(CommChannelEvents, AnAcceptanceFoundByArmingToReceiveIsTold) {
+    connect_too_early();
+    accept([&] { ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_recv(*client), DOCA_SUCCESS); });
+    EXPECT_TRUE(wakes_accepted());
+}
+
+TEST_F(CommChannelEvents, AnAcceptanceFoundByArmingToSendIsToldToWhoArmsToReceive) {
+    connect_too_early();
+    accept([&] { ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_send(*client), DOCA_SUCCESS); });
+    ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_recv(*client), DOCA_SUCCESS);
+    EXPECT_TRUE(wakes_accepted());
+}
+
+TEST_F(CommChannelEvents, AnAcceptanceIsToldToWhoArmsToReceiveAlthoughItHasRungBefore) {
+    connect_too_early();
+    ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_recv(*client), DOCA_SUCCESS);
+    accept([&] { EXPECT_EQ(client->receive(), DOCA_ERROR_AGAIN); }); // another thread, say
+    ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_recv(*client), DOCA_SUCCESS);
+    EXPECT_TRUE(wakes_accepted());
+    // It is told once.
+    ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_recv(*client), DOCA_SUCCESS);
+    EXPECT_TRUE(rests(client_recv, [&] { EXPECT_EQ(client->receive(), DOCA_ERROR_AGAIN); }));
 }
 
 TEST_F(CommChannelEvents, WhoCouldNotSendYetIsWokenWhenAccepted) {

@@ -31,7 +31,8 @@ struct Peer {
     State state = State::connecting;
     std::uint32_t max_message = 0; ///< that both ends take
     std::uint64_t user_data = 0;
-    bool refused_early = false; ///< a send, since we were still connecting
+    bool refused_early = false;     ///< a send, since we were still connecting
+    bool acceptance_untold = false; ///< a client's: nobody who sleeps to receive knows of it
     ConnectionStatistics snapshot;
 
     // The client behind it, for a service.

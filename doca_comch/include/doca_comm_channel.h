@@ -139,8 +139,9 @@ DOCA_STABLE doca_error_t doca_comm_channel_ep_recvfrom(struct doca_comm_channel_
 
 /* ---- event channels --------------------------------------------------------------------------- */
 
-/* Descriptors that become readable, when armed, once a message was confirmed, or one arrived. One
- * pointer may be null. They are the endpoint's, and not armed at first.
+/* Descriptors that become readable, when armed, once a message was confirmed, or one arrived; the
+ * second for a client also once it was accepted, unless update_info has said so already. One pointer
+ * may be null. They are the endpoint's, and not armed at first.
  * BAD_STATE: the endpoint has neither listened nor connected yet. */
 DOCA_STABLE doca_error_t doca_comm_channel_ep_get_event_channel(
     struct doca_comm_channel_ep_t *local_ep, doca_event_channel_t *send_event_channel,
