@@ -270,9 +270,9 @@ doca_error_t Endpoint::send(Peer& peer, std::span<const std::byte> message) {
     if (!any_armed()) {
         progress();
     }
-    peer.refused_at.reset();
+    peer.refused.reset();
     Errc result = Errc::again;
-    std::uint64_t looked_at = 0; // confirmations, before the last attempt
+    Peer::Look looked{}; // before the last attempt
     // AGAIN is what was found after the last look: who arms a channel then and sleeps must not sleep
     // beside what an earlier one has brought.
     constexpr int rounds = 64;
@@ -285,12 +285,12 @@ doca_error_t Endpoint::send(Peer& peer, std::span<const std::byte> message) {
             settle();
             return DOCA_ERROR_CONNECTION_RESET;
         }
+        if (round != 0) {
+            looked = peer.look();
+        }
         if (peer.state == Peer::State::established) {
             if (message.size() > peer.max_message) {
                 return too_long(message.size(), peer.max_message);
-            }
-            if (round != 0) {
-                looked_at = peer.confirmed();
             }
             result = peer.connection->send(message);
             if (result == Errc::ok) {
@@ -302,7 +302,6 @@ doca_error_t Endpoint::send(Peer& peer, std::span<const std::byte> message) {
                 return DOCA_SUCCESS;
             }
         }
-        peer.refused_early = peer.state == Peer::State::connecting;
         if (round == 0) {
             // Full, in progress, or ended without our knowing.
             progress(slack_to_see_an_end);
@@ -313,7 +312,7 @@ doca_error_t Endpoint::send(Peer& peer, std::span<const std::byte> message) {
     if (result != Errc::again) {
         return DOCA_ERROR_CONNECTION_RESET;
     }
-    peer.refused_at = looked_at;
+    peer.refused = looked;
     return DOCA_ERROR_AGAIN;
 }
 
@@ -502,7 +501,6 @@ void Endpoint::on_client_state(State state) {
         meet(peer, client_->connection());
         receive_event_ = true; // who slept until he was accepted
         peer.acceptance_untold = true;
-        send_event_ = send_event_ || peer.refused_early;
     } else if (state == State::idle) {
         on_end(peer, client_->outcome() == Errc::not_connected);
     }

@@ -102,7 +102,7 @@ private:
     bool settle();
     void report_events();
     [[nodiscard]] bool any_armed() const noexcept;
-    [[nodiscard]] bool has_confirmations() const;
+    [[nodiscard]] bool has_news_for_send() const;
     void tell_confirmations();
     [[nodiscard]] doca_error_t open_channels();
     [[nodiscard]] doca_error_t check_service() const;

@@ -68,9 +68,9 @@ bool Endpoint::any_armed() const noexcept {
     return send_channel_.armed() || receive_channel_.armed() || service_channel_.armed();
 }
 
-bool Endpoint::has_confirmations() const {
+bool Endpoint::has_news_for_send() const {
     return std::any_of(peers_.begin(), peers_.end(),
-                       [](const std::unique_ptr<Peer>& peer) { return peer->has_confirmations(); });
+                       [](const std::unique_ptr<Peer>& peer) { return peer->has_news_for_send(); });
 }
 
 void Endpoint::tell_confirmations() {
@@ -80,7 +80,7 @@ void Endpoint::tell_confirmations() {
 }
 
 void Endpoint::report_events() {
-    if (send_channel_.armed() && (send_event_ || has_confirmations())) {
+    if (send_channel_.armed() && (send_event_ || has_news_for_send())) {
         send_event_ = false;
         tell_confirmations();
         send_channel_.ring();

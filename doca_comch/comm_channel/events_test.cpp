@@ -316,6 +316,42 @@ TEST_F(CommChannelEvents, WhoCouldNotSendYetIsWokenWhenAccepted) {
     }));
 }
 
+TEST_F(CommChannelEvents, AnAcceptanceSinceARefusalIsToldOfByEachArmingUntilTheNextSend) {
+    connect_too_early();
+    ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_send(*client), DOCA_SUCCESS);
+    ASSERT_EQ(client->send("early"), DOCA_ERROR_AGAIN);
+    accept([&] { EXPECT_EQ(client->receive(), DOCA_ERROR_AGAIN); }); // another thread, say
+    for (int round = 0; round < 2; ++round) {
+        ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_send(*client), DOCA_SUCCESS);
+        EXPECT_TRUE(wakes_until(
+            client_send, [&] { return client->update() == DOCA_SUCCESS; },
+            doca_comm_channel_ep_event_handle_arm_send))
+            << round;
+    }
+    ASSERT_EQ(client->send("now"), DOCA_SUCCESS);
+    ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_send(*client), DOCA_SUCCESS);
+    EXPECT_TRUE(rests(client_send, [&] { EXPECT_EQ(client->update(), DOCA_SUCCESS); }));
+}
+
+TEST_F(CommChannelEvents, AFailureSinceARefusalIsToldOfByEachArmingUntilTheNextSend) {
+    ASSERT_EQ(doca_comm_channel_ep_set_send_queue_size(*client, 4), DOCA_SUCCESS);
+    connect();
+    ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_send(*client), DOCA_SUCCESS);
+    while (client->send("full") != DOCA_ERROR_AGAIN) {
+    }
+    service.reset();
+    ASSERT_EQ(client->await(), DOCA_ERROR_CONNECTION_RESET); // another thread, say
+    for (int round = 0; round < 2; ++round) {
+        ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_send(*client), DOCA_SUCCESS);
+        EXPECT_TRUE(readable(client_send)) << round;
+    }
+    EXPECT_EQ(client->send("more"), DOCA_ERROR_CONNECTION_RESET);
+    ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_send(*client), DOCA_SUCCESS);
+    EXPECT_TRUE(rests(client_send, [&] {
+        EXPECT_EQ(client->receive(), DOCA_ERROR_CONNECTION_RESET);
+    })); // it knows
+}
+
 TEST_F(CommChannelEvents, ASendThatTakesTheAcceptanceLeavesTheReceiveChannelArmed) {
     ASSERT_EQ(client->connect("s"), DOCA_SUCCESS);
     ASSERT_EQ(doca_comm_channel_ep_get_event_channel(*client, nullptr, &client_recv), DOCA_SUCCESS);

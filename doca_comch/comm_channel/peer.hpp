@@ -31,7 +31,6 @@ struct Peer {
     State state = State::connecting;
     std::uint32_t max_message = 0; ///< that both ends take
     std::uint64_t user_data = 0;
-    bool refused_early = false;     ///< a send, since we were still connecting
     bool acceptance_untold = false; ///< a client's: nobody who sleeps to receive knows of it
     ConnectionStatistics snapshot;
 
@@ -46,8 +45,13 @@ struct Peer {
     /// How many confirmations the program has been told of by its send channel, and by update.
     std::uint64_t told_confirmed = 0;
     std::uint64_t updated_confirmed = 0;
-    /// The last send was refused, and knew of so many.
-    std::optional<std::uint64_t> refused_at;
+    /// How things were before the last send's last attempt, if it was refused.
+    struct Look {
+        State state;
+        std::uint64_t confirmed;
+        bool operator==(const Look&) const = default;
+    };
+    std::optional<Look> refused;
 
     [[nodiscard]] ConnectionStatistics statistics() const {
         ConnectionStatistics result = connection != nullptr ? connection->statistics() : last_;
@@ -55,11 +59,12 @@ struct Peer {
         result.received_bytes = received_bytes;
         return result;
     }
+    [[nodiscard]] Look look() const { return {state, confirmed()}; }
     /// For the send channel. What came since a send was refused stays news until the program tries
     /// again: it may have been told of it already, and armed the channel anew without a look.
-    [[nodiscard]] bool has_confirmations() const {
-        const std::uint64_t now = confirmed();
-        return now != told_confirmed || now != refused_at.value_or(now);
+    [[nodiscard]] bool has_news_for_send() const {
+        const Look now = look();
+        return now.confirmed != told_confirmed || now != refused.value_or(now);
     }
     [[nodiscard]] std::uint64_t confirmed() const {
         const ConnectionStatistics now = statistics();

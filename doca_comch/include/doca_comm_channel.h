@@ -146,9 +146,10 @@ DOCA_STABLE doca_error_t doca_comm_channel_ep_recvfrom(struct doca_comm_channel_
 DOCA_STABLE doca_error_t doca_comm_channel_ep_get_event_channel(
     struct doca_comm_channel_ep_t *local_ep, doca_event_channel_t *send_event_channel,
     doca_event_channel_t *recv_event_channel);
-/* For one event; an event that happened since the last one is one, and so is every message confirmed
- * since a send answered AGAIN, until the next send to that peer. While another channel of the
- * endpoint is armed as well, a wake-up may be the other's: the calls then answer AGAIN. */
+/* For one event; an event that happened since the last one is one. So is whatever came since a send
+ * answered AGAIN, until the next send to that peer: a message was confirmed, the connection accepted,
+ * or it failed. While another channel of the endpoint is armed as well, a wake-up may be the other's:
+ * the calls then answer AGAIN. */
 DOCA_STABLE doca_error_t
 doca_comm_channel_ep_event_handle_arm_send(struct doca_comm_channel_ep_t *local_ep);
 DOCA_STABLE doca_error_t
