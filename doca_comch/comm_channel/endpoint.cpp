@@ -290,6 +290,9 @@ doca_error_t Endpoint::send(Peer& peer, std::span<const std::byte> message) {
         }
         if (peer.state == Peer::State::established) {
             if (message.size() > peer.max_message) {
+                if (round != 0) {
+                    settle(); // what that round has taken may be another channel's event
+                }
                 return too_long(message.size(), peer.max_message);
             }
             result = peer.connection->send(message);

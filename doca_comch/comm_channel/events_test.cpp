@@ -369,6 +369,22 @@ TEST_F(CommChannelEvents, ASendThatTakesTheAcceptanceLeavesTheReceiveChannelArme
     EXPECT_TRUE(wakes(client_recv));
 }
 
+TEST_F(CommChannelEvents, ARefusedMessageTakesNoReceiveEventAway) {
+    ASSERT_EQ(doca_comm_channel_ep_destroy(*service), DOCA_SUCCESS);
+    service = std::make_unique<Ep>(lab.dpu, lab.representors.at(0));
+    ASSERT_EQ(doca_comm_channel_ep_set_max_msg_size(*service, 100), DOCA_SUCCESS);
+    ASSERT_EQ(doca_comm_channel_ep_listen(*service, "s"), DOCA_SUCCESS);
+    connect_too_early();
+    ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_recv(*client), DOCA_SUCCESS);
+    doca_error_t sent = DOCA_ERROR_AGAIN;
+    ASSERT_TRUE(eventually([&] {
+        EXPECT_EQ(service->receive(), DOCA_ERROR_AGAIN); // accepts
+        return (sent = client->send(std::string(101, 'x'))) != DOCA_ERROR_AGAIN;
+    }));
+    EXPECT_EQ(sent, DOCA_ERROR_INVALID_VALUE) << "longer than the service takes";
+    EXPECT_TRUE(wakes(client_recv));
+}
+
 TEST_F(CommChannelEvents, AnUpdateTakesNoSendEventAway) {
     connect();
     unsigned sent = 0;
