@@ -398,6 +398,30 @@ TEST(DocaFastPath, SleepingOnTheHandleEndsWithEvents) {
     ASSERT_TRUE(path.sides.until([&] { return path.producer.done.size() == 3; }));
 }
 
+TEST(DocaFastPath, ARefusedSendTakesNoEventAway) {
+    FastPath path;
+    const Engine& engine = path.sides.client_engine;
+    const auto send = [&] { return path.producer.send(path.consumer.id(), nullptr, "x"); };
+    ASSERT_OK(path.consumer.post(nullptr));
+    ASSERT_OK(path.send(nullptr, "first"));
+    ASSERT_TRUE(path.sides.until([&] { return path.producer.done.size() == 1; }));
+    ASSERT_OK(path.consumer.post(nullptr));
+    ASSERT_TRUE(path.sides.until([&] { return send() == DOCA_SUCCESS; }));
+    engine.fall_asleep();
+    // The consumer takes it, and says so. (Over RDMA it may be complete already.)
+    ASSERT_TRUE(progress_until(
+        [&] {
+            return path.consumer.done.size() == 2 &&
+                   (path.producer.done.size() == 2 || engine.readable());
+        },
+        path.sides.server_engine));
+    EXPECT_EQ(send(), DOCA_ERROR_AGAIN) << "nothing is posted, and the look at it sees the event";
+    while (path.producer.done.size() < 2) {
+        ASSERT_TRUE(engine.wakes());
+        engine.fall_asleep();
+    }
+}
+
 TEST(DocaFastPath, ProducersAndConsumersOnThreadsOfTheirOwn) {
     TwoSides sides;
     constexpr int threads = 2;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <doca_buf.h>
 #include <doca_buf_inventory.h>
@@ -88,6 +89,24 @@ struct Engine {
 
     Engine() { EXPECT_OK(doca_pe_create(&pe)); }
     ~Engine() { EXPECT_OK(doca_pe_destroy(pe)); }
+
+    /// The handle is readable now, or within so many milliseconds.
+    [[nodiscard]] bool readable(int timeout = 0) const {
+        pollfd fd{.fd = -1, .events = POLLIN, .revents = 0};
+        EXPECT_OK(doca_pe_get_notification_handle(pe, &fd.fd));
+        return ::poll(&fd, 1, timeout) == 1;
+    }
+    [[nodiscard]] bool wakes() const {
+        return readable(static_cast<int>(std::chrono::milliseconds(patience).count()));
+    }
+    /// As programs do: there is nothing to progress, and the handle is quiet.
+    void fall_asleep() const {
+        do {
+            while (doca_pe_progress(pe) != 0) {
+            }
+            EXPECT_OK(doca_pe_request_notification(pe));
+        } while (readable());
+    }
 };
 
 /// A step of a context's state.

@@ -76,13 +76,13 @@ public:
         task.use = doca_task::Use::submitted;
         task.status = DOCA_ERROR_IN_PROGRESS;
         const doca_error_t result = comch::doca::guarded([&] { return begin_(task); });
+        disturb(); // refused, too: its look at the link may have taken what would end the sleep
         if (result != DOCA_SUCCESS) [[unlikely]] {
             task.use = doca_task::Use::allocated;
             task.status = result;
             return result;
         }
         ++inflight_;
-        disturb();
         return DOCA_SUCCESS;
     }
     void free(doca_task& task) noexcept {

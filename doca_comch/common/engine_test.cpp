@@ -82,27 +82,14 @@ TEST(DocaEngine, TheHandleIsReadableWhenThereIsSomethingToDo) {
 
 TEST(DocaEngine, WhatIsBegunAfterARequestForNotificationEndsTheSleep) {
     TwoSides pair;
-    doca_pe* const pe = pair.client_engine.pe;
-    doca_notification_handle_t handle = -1;
-    ASSERT_OK(doca_pe_get_notification_handle(pe, &handle));
-    const auto readable = [&] {
-        pollfd fd{.fd = handle, .events = POLLIN, .revents = 0};
-        return poll(&fd, 1, 0) == 1;
-    };
-    const auto fall_asleep = [&] {
-        do {
-            while (doca_pe_progress(pe) != 0) {
-            }
-            EXPECT_OK(doca_pe_request_notification(pe));
-        } while (readable());
-    };
-    fall_asleep();
+    const Engine& engine = pair.client_engine;
+    engine.fall_asleep();
     EXPECT_OK(pair.client.send("into the sleep"));
-    EXPECT_TRUE(readable()) << "the send is complete with the next progress";
+    EXPECT_TRUE(engine.readable()) << "the send is complete with the next progress";
     EXPECT_TRUE(pair.until([&] { return pair.client.sends.size() == 1; }));
-    fall_asleep();
+    engine.fall_asleep();
     EXPECT_EQ(doca_ctx_stop(pair.client.ctx), DOCA_ERROR_IN_PROGRESS);
-    EXPECT_TRUE(readable()) << "the context is idle with the next progress";
+    EXPECT_TRUE(engine.readable()) << "the context is idle with the next progress";
 }
 
 TEST(DocaEngine, AnEngineCannotBeProgressedOrDestroyedInsideItsCallbacks) {
