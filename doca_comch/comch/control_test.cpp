@@ -527,6 +527,31 @@ TEST(DocaControl, ADisconnectThatWaitsForAFrozenPeerWakesWhoSleeps) {
     EXPECT_EQ(sides.server.sends.size(), many);
 }
 
+TEST(DocaControl, ADisconnectEndsASleepThatWasAskedForBefore) {
+    TwoSides sides;
+    sides.server_engine.fall_asleep();
+    EXPECT_OK(doca_comch_server_disconnect(sides.server.server, sides.at_server));
+    EXPECT_TRUE(sides.server_engine.readable());
+    int wakes = 0;
+    ASSERT_TRUE(sleep_until(sides.server_engine, wakes,
+                            [&] { return !sides.server.disconnected.empty(); }));
+}
+
+TEST(DocaControl, ADisconnectThatWaitsForAFrozenPeerEndsASleepThatWasAskedForBefore) {
+    constexpr std::uint32_t many = 400;
+    TwoSides sides(many);
+    for (std::uint32_t i = 0; i < many; ++i) {
+        ASSERT_OK(sides.server.send(sides.at_server, std::string(1000, 'm')));
+    }
+    sides.server_engine.fall_asleep();
+    EXPECT_OK(doca_comch_server_disconnect(sides.server.server, sides.at_server));
+    ASSERT_TRUE(sides.server_engine.readable()) << "its patience needs a timer";
+    int wakes = 0;
+    ASSERT_TRUE(sleep_until(sides.server_engine, wakes,
+                            [&] { return !sides.server.disconnected.empty(); }));
+    EXPECT_EQ(sides.server.sends.size(), many);
+}
+
 TEST(DocaControl, AServerDisconnectsOneClientInsideItsCallback) {
     Lab lab;
     Engine engine;

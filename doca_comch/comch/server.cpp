@@ -166,6 +166,8 @@ doca_error_t ServerContext::disconnect(ConnectionHandle* handle) {
         return refuse(DOCA_ERROR_IN_USE, "cannot disconnect: producers or consumers are not idle "
                                          "on the connection; stop them first");
     }
+    // Progress has to end it, or to watch its patience.
+    disturb();
     if (waits) { // its last words first
         handle->disconnecting_since = Clock::now();
         return DOCA_SUCCESS;

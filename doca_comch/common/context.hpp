@@ -88,6 +88,9 @@ public:
     void free(doca_task& task) noexcept {
         if (task.use == doca_task::Use::allocated) [[likely]] {
             release(task);
+            if (state_ == DOCA_CTX_STATE_STOPPING) [[unlikely]] {
+                disturb(); // the last one lets it be idle
+            }
         } else if (task.use == doca_task::Use::submitted) {
             task.free_wanted = true;
         }

@@ -92,6 +92,24 @@ TEST(DocaEngine, WhatIsBegunAfterARequestForNotificationEndsTheSleep) {
     EXPECT_TRUE(engine.readable()) << "the context is idle with the next progress";
 }
 
+TEST(DocaEngine, TheLastTaskOfAStoppingContextEndsTheSleepWhenItIsFreed) {
+    TwoSides pair;
+    const std::string text = "kept";
+    doca_comch_task_send* task = nullptr;
+    ASSERT_OK(doca_comch_client_task_send_alloc_init(
+        pair.client.client, pair.client.connection(), text.data(),
+        static_cast<std::uint32_t>(text.size()), &task));
+    ASSERT_EQ(doca_ctx_stop(pair.client.ctx), DOCA_ERROR_IN_PROGRESS);
+    EXPECT_TRUE(pair.until([&] { return pair.server.disconnected.size() == 1; }));
+    pair.client_engine.fall_asleep();
+    EXPECT_EQ(state_of(pair.client.ctx), stopping) << "the program has a task";
+    doca_task_free(doca_comch_task_send_as_task(task));
+    EXPECT_TRUE(pair.client_engine.readable());
+    while (doca_pe_progress(pair.client_engine.pe) != 0) {
+    }
+    EXPECT_EQ(state_of(pair.client.ctx), idle);
+}
+
 TEST(DocaEngine, AnEngineCannotBeProgressedOrDestroyedInsideItsCallbacks) {
     TwoSides pair;
     std::uint8_t progressed = 1;
