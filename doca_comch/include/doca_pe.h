@@ -57,7 +57,9 @@ DOCA_STABLE doca_error_t doca_pe_connect_ctx(struct doca_pe *pe, struct doca_ctx
 
 DOCA_STABLE doca_error_t doca_pe_get_notification_handle(const struct doca_pe *pe,
                                                          doca_notification_handle_t *handle);
-/* The handle becomes readable when there is something to progress, at once if there is now. */
+/* The handle becomes readable when there is something to progress, or what was answered AGAIN may be
+ * submitted again; at once if there is now. What the program does before it sleeps ends the sleep if
+ * it gives progress something to do. */
 DOCA_STABLE doca_error_t doca_pe_request_notification(struct doca_pe *pe);
 DOCA_STABLE doca_error_t doca_pe_clear_notification(struct doca_pe *pe,
                                                     doca_notification_handle_t handle);

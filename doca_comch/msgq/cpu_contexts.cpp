@@ -1,4 +1,6 @@
 // The CPU's producers and consumers of message queues.
+#include <algorithm>
+
 #include "doca_comch/common/status.hpp"
 #include "doca_comch/msgq/msgq.hpp"
 
@@ -9,18 +11,15 @@ namespace comch::doca {
 QueueProducer::QueueProducer(doca_comch_msgq& queue, std::uint32_t id)
     : ProgressSource{
           .progress =
-              [](ProgressSource& self) { return static_cast<QueueProducer&>(self).report_done(); },
-          .arm =
-              [](ProgressSource& self) {
-                  return static_cast<QueueProducer&>(self).done_ == nullptr ? Errc::ok
-                                                                            : Errc::again;
-              }},
+              [](ProgressSource& self) { return static_cast<QueueProducer&>(self).progress(); },
+          .arm = [](ProgressSource& self) { return static_cast<QueueProducer&>(self).arm(); }},
       queue_(queue), id_(id) {
     ++queue_.living_producers;
     ++queue_.users;
 }
 
 doca_error_t QueueProducer::begin_start() {
+    refused_.reserve(queue_.max_consumers);
     const doca_error_t result = prepare(begin_send);
     if (result == DOCA_SUCCESS) {
         pe()->engine().add(*this);
@@ -39,11 +38,16 @@ doca_error_t QueueProducer::begin_send(doca_task& base) {
     if (end == nullptr) {
         return DOCA_ERROR_NOT_FOUND;
     }
-    switch (end->put({reinterpret_cast<const std::byte*>(task.immediate), task.immediate_length},
-                     self.id_)) {
+    const auto put = end->put(
+        {reinterpret_cast<const std::byte*>(task.immediate), task.immediate_length}, self.id_);
+    if (!self.refused_.empty()) {
+        std::erase(self.refused_, end);
+    }
+    switch (put) {
     case QueueEnd::Put::closed:
         return DOCA_ERROR_NOT_FOUND;
     case QueueEnd::Put::no_credit:
+        self.refused_.push_back(end); // there is room for each
         return DOCA_ERROR_AGAIN;
     case QueueEnd::Put::done:
         break;
@@ -67,6 +71,36 @@ unsigned QueueProducer::report_done() {
         ++handled;
     }
     return handled;
+}
+
+unsigned QueueProducer::progress() {
+    const unsigned handled = report_done();
+    // Something, even if nothing has to be done: a send that was told AGAIN is answered otherwise.
+    return handled + static_cast<unsigned>(std::erase_if(
+                         refused_, [](const QueueEnd* end) { return end->answers_otherwise(); }));
+}
+
+Errc QueueProducer::arm() {
+    if (done_ != nullptr) {
+        return Errc::again;
+    }
+    if (refused_.empty()) {
+        return Errc::ok;
+    }
+    return guarded_or(Errc::again, [&] { // better awake than asleep for ever
+        queue_.sleeping_producers.add(pe()->engine());
+        return std::all_of(refused_.begin(), refused_.end(),
+                           [](QueueEnd* end) { return end->arm_producer(); })
+                   ? Errc::ok
+                   : Errc::again;
+    });
+}
+
+void QueueProducer::closed() {
+    pe()->engine().remove(*this);
+    // Another producer of this engine asks anew: the program is awake.
+    queue_.sleeping_producers.remove(pe()->engine());
+    refused_.clear();
 }
 
 // ---- consumer -----------------------------------------------------------------------------------

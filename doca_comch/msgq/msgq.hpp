@@ -28,8 +28,8 @@ public:
         if (made_.size() >= ends_.size()) {
             return decltype(make(*made_[0])){nullptr};
         }
-        auto end =
-            std::make_unique<comch::doca::QueueEnd>(static_cast<std::uint32_t>(made_.size() + 1));
+        auto end = std::make_unique<comch::doca::QueueEnd>(
+            static_cast<std::uint32_t>(made_.size() + 1), sleeping_producers);
         auto* const consumer = make(*end);
         ends_[made_.size()].store(end.get(), std::memory_order_release);
         made_.push_back(std::move(end)); // has room
@@ -46,6 +46,7 @@ public:
     std::uint32_t producers = 0;                     ///< created so far
     std::atomic<std::uint32_t> living_producers = 0; ///< of them, not destroyed
     std::atomic<std::uint32_t> users = 0; ///< consumers and producers that are not destroyed
+    comch::doca::SleepingProducers sleeping_producers;
 
 private:
     mutable std::mutex mutex_; ///< guards adding
@@ -108,15 +109,18 @@ private:
     bool drained() const noexcept override { return done_ == nullptr; }
     bool stops_at_once() const noexcept override { return true; }
     unsigned drain() override { return report_done(); }
-    void closed() override { pe()->engine().remove(*this); }
+    void closed() override;
 
     [[nodiscard]] static doca_error_t begin_send(doca_task& task);
     [[nodiscard]] unsigned report_done();
+    [[nodiscard]] unsigned progress();
+    [[nodiscard]] Errc arm();
 
     doca_comch_msgq& queue_;
     const std::uint32_t id_;
     doca_task* done_ = nullptr; ///< sent, to be reported, oldest first
     doca_task** done_end_ = &done_;
+    std::vector<QueueEnd*> refused_; ///< where the last send found no credit, and the program waits
 };
 
 class QueueConsumer final : public ConsumerContext, private ProgressSource {

@@ -7,16 +7,19 @@
 // the consumer has posted, and never more than slots.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <vector>
 
 #include <comch/capabilities.hpp>
+#include <comch/progress.hpp>
 
 namespace comch::doca {
 
@@ -30,12 +33,40 @@ struct QueueMessage {
     }
 };
 
+/// The engines of a queue's producers that found no credit and went to sleep. Any thread.
+class SleepingProducers {
+public:
+    void add(ProgressEngine& engine) {
+        const std::lock_guard lock(mutex_);
+        if (std::find(engines_.begin(), engines_.end(), &engine) == engines_.end()) {
+            engines_.push_back(&engine);
+        }
+    }
+    /// Nobody wakes it from here on.
+    void remove(ProgressEngine& engine) noexcept {
+        const std::lock_guard lock(mutex_);
+        std::erase(engines_, &engine);
+    }
+    /// All of them, each once: which consumer they wait for is not known here.
+    void wake() noexcept {
+        const std::lock_guard lock(mutex_);
+        for (ProgressEngine* const engine : engines_) {
+            engine->wake();
+        }
+        engines_.clear();
+    }
+
+private:
+    std::mutex mutex_;
+    std::vector<ProgressEngine*> engines_;
+};
+
 class QueueEnd {
 public:
     /// What ends the consumer's sleep: called by the producer's thread that found it armed.
     using Wake = void (*)(void* user);
 
-    explicit QueueEnd(std::uint32_t id) : id_(id) {}
+    QueueEnd(std::uint32_t id, SleepingProducers& producers) : id_(id), producers_(producers) {}
 
     [[nodiscard]] std::uint32_t id() const noexcept { return id_; }
 
@@ -62,6 +93,20 @@ public:
         const Ring* const ring = ring_.load(std::memory_order_acquire);
         return ring == nullptr || ring->credits.load(std::memory_order_relaxed) == 0;
     }
+    /// A message that found no credit would be answered otherwise now.
+    [[nodiscard]] bool answers_otherwise() const noexcept {
+        return !open_.load(std::memory_order_seq_cst) ||
+               ring_.load(std::memory_order_seq_cst)->credits.load(std::memory_order_seq_cst) != 0;
+    }
+    /// A producer that found no credit, and is among those that sleep, asks to be woken. False: it
+    /// is answered otherwise already.
+    [[nodiscard]] bool arm_producer() noexcept {
+        // Ask, then look; post() and close() let in, or end, and look whether somebody asked. All
+        // of that, and open()'s change of rings, has one order (seq_cst), so that at least one
+        // sees the other. Nothing less will do, since on both sides a store is before a load.
+        producer_asks_.store(true, std::memory_order_seq_cst);
+        return !answers_otherwise();
+    }
 
     // ---- the consumer's thread
 
@@ -75,13 +120,16 @@ public:
         if (ring == nullptr || receives > ring->capacity()) {
             // The old one stays: a producer that found it open may be at it.
             rings_.push_back(std::make_unique<Ring>(std::bit_ceil(receives)));
-            ring_.store(rings_.back().get(), std::memory_order_release);
+            ring_.store(rings_.back().get(), std::memory_order_seq_cst);
         }
         wake_user_.store(user, std::memory_order_relaxed); // another one than before, perhaps
         open_.store(true, std::memory_order_release);
     }
     /// Any thread. What was put remains to be taken, and what was posted remains posted.
-    void close() noexcept { open_.store(false, std::memory_order_release); }
+    void close() noexcept {
+        open_.store(false, std::memory_order_seq_cst);
+        wake_producers();
+    }
     /// What was posted and not used is posted no more.
     void withdraw() noexcept {
         Ring& ring = current();
@@ -94,7 +142,8 @@ public:
             return false;
         }
         ring.posted += receives;
-        ring.credits.fetch_add(receives, std::memory_order_release);
+        ring.credits.fetch_add(receives, std::memory_order_seq_cst);
+        wake_producers();
         return true;
     }
     [[nodiscard]] bool ready() const noexcept {
@@ -167,14 +216,23 @@ private:
     };
 
     [[nodiscard]] Ring& current() const noexcept { return *ring_.load(std::memory_order_acquire); }
+    void wake_producers() noexcept {
+        // A load first: it costs nothing where nobody sleeps. Acquire: who asked is in the list.
+        if (producer_asks_.load(std::memory_order_seq_cst) &&
+            producer_asks_.exchange(false, std::memory_order_acq_rel)) {
+            producers_.wake();
+        }
+    }
 
     const std::uint32_t id_;
+    SleepingProducers& producers_;
     std::atomic<Ring*> ring_ = nullptr; ///< the last of them
     std::vector<std::unique_ptr<Ring>> rings_;
     Wake wake_ = nullptr;
     std::atomic<void*> wake_user_ = nullptr;
     std::atomic<bool> open_ = false;
     std::atomic<bool> armed_ = false;
+    std::atomic<bool> producer_asks_ = false;
 };
 
 } // namespace comch::doca

@@ -18,6 +18,7 @@
 namespace {
 
 using namespace comch::doca::test;
+using ::testing::AnyOf;
 using ::testing::ElementsAre;
 
 std::atomic<int> runs = 0;
@@ -317,6 +318,77 @@ TEST(DocaMsgQ, MessagesOfTheLongestLengthArriveWithTheirProducersNumber) {
     doca_dpa_dev_comch_producer_post_send_imm_only(dpa_producer, 1, bytes.data(), 32, 0);
     ASSERT_TRUE(progress_until([&] { return !ends.received.messages.empty(); }, ends.lab.engine));
     EXPECT_THAT(ends.received.messages, ElementsAre(std::string(32, 'M'))) << "the others are lost";
+}
+
+TEST(DocaMsgQ, AProducerThatFoundNoRoomCanSleepUntilItIsAnsweredOtherwise) {
+    Ends ends;
+    ends.start();
+    const Engine& engine = ends.lab.engine;
+    const auto to_post = Ends::handle(ends.dpa_consumer, doca_comch_consumer_get_dpa_handle);
+    for (int round = 0; round < 2; ++round) {
+        EXPECT_EQ(ends.send("too early", 1), DOCA_ERROR_AGAIN);
+        engine.fall_asleep();
+        doca_dpa_dev_comch_consumer_ack(to_post, 1);
+        EXPECT_TRUE(engine.readable());
+        EXPECT_EQ(doca_pe_progress(engine.pe), 1) << "what may be tried again is something";
+        EXPECT_EQ(doca_pe_progress(engine.pe), 0);
+        EXPECT_OK(ends.send("now", 1));
+        engine.fall_asleep();
+    }
+    // Who was not refused sleeps on.
+    doca_dpa_dev_comch_consumer_ack(to_post, 1);
+    EXPECT_FALSE(engine.readable());
+    EXPECT_OK(ends.send("now", 1));
+    // Room that comes before the program has asked to be woken.
+    EXPECT_EQ(ends.send("too early", 1), DOCA_ERROR_AGAIN);
+    doca_dpa_dev_comch_consumer_ack(to_post, 1);
+    EXPECT_OK(doca_pe_request_notification(engine.pe));
+    EXPECT_TRUE(engine.readable());
+    EXPECT_OK(ends.send("now", 1));
+    engine.fall_asleep();
+    // The consumer's end is another answer.
+    EXPECT_EQ(ends.send("too late", 1), DOCA_ERROR_AGAIN);
+    engine.fall_asleep();
+    EXPECT_OK(doca_ctx_stop(doca_comch_consumer_as_ctx(ends.dpa_consumer)));
+    EXPECT_TRUE(engine.readable());
+    EXPECT_EQ(ends.send("too late", 1), DOCA_ERROR_NOT_FOUND);
+    engine.fall_asleep();
+}
+
+TEST(DocaMsgQ, AProducerSleepsWheneverTheDpasThreadHasNoRoom) {
+    Ends ends;
+    ends.start();
+    constexpr int many = 3000;
+    const auto to_post = Ends::handle(ends.dpa_consumer, doca_comch_consumer_get_dpa_handle);
+    const auto completion =
+        Ends::handle(ends.completion, doca_comch_consumer_completion_get_dpa_handle);
+    std::atomic<bool> gave_up = false;
+    std::thread dpa([&] {
+        doca_dpa_dev_comch_consumer_completion_element_t element = 0;
+        doca_dpa_dev_comch_consumer_ack(to_post, 1);
+        for (int taken = 0; taken < many && !gave_up;) {
+            if (doca_dpa_dev_comch_consumer_get_completion(completion, &element) == 1) {
+                ++taken;
+                doca_dpa_dev_comch_consumer_completion_ack(completion, 1);
+                doca_dpa_dev_comch_consumer_ack(to_post, 1);
+            }
+        }
+    });
+    for (int sent = 0; sent < many && !gave_up;) {
+        const doca_error_t result = ends.send("message", 1);
+        if (result == DOCA_SUCCESS) {
+            ++sent;
+            continue;
+        }
+        EXPECT_THAT(result, AnyOf(DOCA_ERROR_AGAIN, DOCA_ERROR_NO_MEMORY));
+        EXPECT_OK(doca_pe_request_notification(ends.lab.engine.pe));
+        if (!ends.lab.engine.wakes()) {
+            ADD_FAILURE() << "asleep for ever after " << sent;
+            gave_up = true;
+        }
+        (void)doca_pe_progress(ends.lab.engine.pe);
+    }
+    dpa.join();
 }
 
 TEST(DocaMsgQ, NeitherEndTakesBuffers) {
