@@ -250,6 +250,25 @@ TEST_P(FastPath, ProgressSaysWhenToTryAConsumerAgainThatHadPostedNothing) {
     EXPECT_EQ(producer.send(id, bytes_of("m")), Errc::ok);
 }
 
+TEST_P(FastPath, RoomThatIsFoundBySomethingElseThanProgressIsToldOfAllTheSame) {
+    const auto engine = make_engine(); // the producer's alone
+    ConsumerProgram consumer;
+    ProducerProgram producer;
+    ASSERT_TRUE(start(consumer));
+    ASSERT_EQ(producer.open(*engine, dpu()), Errc::ok);
+    const std::uint32_t id = consumer.consumer->id();
+    ASSERT_EQ(producer.send(id, bytes_of("m")), Errc::again);
+    settle(server, client, *engine);
+    ASSERT_EQ(engine->arm(), Errc::ok);
+    std::vector<std::byte> buffer(10);
+    ASSERT_EQ(consumer.post(buffer), Errc::ok);
+    settle(server, client);
+    EXPECT_EQ(producer.producer->completed(), 0u); // reads what the consumer has said
+    EXPECT_EQ(engine->arm(), Errc::again) << "or it would sleep although it could send";
+    EXPECT_NE(engine->progress(), 0u);
+    EXPECT_EQ(producer.send(id, bytes_of("m")), Errc::ok);
+}
+
 TEST_P(FastPath, ProgressSaysWhenAConsumerIsGoneThatHadPostedNothing) {
     const auto engine = make_engine();
     ConsumerProgram consumer;

@@ -343,8 +343,8 @@ private:
         if (notifier_->take()) [[unlikely]] {
             handled += attend();
         }
-        if (refused_a_route_) [[unlikely]] {
-            refused_a_route_ = false;
+        if (refused_a_route_ || room_untold_) [[unlikely]] {
+            refused_a_route_ = room_untold_ = false;
             ++handled; // try again
         }
         // By index: a handler may send, and so open routes.
@@ -797,8 +797,9 @@ private:
         }
         route.credit = credit;
         route.heard = true;
-        if (route.available() > 0) {
+        if (route.starved && route.available() > 0) {
             route.starved = false;
+            room_untold_ = true; // also if somebody else than progress has read this
         }
         return true;
     }
@@ -1081,7 +1082,7 @@ private:
     Errc arm() {
         flush();
         if (notifier_->pending() || state_ == State::stopping || has_ended_routes_ ||
-            refused_a_route_) {
+            refused_a_route_ || room_untold_) {
             return Errc::again;
         }
         idle_check_.force();
@@ -1123,6 +1124,7 @@ private:
     bool waiting_for_more_ = false; ///< something may be, on some route
     bool has_ended_routes_ = false;
     bool refused_a_route_ = false; ///< a send was told `again`: there was no room to open its route
+    bool room_untold_ = false;     ///< or for itself, and now there is
     std::uint32_t id_ = 0;
     Attachment<Link>* attachment_ = nullptr;
 };
