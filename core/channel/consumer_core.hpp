@@ -263,7 +263,8 @@ private:
         if ((state_ != State::running && !lane.told_goodbye) || lane.ended) {
             return false;
         }
-        if (has_places(lane)) {
+        // (Not twice of one that had to wait.)
+        if (has_places(lane) && lane.places.first() == lane.next_number()) {
             take_back_places(lane, static_cast<wire::FastPath>(id), record);
         }
         switch (static_cast<wire::FastPath>(id)) {
@@ -308,6 +309,7 @@ private:
                     break;
                 }
                 ++lane.handled;
+                lane.wants_places = true;
                 deliver_written(lane, lane.places.pop_front(), length, {});
                 return true;
             }
@@ -324,6 +326,7 @@ private:
                                      .immediate = start->immediate});
             lane.promised.first_waiting().how = PromisedBuffer::How::written;
             lane.promised.answered();
+            lane.wants_places = true;
             return true;
         }
         case wire::FastPath::filled:
@@ -401,6 +404,7 @@ private:
         case wire::FastPath::with_immediate:
         case wire::FastPath::start:
             lane.wants_places = false;
+            lane.pace.doubt_as(tuning::pace::of_records);
             posted_.push_front(lane.places.pop_front());
             break;
         case wire::FastPath::offer:
@@ -438,6 +442,7 @@ private:
     /// or when the program posts the buffer.
     void deliver_written(Lane& lane, const PostedBuffer& buffer, std::uint64_t length,
                          std::span<const std::byte> immediate) {
+        lane.pace.doubt_as(tuning::pace::of_writes);
         tell_next_place(lane);
         landing_ = &lane;
         deliver(lane, buffer, length, immediate);
@@ -993,12 +998,12 @@ private:
                 (void)say_goodbye(*lane);
                 const unsigned taken = lane->channel.poll(
                     [&](std::uint8_t id, const std::byte* data, std::uint32_t length) {
-                        if (ends_a_write(static_cast<wire::FastPath>(id))) {
+                        const auto kind = static_cast<wire::FastPath>(id);
+                        if (ends_a_write(kind) || goes_on(*lane, kind)) {
                             return on_record(*lane, id, {data, length});
                         }
                         if (has_places(*lane)) {
-                            take_back_places(*lane, static_cast<wire::FastPath>(id),
-                                             {data, length});
+                            take_back_places(*lane, kind, {data, length});
                         }
                         return true;
                     },
@@ -1011,6 +1016,12 @@ private:
         return settled;
     }
 
+    /// With a message that comes in parts, and in front of those that are written.
+    [[nodiscard]] static bool goes_on(const Lane& lane, wire::FastPath id) noexcept {
+        return (id == wire::FastPath::part || id == wire::FastPath::cancel) &&
+               (lane.in_parts || (!lane.promised.empty() &&
+                                  lane.promised.front().how == PromisedBuffer::How::parts));
+    }
     [[nodiscard]] static bool ends_a_write(wire::FastPath id) noexcept {
         return id == wire::FastPath::filled || id == wire::FastPath::placed ||
                id == wire::FastPath::placing || id == wire::FastPath::goodbye;

@@ -990,6 +990,110 @@ TEST_P(PlacesAheadInSteps, WhoFindsAPlaceWithdrawnSendsAllTheSame) {
     }
 }
 
+TEST_P(PlacesAheadInSteps, AMessageThatHadToWaitTakesNoOthersPlace) {
+    post(100'000);
+    send_and_wait(60'000);
+    for (int i = 0; i < 5; ++i) {
+        post(50'000);
+    }
+    settle(server, client); // these are told
+    post(100'000);
+    settle(server, client);
+    send_and_wait(20); // since then it does not know how long a message may be
+    ASSERT_EQ(try_to_send(producer, 21), Errc::ok);
+    ASSERT_EQ(try_to_send(producer, 60'000, false), Errc::ok) << "to be refused";
+    ASSERT_EQ(try_to_send(producer, 40'000), Errc::ok) << "has its place";
+    lab.network->again_on_send(1); // the refusal
+    ASSERT_TRUE(until([&] { return producer.sent.size() == 5; }, server, client));
+    for (std::size_t i = 0; i < 5; ++i) {
+        EXPECT_EQ(producer.sent[i].second, i == 3 ? Errc::invalid_argument : Errc::ok) << i;
+    }
+    data.erase(data.begin() + 3);
+    ASSERT_EQ(consumer.landed.size(), 4u);
+    for (std::size_t i = 0; i < 4; ++i) {
+        expect_landed(i);
+    }
+}
+
+TEST_P(PlacesAheadInSteps, WhatIsTooLongForItsPlaceIsRefused) {
+    post(100'000);
+    send_and_wait(60'000);
+    for (int i = 0; i < 5; ++i) {
+        post(50'000);
+    }
+    settle(server, client);
+    post(100'000);
+    settle(server, client);
+    send_and_wait(20);
+    ASSERT_EQ(try_to_send(producer, 41'000), Errc::ok);
+    ASSERT_EQ(try_to_send(producer, 60'000), Errc::ok);
+    ASSERT_EQ(try_to_send(producer, 40'000), Errc::ok);
+    ASSERT_TRUE(until([&] { return producer.sent.size() == 5; }, server, client));
+    EXPECT_EQ(producer.sent[3].second, Errc::invalid_argument);
+    data.erase(data.begin() + 3);
+    ASSERT_EQ(consumer.landed.size(), 4u);
+    for (std::size_t i = 0; i < 4; ++i) {
+        expect_landed(i);
+    }
+}
+
+TEST_P(PlacesAheadInSteps, WhoFindsThemWithdrawnOffersManyAtOnce) {
+    constexpr std::size_t messages = 30;
+    for (std::size_t i = 0; i < 2 * messages; ++i) {
+        post(100'000);
+    }
+    first_sends_and_rests();
+    ASSERT_EQ(send(producer, 60'000), Errc::ok);
+    ASSERT_TRUE(until([&] { return producer.sent.size() == 1; }, server, client));
+    count_records();
+    for (std::size_t i = 0; i < messages; ++i) {
+        ASSERT_EQ(try_to_send(first, 70'000), Errc::ok);
+    }
+    ASSERT_TRUE(until([&] { return first.sent.size() == 1 + messages; }, server, client, *resting));
+    EXPECT_LE(count(wire::FastPath::offer), 3u);
+}
+
+TEST_P(PlacesAheadInSteps, AStopBetweenPartsAndAMessageWithAPlaceEndsNothingElse) {
+    for (int i = 0; i < 4; ++i) {
+        post(1'300'000);
+    }
+    send_and_wait(70'000);
+    ASSERT_EQ(try_to_send(producer, 1'200'000, false), Errc::ok);
+    ASSERT_TRUE(until([&] { return producer.producer->in_flight() == 1; }, server));
+    settle(server);
+    ASSERT_EQ(try_to_send(producer, 71'000), Errc::ok);
+    settle(server);
+    client.engine->progress(); // some of the parts
+    ASSERT_TRUE(consumer.consumer->stop());
+    ASSERT_TRUE(until([&] { return consumer.consumer->state() == State::idle; }, server, client));
+    settle(server, client);
+    EXPECT_EQ(client.client->state(), State::running);
+    EXPECT_TRUE(server.disconnected.empty());
+    for (std::size_t i = 0; i < consumer.landed.size(); ++i) {
+        if (consumer.landed[i].status == Errc::ok) {
+            expect_landed(i);
+        }
+    }
+}
+
+TEST_P(PlacesAheadInSteps, WhatIsDroppedAtAStopTakesItsPlace) {
+    for (int i = 0; i < 4; ++i) {
+        post(100'000);
+    }
+    send_and_wait(60'000);
+    ASSERT_EQ(try_to_send(producer, 20), Errc::ok);
+    ASSERT_EQ(try_to_send(producer, 70'000), Errc::ok);
+    ASSERT_TRUE(consumer.consumer->stop());
+    ASSERT_TRUE(until([&] { return consumer.consumer->state() == State::idle; }, server, client));
+    ASSERT_EQ(consumer.landed.size(), 4u);
+    // The short one was dropped; the other one had been written, and is where it was told.
+    EXPECT_EQ(consumer.landed[1].status, Errc::ok);
+    EXPECT_EQ(consumer.landed[1].cookie, &buffers[2]);
+    EXPECT_EQ(consumer.landed[1].length, 70'000u);
+    EXPECT_TRUE(std::equal(data[2].bytes.begin(), data[2].bytes.end(), buffers[2].bytes.begin()));
+    EXPECT_EQ(client.client->state(), State::running);
+}
+
 TEST_P(PlacesAhead, AConsumerStopsWithoutItsProducersHelp) {
     for (int i = 0; i < 3; ++i) {
         post(100'000);

@@ -23,6 +23,8 @@ namespace comch::channel {
 
 class FeedbackPace {
 public:
+    /// The messages are of another kind.
+    void doubt_as(const tuning::pace::Doubt& kind) noexcept { kind_ = &kind; }
     /// Messages have been handled. True: say so as soon as there is nothing more to be taken out.
     [[nodiscard]] bool arrived() noexcept {
         // Some come late, by accident: a long gap counts for a while.
@@ -107,10 +109,10 @@ private:
     void was_in_vain() noexcept {
         alike_ = welcome_ == welcome_before_ ? std::min(alike_ + 1, tuning::pace::proof) : 0;
         welcome_before_ = welcome_;
-        doubt_ = std::min(doubt_ + tuning::pace::doubt_each, tuning::pace::most_doubt);
-        if (welcome_ >= tuning::pace::many) {
+        doubt_ = std::min(doubt_ + kind_->each, kind_->most());
+        if (welcome_ >= kind_->many) {
             eager_for_ = tuning::pace::few;
-        } else if (doubt_ >= tuning::pace::doubt_enough || alike_ == tuning::pace::proof) {
+        } else if (doubt_ >= kind_->enough() || alike_ == tuning::pace::proof) {
             eager_left_ = eager_for_;
             eager_for_ = std::min(2 * eager_for_, tuning::pace::seldom);
         }
@@ -141,6 +143,7 @@ private:
     std::uint32_t welcome_before_ = 0; ///< the time before
     std::uint32_t alike_ = 0;          ///< how often that was the same
     std::uint32_t doubt_ = 0;
+    const tuning::pace::Doubt* kind_ = &tuning::pace::of_records;
     bool withheld_ = false;
 };
 

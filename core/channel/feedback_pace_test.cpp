@@ -55,6 +55,30 @@ struct Program {
     }
 };
 
+/// Polls for which it waits in vain while the producer sends so many, and then waits for all.
+unsigned polls_of_bursts(const tuning::pace::Doubt& doubt, unsigned least, unsigned most) {
+    Program program;
+    program.pace.doubt_as(doubt);
+    std::minstd_rand random(1);
+    for (unsigned burst = 0; burst < 1000; ++burst) {
+        const unsigned size = least + static_cast<unsigned>(random()) % (most - least + 1);
+        for (unsigned i = 0; i + 1 < size; ++i) {
+            program.send(1);
+        }
+        program.send_and_wait_for_feedback(1);
+    }
+    return program.polls;
+}
+
+TEST(FeedbackPace, BurstsOfLongMessagesSeldomWait) {
+    for (const auto& [least, most] :
+         {std::pair{9u, 31u}, std::pair{16u, 48u}, std::pair{40u, 60u}}) {
+        EXPECT_LT(polls_of_bursts(tuning::pace::of_writes, least, most) * 2,
+                  polls_of_bursts(tuning::pace::of_records, least, most))
+            << least << " to " << most;
+    }
+}
+
 TEST(FeedbackPace, IsSaidAtOnceAtFirst) {
     FeedbackPace pace;
     EXPECT_TRUE(pace.arrived());
@@ -152,7 +176,8 @@ TEST(FeedbackPace, IsSaidToWhoBeginsToWait) {
         program.send_and_wait_for_feedback(50);
     }
     // The first is an exception, for who had so many before; those after it must be enough.
-    constexpr unsigned times = 1 + tuning::pace::doubt_enough / tuning::pace::doubt_each;
+    constexpr unsigned times =
+        1 + tuning::pace::of_records.enough() / tuning::pace::of_records.each;
     EXPECT_LE(program.polls, 10 * 50 + times * (tuning::pace::least_patience +
                                                 tuning::pace::gaps_of_patience * 50));
 }
@@ -251,7 +276,8 @@ TEST(FeedbackPace, ThatWasSaidForAnotherReasonIsNoProofThatNobodyWaits) {
         ASSERT_FALSE(pace.arrived());
         pace.told();
     }
-    for (unsigned i = 0; i < tuning::pace::doubt_enough / tuning::pace::doubt_each; ++i) {
+    for (unsigned i = 0; i < tuning::pace::of_records.enough() / tuning::pace::of_records.each;
+         ++i) {
         ASSERT_FALSE(pace.arrived());
         while (!pace.idle(no_time_passes)) {
         }

@@ -17,7 +17,8 @@ public:
     [[nodiscard]] bool empty() const noexcept { return size() == 0; }
     /// For how many more.
     [[nodiscard]] std::uint32_t room() const noexcept { return most_ - size(); }
-    /// The number of the message that the last one is for.
+    /// The numbers of the messages that the first and the last one are for.
+    [[nodiscard]] std::uint64_t first() const noexcept { return last_ - size() + 1; }
     [[nodiscard]] std::uint64_t last() const noexcept { return last_; }
     [[nodiscard]] const PostedBuffer& front() const noexcept { return buffers_->front(); }
     /// All that there are have this room.

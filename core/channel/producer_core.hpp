@@ -249,15 +249,17 @@ private:
             if (entries_.empty()) {
                 return nullptr;
             }
-            Entry& entry = entries_[number % entries_.size()];
+            Entry& entry = entries_[number % wire::most_ahead];
             return entry.number == number ? &entry : nullptr;
         }
         void put(std::uint64_t number, const wire::Place& place) {
             if (entries_.empty()) {
                 entries_.resize(wire::most_ahead);
             }
-            entries_[number % entries_.size()] = {.number = number, .place = place};
+            entries_[number % wire::most_ahead] = {.number = number, .place = place};
         }
+        /// Those told later, too: who offers a message gives its place back.
+        void forget() noexcept { std::fill(entries_.begin(), entries_.end(), Entry{}); }
 
     private:
         std::vector<Entry> entries_; ///< none before the first
@@ -540,6 +542,9 @@ private:
             const wire::Place place = std::exchange(*told, {}).place;
             op.has_tried = true;
             op.claimed = route.channel.claim(op.number);
+            if (!op.claimed) {
+                route.places.forget(); // they were withdrawn together
+            }
             op.place = place.address;
             op.place_key = place.key;
         }
