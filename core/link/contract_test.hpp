@@ -2048,6 +2048,65 @@ TYPED_TEST_P(LinkContract, RoomThatCameBeforeTheSleepPreventsIt) {
     ASSERT_TRUE(this->until([&] { return opened->arm() == Errc::ok; }));
 }
 
+TYPED_TEST_P(LinkContract, WhatAnotherThreadTakesEndsASleepAllTheSame) {
+    const PortOptions shared{.face = "test", .shared = true};
+    auto dpu = this->open(Side::dpu, 0, shared);
+    auto host = this->open(Side::host, 0, shared);
+    const auto pair = this->connect(host, dpu);
+    // One thread arms and does not run before another has had its turns.
+    const auto fall_asleep = [&](auto& end) {
+        this->settle(host, dpu);
+        return this->until([&] { return end.port->arm() == Errc::ok; }, end);
+    };
+    ASSERT_TRUE(fall_asleep(dpu));
+    EXPECT_FALSE(this->readable(dpu.port->event_fd()));
+    ASSERT_EQ(pair.initiator->send(1, bytes_of("a message")), Errc::ok);
+    ASSERT_TRUE(this->until([&] { return dpu.seen.messages.size() == 1; }, dpu));
+    this->settle(dpu);
+    EXPECT_TRUE(this->readable(dpu.port->event_fd()));
+    // The other thread would have slept, too, but for a message.
+    ASSERT_TRUE(fall_asleep(dpu));
+    ASSERT_EQ(pair.initiator->send(1, bytes_of("one more")), Errc::ok);
+    ASSERT_TRUE(this->until([&] { return dpu.port->arm() == Errc::again; }));
+    ASSERT_TRUE(this->until([&] { return dpu.seen.messages.size() == 2; }, dpu));
+    this->settle(dpu);
+    EXPECT_TRUE(this->readable(dpu.port->event_fd()));
+    // Somebody connects.
+    ASSERT_TRUE(fall_asleep(dpu));
+    auto another = this->open(Side::host);
+    (void)this->connect(another, dpu);
+    this->settle(dpu, another);
+    EXPECT_TRUE(this->readable(dpu.port->event_fd()));
+    // Nobody answers, where that is not known at once.
+    auto gone = this->open(Side::dpu);
+    const PortAddress nobody = gone.port->address();
+    gone.port.reset();
+    if (host.port->connect(nobody, {}, nullptr).has_value()) {
+        ASSERT_TRUE(this->until(
+            [&] {
+                (void)host.port->arm();
+                host.progress();
+                return !host.seen.ends.empty();
+            },
+            host));
+        EXPECT_TRUE(this->readable(host.port->event_fd()));
+    }
+    // What the other thread posts is refused.
+    ASSERT_TRUE(fall_asleep(host));
+    std::size_t sent = 2;
+    while (pair.initiator->send(1, bytes_of("fills")) == Errc::ok) {
+        ++sent;
+    }
+    this->settle(host);
+    ASSERT_TRUE(this->until([&] { return dpu.seen.messages.size() == sent; }, dpu));
+    EXPECT_TRUE(this->sleep_on(host.port->event_fd()));
+    EXPECT_TRUE(this->until(
+        [&] { return pair.initiator->send(1, bytes_of("fits again")) == Errc::ok; }, host));
+    // Who has armed since knows.
+    ASSERT_TRUE(fall_asleep(dpu));
+    EXPECT_FALSE(this->readable(dpu.port->event_fd()));
+}
+
 REGISTER_TYPED_TEST_SUITE_P(LinkContractOfQueues, CreditDoesNotCallWhoIsHeldBack);
 REGISTER_TYPED_TEST_SUITE_P(LinkContractOfWrites, WhatIsWrittenIsThereBeforeTheMessageThatSaysSo,
                             AMessageIsFetchedFromItsMemory, WhatWaitsForMoreGoesOutInOrder,
@@ -2075,6 +2134,7 @@ REGISTER_TYPED_TEST_SUITE_P(
     AChannelThatNobodyTookEndsInAnOrderlyWayToo, AChannelsDeadPeerIsSeen,
     ChannelsRunOnThreadsOfTheirOwn, SleepersLoseNoEvent, SleepersOnChannelsLoseNoEvent,
     AConnectRequestEndsASleep, RoomEndsTheSleepOfWhoWasToldAgain, ConfirmationEndsASleepIfAskedFor,
-    RoomOnAChannelEndsASleep, RoomThatCameBeforeTheSleepPreventsIt);
+    RoomOnAChannelEndsASleep, RoomThatCameBeforeTheSleepPreventsIt,
+    WhatAnotherThreadTakesEndsASleepAllTheSame);
 
 } // namespace comch::link::contract

@@ -134,6 +134,9 @@ struct PortOptions {
     /// replies to one-sided operations still come back, and gets are answered before one-sided
     /// operations that come after them.
     bool one_way = false;
+    /// Threads take turns at the port, and one may sleep while others have theirs: what ends a sleep
+    /// does so although another thread's progress() or arm() has taken it.
+    bool shared = false;
 };
 
 // ---- limits -------------------------------------------------------------------------------------------
@@ -223,7 +226,8 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //     template <Sink S> unsigned progress(S&);        returns the number of events handled
 //     int event_fd() const;            epoll-able; owned by the port; becomes readable when there
 //                                      is something to progress, after arm() answered ok; stays so
-//                                      until the next progress() or arm()
+//                                      until the next progress() or arm(); if the port is shared,
+//                                      until an arm() answers ok
 //     Errc arm(bool for_credit = false);   ok: may sleep now; again: something is there, progress
 //                                      first. A sleep ends by whatever progress() would report; by
 //                                      room on a connection that answered `again`; with

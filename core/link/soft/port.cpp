@@ -44,7 +44,8 @@ Result<std::unique_ptr<Port>> Port::open(const Device& device, PortOptions optio
     port->epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
     port->process_ = process_of_ours();
     port->keep_spare();
-    if (!port->epoll_ || !port->process_ || !port->spare_ || !port->sleep_.make() ||
+    if (!port->epoll_ || !port->process_ || !port->spare_ ||
+        !port->sleep_.make(port->options_.shared) ||
         !port->watch(port->sleep_.fd(), port->bell_watch_)) {
         return fail_errno(Errc::no_memory, "cannot create the descriptors of a port", errno);
     }
@@ -313,7 +314,7 @@ void Port::rest_quiet_rings() {
     const bool seen_by_all = membarrier_all();
     std::erase_if(hot_, [&](Connection* const c) {
         if (c->resting_ && (!seen_by_all || c->pipe_.rx().ready())) {
-            c->pipe_.take_back_doorbell();
+            take_back_doorbell(*c);
             c->resting_ = false;
             c->quiet_looks_ = 0;
         }
@@ -324,6 +325,11 @@ void Port::rest_quiet_rings() {
         }
         return c->resting_;
     });
+}
+
+void Port::take_back_doorbell(Connection& c) noexcept {
+    c.pipe_.take_back_doorbell();
+    sleep_.wake_others(); // who sleeps asked for it, too
 }
 
 void Port::wake_ring(Connection& c) {
@@ -337,7 +343,7 @@ void Port::wake_ring(Connection& c) {
                         ? std::min(2 * c.rest_after_, tuning::max_rest_after)
                         : 1;
     c.quiet_looks_ = 0;
-    c.pipe_.take_back_doorbell();
+    take_back_doorbell(c);
     make_hot(c);
 }
 
@@ -404,7 +410,7 @@ void Port::look_for_dead_listeners() {
 Errc Port::arm(bool for_credit) {
     // Whether this ends in a sleep or not, the next progress call has something to look at.
     slow_poll_.want();
-    sleep_.get_up();
+    SleepBell::Arming arming(sleep_);
     pollfd pending{epoll_.get(), POLLIN, 0};
     if (::poll(&pending, 1, 0) > 0) {
         return Errc::again;
@@ -433,7 +439,7 @@ Errc Port::arm(bool for_credit) {
             return Errc::again;
         }
     }
-    sleep_.fall_asleep();
+    arming.fall_asleep();
     return Errc::ok;
 }
 

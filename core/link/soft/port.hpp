@@ -190,7 +190,9 @@ private:
         case Kind::pad:
             return true;
         case Kind::bulk_attach:
-            // The descriptor was sent before the record; a channel descriptor may lie before it.
+            // The descriptor was sent before the record; before that may lie a channel's, or a
+            // doorbell.
+            sleep_.wake_others();
             return read_socket(c, sink) != SocketResult::broken && c.pipe_.has_bulk();
         default: {
             bool fine = false;
@@ -350,6 +352,9 @@ private:
                 ++i;
             }
         }
+        if (count != 0) {
+            sleep_.wake_others(); // what is done without the peer is not rung for
+        }
         return count;
     }
 
@@ -407,10 +412,16 @@ private:
                 count += poll(c, sink);
             }
         }
+        if (count != 0) {
+            sleep_.wake_others();
+        }
         return count;
     }
 
     template <class S> unsigned handle_event(Watch& watch, S& sink) {
+        if (watch.kind != Watch::Kind::bell) {
+            sleep_.wake_others();
+        }
         switch (watch.kind) {
         case Watch::Kind::listener:
             accept_strangers(*static_cast<Listener*>(watch.object));
@@ -442,8 +453,7 @@ private:
             }
             return 1;
         }
-        case Watch::Kind::bell:
-            sleep_.hear();
+        case Watch::Kind::bell: // who sleeps has yet to hear it
             return 0;
         }
         return 0;
@@ -655,6 +665,7 @@ private:
     /// Takes rings that have been quiet for a while off the list of those that every progress call
     /// looks at; their writers are asked for a doorbell.
     void rest_quiet_rings();
+    void take_back_doorbell(Connection& c) noexcept;
     void wake_ring(Connection& c);
     void wake_all_rings();
     [[nodiscard]] static bool has_work(const Connection& c) noexcept;

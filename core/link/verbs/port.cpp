@@ -60,7 +60,7 @@ Result<void> Port::start() {
                                   .side = static_cast<std::uint8_t>(device_.side()),
                                   .reserved = 0});
     epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
-    (void)sleep_.make(); // looked at below, with the others
+    (void)sleep_.make(options_.shared); // looked at below, with the others
     timer_.reset(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
     for (const int fd :
          {queues_->event_fd(), cm_.fd(), sleep_.fd(), timer_.get(), rdma_->event_fd()}) {
@@ -451,11 +451,12 @@ bool Port::makes_or_ends_connections() const noexcept {
 }
 
 Errc Port::arm(bool for_credit) {
-    sleep_.get_up();
+    SleepBell::Arming arming(sleep_);
     sleep_.hear(); // it has been rung for the loss of the device, too
     drain(timer_.get());
     if (rdma_ == nullptr) {
-        return Errc::ok; // nothing will ever come
+        arming.fall_asleep(); // nothing will ever come, unless somebody calls wake()
+        return Errc::ok;
     }
     return_credit(true);
     // Whatever ends the sleep, the next progress call looks at everything.
@@ -503,7 +504,7 @@ Errc Port::arm(bool for_credit) {
         when = {}; // nobody to lose
     }
     (void)::timerfd_settime(timer_.get(), 0, &when, nullptr);
-    sleep_.fall_asleep();
+    arming.fall_asleep();
     return Errc::ok;
 }
 

@@ -230,6 +230,9 @@ private:
                 ++i;
             }
         }
+        if (count != 0) {
+            sleep_.wake_others(); // credit that it was done with comes without an event
+        }
         return count;
     }
 
@@ -272,6 +275,9 @@ private:
             }
             end(c, reason_of_end(c), {}, sink);
         }
+        if (count != 0) {
+            sleep_.wake_others();
+        }
         return count;
     }
 
@@ -287,12 +293,16 @@ private:
         unsigned count = 0;
         CmEvent event;
         for (unsigned budget = 256; budget != 0 && cm_ && next_event(cm_, event); --budget) {
+            sleep_.wake_others();
             on_event(event, sink);
             ++count;
         }
         if (slow_poll_.take_all()) {
             return_credit(true);
             count += look_at_all(sink);
+        }
+        if (count != 0) {
+            sleep_.wake_others();
         }
         tend_closing();
         tend_channels();
