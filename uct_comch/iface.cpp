@@ -435,8 +435,12 @@ ucs_status_t open_over(uct_md_h md, uct_worker_h worker, const uct_iface_params_
         return UCS_ERR_INVALID_PARAM;
     }
     auto iface = std::make_unique<Iface<Link>>();
-    auto port = Link::Port::open(reinterpret_cast<Md*>(md)->device,
-                                 {.face = "uct", .arrival_order = false, .one_way = true});
+    // (UCP's workers for several threads say "serialized": it has the lock.)
+    const bool shared =
+        reinterpret_cast<uct_priv_worker_t*>(worker)->thread_mode != UCS_THREAD_MODE_SINGLE;
+    auto port = Link::Port::open(
+        reinterpret_cast<Md*>(md)->device,
+        {.face = "uct", .arrival_order = false, .one_way = true, .shared = shared});
     if (!port) {
         ucs_error("comch: %s", port.error().message.c_str());
         return to_ucs(port.error().code);
@@ -456,8 +460,7 @@ ucs_status_t open_over(uct_md_h md, uct_worker_h worker, const uct_iface_params_
         iface->speed.latency = config.latency;
     }
     iface->host_dpu_only = config.host_dpu_only != 0;
-    iface->may_yield =
-        reinterpret_cast<uct_priv_worker_t*>(worker)->thread_mode == UCS_THREAD_MODE_SINGLE;
+    iface->may_yield = !shared;
     const ucs_status_t status =
         init_base_iface(&iface->super, &ops, &internal_ops, md, worker, params, tl_config);
     if (status != UCS_OK) {

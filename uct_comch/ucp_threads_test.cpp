@@ -148,6 +148,37 @@ TEST(UcpSleep, TheDescriptorOfAWorkerIsArmedAndReadable) {
     });
 }
 
+TEST(UcpSleep, EndsAlthoughAnotherThreadHasProgressed) {
+    JobOptions options;
+    options.wakeup = true;
+    options.threads = UCS_THREAD_MODE_MULTI;
+    run_job(options, [](Party& party) {
+        int fd = -1;
+        ASSERT_EQ(ucp_worker_get_efd(party.worker, &fd), UCS_OK);
+        std::uint64_t word = 0;
+        if (party.first()) {
+            (void)party.line().get<bool>();
+            ASSERT_EQ(party.wait(party.send(party.ep(), &word, 8, 1)), UCS_OK);
+            (void)party.line().get<bool>();
+            ASSERT_EQ(party.wait(party.send(party.ep(), &word, 8, 2)), UCS_OK);
+        } else {
+            // A thread that has armed and does not run before this one has taken what came.
+            const ucs_status_ptr_t first = party.receive(&word, 8, 1);
+            const ucs_status_ptr_t second = party.receive(&word, 8, 2);
+            while (ucp_worker_arm(party.worker) != UCS_OK) {
+                party.progress();
+            }
+            party.line().put(true);
+            ASSERT_EQ(party.wait(first), UCS_OK);
+            comch::test::for_a_while(std::chrono::milliseconds(10), [&] { party.progress(); });
+            pollfd entry{fd, POLLIN, 0};
+            EXPECT_EQ(::poll(&entry, 1, 10'000), 1) << "an event was lost";
+            party.line().put(true);
+            ASSERT_EQ(party.wait(second), UCS_OK);
+        }
+    });
+}
+
 TEST(UcpFailure, OfAPeerIsToldToTheErrorHandlerAndEndsItsRequests) {
     const Lab lab;
     auto [one, other] = Line::make();

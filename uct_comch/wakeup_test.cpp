@@ -291,6 +291,33 @@ TEST(WakeupOfTwo, ADeathEndsTheSleepWithinTheTimePromised) {
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
 }
 
+/// One thread has armed, and does not run before another has had its turn.
+TEST_F(Wakeup, WhatAnotherThreadTakesEndsTheSleepAllTheSame) {
+    Interface shared("dpu", {}, true, {.thread_mode = UCS_THREAD_MODE_SERIALIZED});
+    Endpoint to(host, shared);
+    Endpoint from(shared, dpu);
+    ASSERT_EQ(uct_ep_am_short(to, 0, 0, nullptr, 0), UCS_OK);
+    ASSERT_EQ(uct_ep_am_short(from, 0, 0, nullptr, 0), UCS_OK);
+    ASSERT_TRUE(until([&] { return shared.messages.size() == 1 && dpu.messages.size() == 1; }, host,
+                      dpu, shared));
+    ASSERT_EQ(flush(from, shared, dpu), UCS_OK);
+    arm(shared);
+    EXPECT_FALSE(readable(shared, 20));
+    ASSERT_EQ(uct_ep_am_short(to, 0, 1, nullptr, 0), UCS_OK);
+    ASSERT_TRUE(until([&] { return shared.messages.size() == 2; }, shared));
+    settle(std::chrono::milliseconds(1), shared);
+    EXPECT_TRUE(readable(shared, 0)) << "a message";
+    arm(shared);
+    EXPECT_FALSE(readable(shared, 20));
+    std::uint64_t sent = 1;
+    while (uct_ep_am_short(from, 0, sent, nullptr, 0) == UCS_OK) {
+        ++sent;
+    }
+    settle(std::chrono::milliseconds(1), shared);
+    ASSERT_TRUE(until([&] { return dpu.messages.size() == sent; }, dpu));
+    EXPECT_TRUE(readable(shared, 1000)) << "room, which it was not armed for";
+}
+
 TEST_F(Wakeup, EveryOperationAfterTheSleepIsStillCounted) {
     // Arming again and again without an event in between must not wear anything out.
     establish();
