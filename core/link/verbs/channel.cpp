@@ -57,11 +57,7 @@ public:
         }
         std::erase_if(connecting_, [](const auto& weak) {
             const auto core = weak.lock();
-            if (core != nullptr) {
-                const auto own = core->lock_until_ready();
-                core->connect_on();
-            }
-            return core == nullptr || core->ready.load(std::memory_order_relaxed);
+            return core == nullptr || move_on(*core);
         });
         std::erase_if(remains_, [](const auto& core) { return core->over(); });
         count();
@@ -69,6 +65,21 @@ public:
     }
 
 private:
+    /// True: it is for its owner alone from now on.
+    static bool move_on(ChannelCore& core) {
+        const auto own = core.lock_until_ready();
+        // (Relaxed: it has just been seen, or only who has the lock sets it.)
+        if (core.ready.load(std::memory_order_relaxed)) {
+            return true;
+        }
+        core.connect_on();
+        if (!core.ready.load(std::memory_order_relaxed)) {
+            return false;
+        }
+        // Its owner may sleep beside the descriptor that said so, and has been read here.
+        ring(core.bell.get());
+        return true;
+    }
     void count() { count_.store(connecting_.size() + remains_.size(), std::memory_order_relaxed); }
 
     std::mutex mutex_;

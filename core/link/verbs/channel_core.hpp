@@ -26,7 +26,7 @@ struct ChannelCore {
     std::shared_ptr<ConnectionLife> life;
     std::shared_ptr<ProcessCounters> counters;
     UniqueFd epoll;
-    UniqueFd bell; ///< an eventfd: the connection has ended
+    UniqueFd bell; ///< an eventfd: the connection has ended, or another thread found it `ready`
     CmChannel cm;
     std::unique_ptr<Queues> queues;
     std::unique_ptr<Pipe> pipe;

@@ -292,6 +292,21 @@ TEST_F(Trouble, ASleeperOnAChannelSleepsOnAfterThePortWasDownForAMoment) {
     EXPECT_EQ(channel.check(), Errc::ok);
 }
 
+TEST_F(Trouble, ASleeperOnAChannelHearsOfARefusalThatAnotherThreadTook) {
+    // Which the host's port does not hear of meanwhile.
+    dpu.port->close(dpu.seen.requests.back().connection);
+    auto opened = *connection->open_channel(1);
+    ASSERT_EQ(opened.arm(), Errc::ok);
+    // A port of this process moves the channel on: the sleeper has no part in it.
+    const auto deadline = std::chrono::steady_clock::now() + contract::patience;
+    while (!opened.peer_gone() && std::chrono::steady_clock::now() < deadline) {
+        dpu.progress();
+    }
+    EXPECT_TRUE(readable(opened.event_fd()));
+    EXPECT_EQ(opened.arm(), Errc::again);
+    EXPECT_NE(opened.check(), Errc::ok);
+}
+
 TEST_F(Trouble, AChannelThatEndsAfterTheLastPortHoldsNothingAfterwards) {
     auto opened = *connection->open_channel(1);
     ASSERT_EQ(opened.send(1, bytes_of("hello")), Errc::ok);
