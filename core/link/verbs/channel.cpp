@@ -485,7 +485,7 @@ Errc Channel::arm() {
     core.connect_on();
     core.look_at_cm();
     if (core.failed || core.peer_gone || core.life->state() != Errc::ok || core.device->gone() ||
-        core.queues->broken() || core.pipe->device_gave_up()) {
+        core.queues->broken() || core.pipe->device_gave_up() || core.pipe->peer_said_goodbye()) {
         return Errc::again; // poll what is left, then check()
     }
     core.pipe->arm(false);

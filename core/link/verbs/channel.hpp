@@ -137,6 +137,8 @@ public:
     [[nodiscard]] bool was_refused() const noexcept;
 
 private:
+    friend struct Inside; // tests
+
     [[nodiscard]] RdmaDevice::RegionKeys keys_of(std::uint64_t region) {
         const ChannelCore::KnownKeys& known = core_->known(region);
         return known.region == region && known.keys.valid ? known.keys : ask_for_keys(region);

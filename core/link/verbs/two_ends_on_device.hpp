@@ -14,6 +14,7 @@ namespace comch::link::verbs {
 /// To provoke what no correct program does.
 struct Inside {
     static Pipe& pipe(Connection& connection) { return *connection.pipe_; }
+    static Pipe& pipe(Channel& channel) { return *channel.core_->pipe; }
     static Queues& queues(Port& port) { return *port.queues_; }
     static std::uint16_t tcp_port(const Port& port) { return port.tcp_port_; }
     static std::uint64_t number(const Port& port) { return port.number_; }

@@ -307,6 +307,26 @@ TEST_F(Trouble, ASleeperOnAChannelHearsOfARefusalThatAnotherThreadTook) {
     EXPECT_NE(opened.check(), Errc::ok);
 }
 
+TEST_F(Trouble, NobodySleepsOnAChannelAfterItsOrderlyEnd) {
+    auto opened = *connection->open_channel(1);
+    ASSERT_EQ(opened.send(1, bytes_of("hello")), Errc::ok);
+    const auto ignore = [](auto, auto, auto) { return true; };
+    ASSERT_TRUE(until([&] {
+        (void)opened.poll(ignore, 1);
+        return dpu.seen.channels.size() == 1 && dpu.seen.channels[0].second.poll(ignore, 1) == 1;
+    }));
+    // Its last word, which is taken out like a message, before what rdma_cm says of the end.
+    Inside::pipe(dpu.seen.channels[0].second).say_goodbye();
+    const auto deadline = std::chrono::steady_clock::now() + contract::patience;
+    while (!opened.peer_gone() && std::chrono::steady_clock::now() < deadline) {
+        (void)opened.poll(ignore, 1);
+    }
+    for (int i = 0; i < 3; ++i) {
+        EXPECT_EQ(opened.arm(), Errc::again) << "nothing more will come";
+    }
+    EXPECT_EQ(opened.check(), Errc::not_connected);
+}
+
 TEST_F(Trouble, AChannelThatEndsAfterTheLastPortHoldsNothingAfterwards) {
     auto opened = *connection->open_channel(1);
     ASSERT_EQ(opened.send(1, bytes_of("hello")), Errc::ok);
