@@ -1999,6 +1999,20 @@ TYPED_TEST_P(LinkContract, ConfirmationEndsASleepIfAskedFor) {
     EXPECT_EQ(pair.initiator->confirmed(), 1u);
 }
 
+TYPED_TEST_P(LinkContract, AConfirmationThatNobodyHasSeenPreventsASleepIfAskedFor) {
+    auto dpu = this->open(Side::dpu);
+    auto host = this->open(Side::host);
+    const auto pair = this->connect(host, dpu);
+    ASSERT_EQ(pair.initiator->send(1, bytes_of("m")), Errc::ok);
+    ASSERT_TRUE(this->until([&] { return !dpu.seen.messages.empty(); }, dpu));
+    this->settle(dpu);
+    this->settle(host); // nothing else to be awake for
+    EXPECT_EQ(host.port->arm(true), Errc::again);
+    ASSERT_TRUE(this->until([&] { return host.port->arm(true) == Errc::ok; }));
+    EXPECT_EQ(pair.initiator->confirmed(), 1u);
+    EXPECT_EQ(host.port->arm(true), Errc::ok) << "it was no news";
+}
+
 TYPED_TEST_P(LinkContract, RoomOnAChannelEndsASleep) {
     auto dpu = this->open(Side::dpu);
     auto host = this->open(Side::host);
@@ -2134,7 +2148,7 @@ REGISTER_TYPED_TEST_SUITE_P(
     AChannelThatNobodyTookEndsInAnOrderlyWayToo, AChannelsDeadPeerIsSeen,
     ChannelsRunOnThreadsOfTheirOwn, SleepersLoseNoEvent, SleepersOnChannelsLoseNoEvent,
     AConnectRequestEndsASleep, RoomEndsTheSleepOfWhoWasToldAgain, ConfirmationEndsASleepIfAskedFor,
-    RoomOnAChannelEndsASleep, RoomThatCameBeforeTheSleepPreventsIt,
-    WhatAnotherThreadTakesEndsASleepAllTheSame);
+    AConfirmationThatNobodyHasSeenPreventsASleepIfAskedFor, RoomOnAChannelEndsASleep,
+    RoomThatCameBeforeTheSleepPreventsIt, WhatAnotherThreadTakesEndsASleepAllTheSame);
 
 } // namespace comch::link::contract

@@ -232,7 +232,9 @@ std::uint64_t Sender::sent() const {
 
 std::uint64_t Sender::confirmed() const {
     const std::lock_guard lock(network_->mutex);
-    return wire_->lane[end_].confirmed;
+    Lane& lane = wire_->lane[end_];
+    lane.confirmed_seen = lane.confirmed;
+    return lane.confirmed;
 }
 
 // ---- Channel ------------------------------------------------------------------------------------
@@ -852,15 +854,19 @@ bool Port::anything() const {
 
 Errc Port::arm(bool for_credit) {
     const std::lock_guard lock(network_->mutex);
-    bool room = false;
+    bool news = false;
     for (const auto& owned : connections_) {
         Lane& lane = owned->outgoing();
         if (lane.blocked && lane.queue.size() < network_->settings.queue_depth) {
             lane.blocked = false;
-            room = true;
+            news = true;
+        }
+        // Once: who looks only after its sleep has been told.
+        if (for_credit && std::exchange(lane.confirmed_seen, lane.confirmed) != lane.confirmed) {
+            news = true;
         }
     }
-    if (room || anything() || (lost_ && !loss_seen_)) {
+    if (news || anything() || (lost_ && !loss_seen_)) {
         return Errc::again;
     }
     bell_->quiet();

@@ -101,11 +101,12 @@ struct Lane {
     std::vector<Message> waiting; ///< for more, behind those in the queue
     std::uint64_t sent = 0;
     std::uint64_t confirmed = 0;
-    bool blocked = false;      ///< its sender was answered `again`
-    bool closed = false;       ///< its sender said goodbye
-    bool abandoned = false;    ///< its reader closed: what is sent goes nowhere
-    bool lost_writes = false;  ///< its reader closed with writes in it
-    std::uint64_t claimed = 0; ///< places, by its sender
+    std::uint64_t confirmed_seen = 0; ///< what confirmed() answered last
+    bool blocked = false;             ///< its sender was answered `again`
+    bool closed = false;              ///< its sender said goodbye
+    bool abandoned = false;           ///< its reader closed: what is sent goes nowhere
+    bool lost_writes = false;         ///< its reader closed with writes in it
+    std::uint64_t claimed = 0;        ///< places, by its sender
     std::uint64_t withdrawn = 0;
     std::uint64_t withdrawing = 0; ///< a place: the next call knows
 };
