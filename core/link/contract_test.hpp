@@ -2096,13 +2096,11 @@ TYPED_TEST_P(LinkContract, WhatAnotherThreadTakesEndsASleepAllTheSame) {
     const PortAddress nobody = gone.port->address();
     gone.port.reset();
     if (host.port->connect(nobody, {}, nullptr).has_value()) {
-        ASSERT_TRUE(this->until(
-            [&] {
-                (void)host.port->arm();
-                host.progress();
-                return !host.seen.ends.empty();
-            },
-            host));
+        ASSERT_TRUE(this->until([&] {
+            (void)host.port->arm();
+            host.progress();
+            return !host.seen.ends.empty();
+        }));
         EXPECT_TRUE(this->readable(host.port->event_fd()));
     }
     // What the other thread posts is refused.

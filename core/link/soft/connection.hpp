@@ -31,7 +31,7 @@ class Connection;
 
 /// What an epoll entry of a port stands for.
 struct Watch {
-    enum class Kind : std::uint8_t { listener, stranger, socket, process, bell } kind;
+    enum class Kind : std::uint8_t { listener, stranger, socket, process, bell, timer } kind;
     void* object;
 };
 

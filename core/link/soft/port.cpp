@@ -8,6 +8,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "core/base/make_room.hpp"
@@ -407,12 +408,31 @@ void Port::look_for_dead_listeners() {
     }
 }
 
+bool Port::set_timer() {
+    if (unanswered_ == 0 && !timer_) [[likely]] {
+        return true;
+    }
+    // Of the others the process tells (watch_listener).
+    const bool needed = std::any_of(connections_.begin(), connections_.end(),
+                                    [](const auto& c) { return c->unanswered_ && !c->process_; });
+    if (needed && !timer_) {
+        UniqueFd made(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+        if (!made || !watch(made.get(), timer_watch_)) {
+            return false;
+        }
+        timer_ = std::move(made);
+    }
+    itimerspec when{};
+    when.it_value.tv_nsec = needed ? long{tuning::owner_check_ns} : 0;
+    return !timer_ || ::timerfd_settime(timer_.get(), 0, &when, nullptr) == 0;
+}
+
 Errc Port::arm(bool for_credit) {
     // Whether this ends in a sleep or not, the next progress call has something to look at.
     slow_poll_.want();
     SleepBell::Arming arming(sleep_);
     pollfd pending{epoll_.get(), POLLIN, 0};
-    if (::poll(&pending, 1, 0) > 0) {
+    if (::poll(&pending, 1, 0) > 0 || !set_timer()) {
         return Errc::again;
     }
     for (const auto& c : connections_) {

@@ -455,6 +455,9 @@ private:
         }
         case Watch::Kind::bell: // who sleeps has yet to hear it
             return 0;
+        case Watch::Kind::timer: // look_for_dead_listeners() comes next
+            drain(timer_.get());
+            return 0;
         }
         return 0;
     }
@@ -676,6 +679,8 @@ private:
     [[nodiscard]] Watch* event(int i) noexcept;
     void no_longer_unanswered(Connection& c) noexcept;
     void look_for_dead_listeners();
+    /// Before a sleep: it ends when that is to be done. False: nothing would end it.
+    [[nodiscard]] bool set_timer();
 
     // ---- cold: port_accepting.cpp --------------------------------------------------------------
 
@@ -752,6 +757,8 @@ private:
     PortAddress address_{};
     UniqueFd spare_; ///< lent to those who are refused because there is no other
     UniqueFd epoll_;
+    UniqueFd timer_; ///< made when it is first needed
+    Watch timer_watch_{Watch::Kind::timer, this};
     UniqueFd process_; ///< our own, for peers for whom there is no further descriptor
     bool membarrier_ = false;
     std::size_t resting_ = 0; ///< rings

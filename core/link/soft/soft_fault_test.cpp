@@ -551,6 +551,31 @@ TEST_P(DeadServer, IsHeardOfByThoseWhoWaitForItsAnswer) {
     expect_refusal(client, by_address);
 }
 
+TEST_P(DeadServer, IsHeardOfByThoseWhoCannotWatchItsProcess) {
+    Process server([&] { serve(); });
+    const auto address = to_parent.get<PortAddress>();
+    End client(lab, Side::host);
+    Connection* connection = nullptr;
+    std::thread([&] { // as if it had no number here, in another PID namespace
+        comch::test::forbid_calls({SYS_pidfd_open}, EPERM);
+        connection = client.port->connect(address, {}, nullptr).value();
+    })
+        .join();
+    settle(milliseconds(30), client);
+    EXPECT_TRUE(client.seen.ends.empty()) << "it lives";
+    if (GetParam()) {
+        while (client.port->arm() != Errc::ok) {
+            (void)client.progress();
+        }
+    }
+    to_child.put('d');
+    EXPECT_EQ(server.wait(), -1);
+    if (GetParam()) {
+        EXPECT_TRUE(readable(client.port->event_fd(), promised));
+    }
+    expect_refusal(client, connection);
+}
+
 INSTANTIATE_TEST_SUITE_P(With, DeadServer, ::testing::Bool(), [](const auto& test) {
     return test.param ? "SleepingClient" : "PollingClient";
 });
