@@ -404,7 +404,7 @@ private:
         case wire::FastPath::with_immediate:
         case wire::FastPath::start:
             lane.wants_places = false;
-            lane.pace.doubt_as(tuning::pace::of_records);
+            lane.pace.is_of_records();
             posted_.push_front(lane.places.pop_front());
             break;
         case wire::FastPath::offer:
@@ -442,7 +442,7 @@ private:
     /// or when the program posts the buffer.
     void deliver_written(Lane& lane, const PostedBuffer& buffer, std::uint64_t length,
                          std::span<const std::byte> immediate) {
-        lane.pace.doubt_as(tuning::pace::of_writes);
+        lane.pace.is_of_writes(now_ns());
         tell_next_place(lane);
         landing_ = &lane;
         deliver(lane, buffer, length, immediate);

@@ -23,8 +23,19 @@ namespace comch::channel {
 
 class FeedbackPace {
 public:
-    /// The messages are of another kind.
-    void doubt_as(const tuning::pace::Doubt& kind) noexcept { kind_ = &kind; }
+    /// A message of one record has come, or a long one, which may take a while by itself.
+    void is_of_records() noexcept {
+        kind_ = &tuning::pace::of_records;
+        slow_ns_ = 0;
+    }
+    void is_of_writes(std::uint64_t now_ns) noexcept {
+        kind_ = &tuning::pace::of_writes;
+        // As gap_, in time.
+        slow_ns_ =
+            std::max(std::min(now_ns - written_ns_, tuning::pace::longest_while_more_come_ns),
+                     slow_ns_ - slow_ns_ / 8);
+        written_ns_ = now_ns;
+    }
     /// Messages have been handled. True: say so as soon as there is nothing more to be taken out.
     [[nodiscard]] bool arrived() noexcept {
         // Some come late, by accident: a long gap counts for a while.
@@ -60,7 +71,7 @@ public:
             const std::uint64_t now = now_ns();
             heard_ns_ = polls_ == 1 ? now : heard_ns_;
             since_ns_ = since_ns_ == 0 ? now : since_ns_;
-            if (now - heard_ns_ < tuning::pace::longest_ns) {
+            if (now - heard_ns_ < longest_ns()) {
                 if (now - since_ns_ < tuning::pace::longest_while_more_come_ns) {
                     return false;
                 }
@@ -127,6 +138,11 @@ private:
     [[nodiscard]] bool looks_at_clock() const noexcept {
         return std::has_single_bit(polls_) && std::countr_zero(polls_) % 2 == 0;
     }
+    /// Where a message takes a millisecond, that it has not come by then says nothing.
+    [[nodiscard]] std::uint64_t longest_ns() const noexcept {
+        return std::clamp(4 * slow_ns_, tuning::pace::longest_ns,
+                          tuning::pace::longest_while_more_come_ns);
+    }
     [[nodiscard]] std::uint32_t patience() const noexcept {
         return tuning::pace::least_patience + tuning::pace::gaps_of_patience * gap_;
     }
@@ -144,6 +160,8 @@ private:
     std::uint32_t alike_ = 0;          ///< how often that was the same
     std::uint32_t doubt_ = 0;
     const tuning::pace::Doubt* kind_ = &tuning::pace::of_records;
+    std::uint64_t written_ns_ = 0; ///< the last long message
+    std::uint64_t slow_ns_ = 0;    ///< between two of them, usually
     bool withheld_ = false;
 };
 

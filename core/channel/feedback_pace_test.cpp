@@ -56,14 +56,18 @@ struct Program {
 };
 
 /// Polls for which it waits in vain while the producer sends so many, and then waits for all.
-unsigned polls_of_bursts(const tuning::pace::Doubt& doubt, unsigned least, unsigned most) {
+unsigned polls_of_bursts(bool writes, unsigned least, unsigned most) {
     Program program;
-    program.pace.doubt_as(doubt);
     std::minstd_rand random(1);
     for (unsigned burst = 0; burst < 1000; ++burst) {
         const unsigned size = least + static_cast<unsigned>(random()) % (most - least + 1);
-        for (unsigned i = 0; i + 1 < size; ++i) {
-            program.send(1);
+        for (unsigned i = 0; i < size; ++i) {
+            if (writes) {
+                program.pace.is_of_writes(program.ns);
+            }
+            if (i + 1 < size) {
+                program.send(1);
+            }
         }
         program.send_and_wait_for_feedback(1);
     }
@@ -73,10 +77,20 @@ unsigned polls_of_bursts(const tuning::pace::Doubt& doubt, unsigned least, unsig
 TEST(FeedbackPace, BurstsOfLongMessagesSeldomWait) {
     for (const auto& [least, most] :
          {std::pair{9u, 31u}, std::pair{16u, 48u}, std::pair{40u, 60u}}) {
-        EXPECT_LT(polls_of_bursts(tuning::pace::of_writes, least, most) * 2,
-                  polls_of_bursts(tuning::pace::of_records, least, most))
+        EXPECT_LT(polls_of_bursts(true, least, most) * 2, polls_of_bursts(false, least, most))
             << least << " to " << most;
     }
+}
+
+TEST(FeedbackPace, LongMessagesThatTakeAMillisecondComeWithoutIt) {
+    constexpr unsigned messages = 1000;
+    Program program;
+    program.ns_per_poll = 1'000;
+    for (unsigned i = 0; i < messages; ++i) {
+        program.pace.is_of_writes(program.ns);
+        program.send(1'500);
+    }
+    EXPECT_LT(program.said, messages / 4);
 }
 
 TEST(FeedbackPace, IsSaidAtOnceAtFirst) {
