@@ -95,9 +95,9 @@ run_logged "build, for aarch64" "$build/log/arm-build.log" \
 # program that is built for aarch64 starting another.
 not_here=('Joint(Get|TriedPart|Helper|Mapped)' AbsentPeer PeerMemory EndOfARawPeer.TellsOf
     PutsInAScribbledRing BulkMemory.GivesItsPagesBackWhenItIdles UnmapWatch.FindsOutThatNobodyTells
-    SoftSandbox /ASandboxed Settings.WrongOnesAreSaid ofi_comch_test.not_in_parts)
+    SoftSandbox /ASandboxed WhoCannotWatchItsProcess Settings.WrongOnesAreSaid ofi_comch_test.not_in_parts)
 # What throws dice for minutes, whatever the CPU.
-[ "$short" = no ] || not_here+=(ChannelFaults DirectWrite.AllMixtures DirectWrite.NobodyWrites)
+[ "$short" = no ] || not_here+=(ChannelFaults DirectWrite.AllMixtures DirectWrite.NobodyWrites RandomPrograms)
 log=$build/log/arm-tests.log
 rc=0
 [ $# -gt 0 ] || set -- "${chosen[@]}"
