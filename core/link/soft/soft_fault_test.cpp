@@ -488,6 +488,21 @@ protected:
         (void)to_child.get<char>();
         ::kill(::getpid(), SIGKILL);
     }
+    /// The client may sleep in the meantime, and is woken then.
+    void die_while_waited_for(Process& server, End& client) {
+        settle(milliseconds(30), client);
+        EXPECT_TRUE(client.seen.ends.empty()) << "it lives";
+        if (GetParam()) {
+            while (client.port->arm() != Errc::ok) {
+                (void)client.progress();
+            }
+        }
+        to_child.put('d');
+        EXPECT_EQ(server.wait(), -1);
+        if (GetParam()) {
+            EXPECT_TRUE(readable(client.port->event_fd(), promised));
+        }
+    }
     void expect_refusal(End& client, const Result<Connection*>& started) {
         if (!started) {
             EXPECT_EQ(started.error().code, Errc::not_found);
@@ -536,18 +551,7 @@ TEST_P(DeadServer, IsHeardOfByThoseWhoWaitForItsAnswer) {
     const auto by_address = client.port->connect(address, {}, nullptr); // it does not progress
     ASSERT_TRUE(by_address.has_value());
     EXPECT_EQ((*by_address)->send(1, bytes_of("early")), Errc::ok);
-    settle(milliseconds(30), client);
-    EXPECT_TRUE(client.seen.ends.empty()) << "it lives";
-    if (GetParam()) {
-        while (client.port->arm() != Errc::ok) {
-            (void)client.progress();
-        }
-    }
-    to_child.put('d');
-    EXPECT_EQ(server.wait(), -1);
-    if (GetParam()) {
-        EXPECT_TRUE(readable(client.port->event_fd(), promised));
-    }
+    die_while_waited_for(server, client);
     expect_refusal(client, by_address);
 }
 
@@ -561,18 +565,7 @@ TEST_P(DeadServer, IsHeardOfByThoseWhoCannotWatchItsProcess) {
         connection = client.port->connect(address, {}, nullptr).value();
     })
         .join();
-    settle(milliseconds(30), client);
-    EXPECT_TRUE(client.seen.ends.empty()) << "it lives";
-    if (GetParam()) {
-        while (client.port->arm() != Errc::ok) {
-            (void)client.progress();
-        }
-    }
-    to_child.put('d');
-    EXPECT_EQ(server.wait(), -1);
-    if (GetParam()) {
-        EXPECT_TRUE(readable(client.port->event_fd(), promised));
-    }
+    die_while_waited_for(server, client);
     expect_refusal(client, connection);
 }
 
