@@ -23,7 +23,7 @@ namespace comch::channel {
 
 class FeedbackPace {
 public:
-    /// A message of one record has come, or a long one, which may take a while by itself.
+    /// From here on the messages are of one record, or long: those may take a while by themselves.
     void is_of_records() noexcept {
         kind_ = &tuning::pace::of_records;
         slow_ns_ = 0;
