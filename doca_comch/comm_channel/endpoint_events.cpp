@@ -42,6 +42,11 @@ doca_error_t Endpoint::arm_send() {
         send_channel_.arm();
         progress();
         settle();
+        if (!send_channel_.armed()) {
+            for (const std::unique_ptr<Peer>& peer : peers_) {
+                peer->updated.reset(); // rung by this arming, which nothing takes away unseen
+            }
+        }
     }
     return result;
 }

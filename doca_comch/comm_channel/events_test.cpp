@@ -404,6 +404,28 @@ TEST_F(CommChannelEvents, AnUpdateTakesNoSendEventAway) {
     EXPECT_TRUE(wakes(client_send));
 }
 
+/// What was rung for between an update and the arming that follows is not taken away by that.
+TEST_F(CommChannelEvents, WhoWaitsByUpdatesIsToldOfWhatAnotherCallHasFound) {
+    connect();
+    ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_send(*client), DOCA_SUCCESS);
+    ASSERT_EQ(client->send("x"), DOCA_SUCCESS);
+    ASSERT_EQ(client->update(), DOCA_SUCCESS);
+    ASSERT_EQ(value_of(doca_comm_channel_peer_addr_get_send_in_flight_messages, client->peer), 1u);
+    ASSERT_EQ(service->await(), DOCA_SUCCESS); // confirms
+    ASSERT_TRUE(eventually([&] {
+        EXPECT_EQ(service->receive(), DOCA_ERROR_AGAIN);
+        EXPECT_EQ(client->receive(), DOCA_ERROR_AGAIN); // finds that
+        return readable(client_send);
+    }));
+    ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_send(*client), DOCA_SUCCESS);
+    EXPECT_TRUE(wakes(client_send));
+    ASSERT_EQ(doca_comm_channel_ep_event_handle_arm_send(*client), DOCA_SUCCESS);
+    EXPECT_TRUE(rests(client_send, [&] {
+        EXPECT_EQ(client->update(), DOCA_SUCCESS);
+        EXPECT_EQ(doca_comm_channel_ep_event_handle_arm_send(*client), DOCA_SUCCESS);
+    })) << "it has been told once";
+}
+
 TEST_F(CommChannelEvents, TheServiceChannelTellsWhoComesAndGoes) {
     int channel = -1;
     ASSERT_EQ(doca_comm_channel_ep_get_service_event_channel(*service, &channel), DOCA_SUCCESS);

@@ -45,13 +45,16 @@ struct Peer {
     /// How many confirmations the program has been told of by its send channel, and by update.
     std::uint64_t told_confirmed = 0;
     std::uint64_t updated_confirmed = 0;
-    /// How things were before the last send's last attempt, if it was refused.
     struct Look {
         State state;
         std::uint64_t confirmed;
         bool operator==(const Look&) const = default;
     };
+    /// How things were before the last send's last attempt, if it was refused.
     std::optional<Look> refused;
+    /// How the last update found them, if something was under way; until arming the send channel has
+    /// told of what came since.
+    std::optional<Look> updated;
 
     [[nodiscard]] ConnectionStatistics statistics() const {
         ConnectionStatistics result = connection != nullptr ? connection->statistics() : last_;
@@ -61,10 +64,12 @@ struct Peer {
     }
     [[nodiscard]] Look look() const { return {state, confirmed()}; }
     /// For the send channel. What came since a send was refused stays news until the program tries
-    /// again: it may have been told of it already, and armed the channel anew without a look.
+    /// again, and what came since an update until it looks again or arms the channel: another call
+    /// may have rung for it, and the arming that followed taken that away.
     [[nodiscard]] bool has_news_for_send() const {
         const Look now = look();
-        return now.confirmed != told_confirmed || now != refused.value_or(now);
+        return now.confirmed != told_confirmed || now != refused.value_or(now) ||
+               now != updated.value_or(now);
     }
     [[nodiscard]] std::uint64_t confirmed() const {
         const ConnectionStatistics now = statistics();
