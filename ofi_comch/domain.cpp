@@ -136,21 +136,29 @@ bool start_progress_thread(Domain& domain, fi_ep_type type) {
     return true;
 }
 
-/// As FI_COMCH_KEEP_REGISTRATIONS asks for. What cannot be had is said, and is no error: messages
-/// go all the same.
-void keep_registrations(Domain& domain) {
+/// As FI_COMCH_KEEP_REGISTRATIONS asks for. What cannot be had is no error, and said if it was asked
+/// for: messages go all the same.
+void keep_registrations(Domain& domain, Keep what) {
     auto kept = std::make_unique<KeptRegistrations>();
     const char* const missing =
         !KeptRegistrations::may_pin_much() ? "it takes an unlimited RLIMIT_MEMLOCK (ulimit -l)"
-        : !kept->watch() ? "the memory hooks of UCX (libucs.so.0, libucm.so.0) are not "
-                           "installed, do not work, or were not there when this was built"
-                         : nullptr;
+        : kept->watch_by_kernel()          ? nullptr
+        : what == Keep::own || !kept->watch_by_hooks()
+            ? "the kernel does not tell of memory that is unmapped (userfaultfd with write "
+              "protection, x86-64 from 5.18 on, aarch64 from 6.10 on, not forbidden by the "
+              "container), and UCX's memory hooks (libucs.so.0, libucm.so.0) were not asked for, "
+              "are "
+              "not installed, or do not work"
+            : nullptr;
     if (missing == nullptr) {
         domain.kept = std::move(kept);
-        return;
+        domain.keeps_what_peers_read = what == Keep::all;
+    } else if (what == Keep::all) {
+        FI_WARN(&provider, FI_LOG_DOMAIN,
+                "FI_COMCH_KEEP_REGISTRATIONS: registrations are not kept, %s\n", missing);
+    } else {
+        FI_INFO(&provider, FI_LOG_DOMAIN, "registrations are not kept, %s\n", missing);
     }
-    FI_WARN(&provider, FI_LOG_DOMAIN,
-            "FI_COMCH_KEEP_REGISTRATIONS: registrations are not kept, %s\n", missing);
 }
 
 } // namespace
@@ -217,8 +225,9 @@ int open_domain(fid_fabric* fabric_fid, fi_info* info, fid_domain** out, void* c
     }
     // (Connected endpoints are closed before their last writes have gone out, and a registration
     // may end right after.)
-    if (Link::has_devices && settings().keep_registrations && info->ep_attr->type == FI_EP_RDM) {
-        keep_registrations(*domain);
+    if (const Keep what = settings().keep_registrations;
+        Link::has_devices && what != Keep::none && info->ep_attr->type == FI_EP_RDM) {
+        keep_registrations(*domain, what);
     }
     if (automatic && !start_progress_thread(*domain, info->ep_attr->type)) {
         return -FI_EAGAIN;

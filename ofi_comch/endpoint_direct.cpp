@@ -56,7 +56,7 @@ std::uint64_t Endpoint::device_region_of(Mr& mr) try {
 }
 
 Kept* Endpoint::keep(std::byte* base, std::uint64_t length, std::uint32_t access) try {
-    if (domain->kept == nullptr) {
+    if (domain->kept == nullptr || (access != 0 && !domain->keeps_what_peers_read)) {
         return nullptr;
     }
     return domain->kept->get(

@@ -3,6 +3,8 @@
 #include <cstring>
 
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "test_node.hpp"
 
@@ -23,6 +25,20 @@ public:
     void unmap_and_map() {
         ASSERT_EQ(::munmap(at_, length), 0);
         ASSERT_EQ(map(at_, MAP_FIXED_NOREPLACE), at_);
+    }
+    /// As no library can see.
+    void unmap_by_system_call() {
+        ASSERT_EQ(::syscall(SYS_munmap, at_, length), 0);
+        ASSERT_EQ(map(at_, MAP_FIXED_NOREPLACE), at_);
+    }
+    void move_away() {
+        void* const moved = ::mremap(at_, length, 2 * length, MREMAP_MAYMOVE);
+        ASSERT_NE(moved, MAP_FAILED);
+        if (moved != at_) {
+            ASSERT_EQ(map(at_, MAP_FIXED_NOREPLACE), at_);
+        }
+        ASSERT_EQ(::munmap(moved == at_ ? at_ + length : moved, moved == at_ ? length : 2 * length),
+                  0);
     }
     void empty() { ASSERT_EQ(::madvise(at_, length, MADV_DONTNEED), 0); }
     void map_over() { ASSERT_EQ(map(at_, MAP_FIXED), at_); }
@@ -96,11 +112,13 @@ TEST_P(KeptOnDevice, WritesAndReadsAreOfTheMemoryThatIsThere) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(, KeptOnDevice,
-                         testing::Values(Change{"unmapped", &Buffer::unmap_and_map},
-                                         Change{"emptied", &Buffer::empty},
-                                         Change{"mapped_over", &Buffer::map_over}),
-                         [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    , KeptOnDevice,
+    testing::Values(Change{"unmapped", &Buffer::unmap_and_map},
+                    Change{"unmapped_by_system_call", &Buffer::unmap_by_system_call},
+                    Change{"moved", &Buffer::move_away}, Change{"emptied", &Buffer::empty},
+                    Change{"mapped_over", &Buffer::map_over}),
+    [](const auto& test) { return test.param.name; });
 
 } // namespace
 } // namespace comch::ofi::test

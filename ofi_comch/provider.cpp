@@ -63,6 +63,23 @@ std::optional<std::size_t> eager_size_setting() {
     return size;
 }
 
+Keep keep_setting() {
+    const std::string text = text_setting("keep_registrations");
+    if (text.empty() || text == "own") {
+        return Keep::own;
+    }
+    if (text == "all" || text == "yes") {
+        return Keep::all;
+    }
+    if (text != "no") {
+        FI_WARN(&provider, FI_LOG_CORE,
+                "FI_COMCH_KEEP_REGISTRATIONS=%s: it is own, all or no; own is taken\n",
+                text.c_str());
+        return Keep::own;
+    }
+    return Keep::none;
+}
+
 void define_settings() {
     fi_param_define(&provider, "domain", FI_PARAM_STRING,
                     "Domain in which processes of the host and of the DPU find each other: the "
@@ -89,16 +106,16 @@ void define_settings() {
         "65535, over RDMA devices 65536). What the core can send whole (32 KiB, over RDMA devices "
         "8) is sent at once in any case");
     fi_param_define(
-        &provider, "keep_registrations", FI_PARAM_BOOL,
-        "Over RDMA devices, keep the registrations of buffers of long messages until their memory "
-        "is unmapped; peers may read what was sent until then. Takes the memory hooks of UCX, "
-        "which "
-        "are loaded for it, and an unlimited RLIMIT_MEMLOCK (default: no)");
+        &provider, "keep_registrations", FI_PARAM_STRING,
+        "Over RDMA devices, keep the registrations of long messages' buffers until their memory is "
+        "unmapped: own, of those that only this end's device is at; all, also of those that peers "
+        "read, who may go on to do so until then; no. Takes an unlimited RLIMIT_MEMLOCK and a "
+        "kernel "
+        "that tells of unmapping; all takes UCX's memory hooks if it does not (default: own)");
     the_settings.host_dpu_only = flag_setting("host_dpu_only", "FI_COMCH_HOST_DPU_ONLY");
     the_settings.layering = flag_setting("layering", "FI_COMCH_LAYERING");
     the_settings.eager_size = eager_size_setting();
-    the_settings.keep_registrations =
-        flag_setting("keep_registrations", "FI_COMCH_KEEP_REGISTRATIONS");
+    the_settings.keep_registrations = keep_setting();
 }
 
 int open_fabric(fi_fabric_attr* attr, fid_fabric** fabric, void* context) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 
 #include <comch/device.hpp>
@@ -12,12 +13,19 @@ namespace comch::ofi {
 
 extern fi_provider provider;
 
+/// Whose registrations outlive the messages they were made for.
+enum class Keep : std::uint8_t {
+    none,
+    own, ///< of what only this end's device is at; if the kernel tells of unmapping
+    all, ///< also of what peers read; if the kernel tells of it, or UCX's hooks
+};
+
 /// Read once, when the provider is loaded.
 struct Settings {
     bool host_dpu_only = false;
     bool layering = false;                 ///< utility providers may use our connected endpoints
     std::optional<std::size_t> eager_size; ///< messages up to this are sent without being asked for
-    bool keep_registrations = false;
+    Keep keep_registrations = Keep::own;
 };
 [[nodiscard]] const Settings& settings() noexcept;
 

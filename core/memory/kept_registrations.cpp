@@ -9,16 +9,42 @@
 
 namespace comch {
 
-// Who unmaps memory says so before, and who uses the addresses for a buffer again does so after:
-// the program itself has put the two into an order, so nothing here needs to. What a thread that
-// unmaps other memory reads of a place that is just being filled anew may be half old, half new: at
-// worst it calls stale what is not.
+// Who unmaps memory says so before, or is held up until it has been said, and who uses the addresses
+// for a buffer again does so after: the program itself has put the two into an order, or the watch says
+// that it is not up to date, so nothing here needs to. What a thread that tells of other memory reads
+// of a place that is just being filled anew may be half old, half new: at worst it calls stale what is
+// not.
+
+namespace {
+
+using Followed = KeptRegistrations::Followed;
+
+AddressRange range_of(const Followed& memory) noexcept {
+    return {memory.begin.load(std::memory_order_relaxed),
+            memory.end.load(std::memory_order_relaxed)};
+}
+
+void set(Followed& memory, AddressRange range) noexcept {
+    memory.stale.store(false, std::memory_order_relaxed);
+    memory.begin.store(range.begin, std::memory_order_relaxed);
+    memory.end.store(range.end, std::memory_order_relaxed);
+}
+
+bool is_stale(const Followed& memory) noexcept {
+    return memory.stale.load(std::memory_order_relaxed);
+}
+
+bool overlap(AddressRange a, AddressRange b) noexcept {
+    return a.begin < b.end && b.begin < a.end;
+}
+
+} // namespace
 
 KeptRegistrations::~KeptRegistrations() {
-    watch_.reset();
     for (Kept& kept : ever_used()) {
         drop(kept);
     }
+    watch_.reset();
 }
 
 bool KeptRegistrations::may_pin_much() {
@@ -26,13 +52,14 @@ bool KeptRegistrations::may_pin_much() {
     return ::getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur == RLIM_INFINITY;
 }
 
-bool KeptRegistrations::watch() {
-    watch_ = std::make_unique<UnmapWatch>(
-        [](void* self, std::uintptr_t begin, std::uintptr_t end) {
-            static_cast<KeptRegistrations*>(self)->on_unmapped(begin, end);
-        },
-        this);
-    return watch_->works();
+bool KeptRegistrations::watch_by_kernel() {
+    watch_ = comch::watch_by_kernel(*this);
+    return watch_ != nullptr;
+}
+
+bool KeptRegistrations::watch_by_hooks() {
+    watch_ = comch::watch_by_hooks(*this);
+    return watch_ != nullptr;
 }
 
 std::span<KeptRegistrations::Kept> KeptRegistrations::ever_used() noexcept {
@@ -40,60 +67,107 @@ std::span<KeptRegistrations::Kept> KeptRegistrations::ever_used() noexcept {
 }
 
 KeptRegistrations::Kept* KeptRegistrations::get(std::byte* base, std::uint64_t length,
-                                                std::uint32_t access, const Register& make) {
+                                                std::uint32_t access, const Register& register_it) {
     const auto begin = reinterpret_cast<std::uintptr_t>(base);
-    const std::uintptr_t end = begin + length;
-    if (length == 0 || end < begin) {
+    const AddressRange memory{begin, begin + length};
+    if (length == 0 || memory.end < memory.begin ||
+        (watch_ != nullptr && !watch_->is_up_to_date())) {
         return nullptr;
     }
     drop_stale();
-    Kept* kept = find(begin, end, access);
-    if (kept == nullptr) {
-        if (!has_room() || !still_watches()) {
-            return nullptr;
-        }
-        const std::uint64_t region = make(base, length, access);
-        if (region == 0) {
-            return nullptr; // and what is kept stays
-        }
-        drop_replaced(begin, end);
-        kept = &make_room();
-        kept->region_ = region;
-        kept->access_ = access;
-        kept->stale_.store(false, std::memory_order_relaxed);
-        kept->begin_.store(begin, std::memory_order_relaxed);
-        kept->end_.store(end, std::memory_order_relaxed);
+    Kept* kept = find(memory, access);
+    if (kept == nullptr && has_room()) {
+        kept = make(memory, access, register_it);
     }
-    ++kept->users_;
-    kept->used_at_ = ++clock_;
+    if (kept != nullptr) {
+        ++kept->users_;
+        kept->used_at_ = ++clock_;
+    }
     return kept;
 }
 
+/// Memory that is followed but has no place yet; if it gets none, it is not followed any more.
+class KeptRegistrations::Making {
+public:
+    Making(KeptRegistrations& all, AddressRange memory) : all_(all), memory_(memory) {
+        set(all_.being_made_, memory);
+        follows_ = all_.watch_ == nullptr || all_.watch_->follow(memory);
+    }
+    ~Making() {
+        const bool ends = follows_ && !has_place_ && !is_stale(all_.being_made_);
+        set(all_.being_made_, {}); // first: else the memory is held
+        if (ends) {
+            all_.forget(memory_);
+        }
+    }
+    Making(const Making&) = delete;
+    Making& operator=(const Making&) = delete;
+
+    [[nodiscard]] bool follows() const noexcept { return follows_; }
+    void move_to(Kept& place) noexcept {
+        set(place.memory_, memory_);
+        has_place_ = true;
+        if (is_stale(all_.being_made_)) {
+            place.memory_.stale.store(true, std::memory_order_relaxed);
+            all_.any_stale_.store(true, std::memory_order_relaxed);
+        }
+    }
+
+private:
+    KeptRegistrations& all_;
+    AddressRange memory_;
+    bool follows_;
+    bool has_place_ = false;
+};
+
+KeptRegistrations::Kept* KeptRegistrations::make(AddressRange memory, std::uint32_t access,
+                                                 const Register& register_it) {
+    Making making(*this, memory);
+    if (!making.follows()) {
+        drop_stale(); // perhaps nothing is told of any more
+        return nullptr;
+    }
+    const std::uint64_t region =
+        register_it(reinterpret_cast<std::byte*>(memory.begin), memory.end - memory.begin, access);
+    if (region == 0) {
+        return nullptr; // and what is kept stays
+    }
+    drop_replaced(memory);
+    Kept& kept = make_room();
+    kept.region_ = region;
+    kept.access_ = access;
+    kept.once_ = watch_ != nullptr && !watch_->tells_all_of(memory);
+    making.move_to(kept);
+    return &kept;
+}
+
 void KeptRegistrations::put(Kept& kept) {
-    --kept.users_;
+    if (--kept.users_ == 0 && kept.once_) {
+        drop(kept);
+    }
     drop_stale();
 }
 
-KeptRegistrations::Kept* KeptRegistrations::find(std::uintptr_t begin, std::uintptr_t end,
+KeptRegistrations::Kept* KeptRegistrations::find(AddressRange memory,
                                                  std::uint32_t access) noexcept {
     for (Kept& kept : ever_used()) {
-        const std::uintptr_t first = kept.begin_.load(std::memory_order_relaxed);
-        const std::uintptr_t last = kept.end_.load(std::memory_order_relaxed);
-        const bool serves = access == 0 ? first <= begin && end <= last
-                                        : first == begin && end == last && kept.access_ == access;
-        if (kept.region_ != 0 && serves && !kept.stale_.load(std::memory_order_relaxed)) {
+        const auto [begin, end] = range_of(kept.memory_);
+        const bool serves =
+            access == 0 ? begin <= memory.begin && memory.end <= end
+                        : begin == memory.begin && end == memory.end && kept.access_ == access;
+        if (kept.region_ != 0 && serves && !kept.once_ && !is_stale(kept.memory_)) {
             return &kept;
         }
     }
     return nullptr;
 }
 
-void KeptRegistrations::drop_replaced(std::uintptr_t begin, std::uintptr_t end) {
+void KeptRegistrations::drop_replaced(AddressRange memory) {
     for (Kept& kept : ever_used()) {
+        const auto [begin, end] = range_of(kept.memory_);
         // (Those for peers are of use to nobody else: see find().)
-        if (kept.region_ != 0 && kept.users_ == 0 && kept.access_ == 0 &&
-            begin <= kept.begin_.load(std::memory_order_relaxed) &&
-            kept.end_.load(std::memory_order_relaxed) <= end) {
+        if (kept.region_ != 0 && kept.users_ == 0 && kept.access_ == 0 && memory.begin <= begin &&
+            end <= memory.end) {
             drop(kept);
         }
     }
@@ -107,7 +181,7 @@ void KeptRegistrations::drop_stale() {
     // Before the look: what becomes stale during it is seen by the next.
     (void)any_stale_.exchange(false, std::memory_order_acq_rel);
     for (Kept& kept : ever_used()) {
-        if (kept.region_ == 0 || !kept.stale_.load(std::memory_order_relaxed)) {
+        if (kept.region_ == 0 || !is_stale(kept.memory_)) {
             continue;
         }
         if (kept.users_ == 0) {
@@ -116,16 +190,6 @@ void KeptRegistrations::drop_stale() {
             any_stale_.store(true, std::memory_order_relaxed);
         }
     }
-}
-
-bool KeptRegistrations::still_watches() {
-    if (watch_ == nullptr || watch_->works()) {
-        return true;
-    }
-    // What is kept may have been unmapped unseen.
-    on_unmapped(0, UINTPTR_MAX);
-    drop_stale();
-    return false;
 }
 
 bool KeptRegistrations::has_room() noexcept {
@@ -161,20 +225,52 @@ void KeptRegistrations::drop(Kept& kept) {
     if (kept.region_ == 0) {
         return;
     }
-    kept.begin_.store(0, std::memory_order_relaxed);
-    kept.end_.store(0, std::memory_order_relaxed);
+    const AddressRange memory = range_of(kept.memory_);
+    const bool gone = is_stale(kept.memory_);
+    set(kept.memory_, {});
     RegionTable::instance().remove(kept.region_);
     kept.region_ = 0;
+    if (!gone) { // there may be other memory now, which others follow
+        forget(memory);
+    }
+}
+
+void KeptRegistrations::forget(AddressRange memory) noexcept {
+    if (watch_ != nullptr) {
+        watch_->forget(memory);
+    }
 }
 
 void KeptRegistrations::on_unmapped(std::uintptr_t begin, std::uintptr_t end) noexcept {
+    const auto tell = [&](Followed& memory) {
+        const bool is_gone = overlap(range_of(memory), {begin, end});
+        if (is_gone) {
+            memory.stale.store(true, std::memory_order_relaxed);
+        }
+        return is_gone;
+    };
+    (void)tell(being_made_);
     for (Kept& kept : ever_used()) {
-        if (kept.begin_.load(std::memory_order_relaxed) < end &&
-            begin < kept.end_.load(std::memory_order_relaxed)) {
-            kept.stale_.store(true, std::memory_order_relaxed);
+        if (tell(kept.memory_)) {
             any_stale_.store(true, std::memory_order_release); // behind what it tells of
         }
     }
+}
+
+std::optional<AddressRange> KeptRegistrations::first_followed(std::uintptr_t begin,
+                                                              std::uintptr_t end) const noexcept {
+    std::optional<AddressRange> first;
+    const auto look = [&](const Followed& memory) {
+        const AddressRange range = range_of(memory);
+        if (overlap(range, {begin, end}) && (!first || range.begin < first->begin)) {
+            first = range;
+        }
+    };
+    look(being_made_);
+    for (const Kept& kept : std::span(places_).first(used_.load(std::memory_order_relaxed))) {
+        look(kept.memory_);
+    }
+    return first;
 }
 
 } // namespace comch

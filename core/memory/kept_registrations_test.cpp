@@ -1,10 +1,17 @@
 #include "core/memory/kept_registrations.hpp"
 
 #include <array>
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
+#include "core/base/test_waiting.hpp"
 #include "core/memory/region_table.hpp"
 
 namespace comch {
@@ -169,6 +176,63 @@ TEST_F(KeptRegistrationsTest, NothingOutlivesIt) {
         EXPECT_TRUE(is_registered(region));
     }
     EXPECT_FALSE(is_registered(region));
+}
+
+/// One thread unmaps, another gets the same addresses as soon as they are free.
+TEST(KeptRegistrationsByKernel, NeverServeMemoryThatWasThereBefore) {
+    KeptRegistrations kept;
+    if (!kept.watch_by_kernel()) {
+        GTEST_SKIP() << "this kernel tells nothing";
+    }
+    constexpr std::size_t length = 1 << 16;
+    std::atomic<void*> unwanted{nullptr};
+    std::atomic<bool> stop{false};
+    std::thread other([&] {
+        while (!stop) {
+            if (void* const memory = unwanted.exchange(nullptr)) {
+                ::munmap(memory, length);
+            } else {
+                std::this_thread::yield();
+            }
+        }
+    });
+    std::unordered_map<std::uint64_t, std::uint64_t> content; // of what was registered
+    std::uint64_t number = 0;
+    unsigned served = 0;
+    unsigned addresses_again = 0;
+    std::unordered_set<const void*> known;
+    test::for_a_while(std::chrono::milliseconds(500), [&] {
+        void* const memory =
+            ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        ASSERT_NE(memory, MAP_FAILED);
+        addresses_again += known.insert(memory).second ? 0 : 1;
+        *static_cast<std::uint64_t*>(memory) = ++number;
+        for (int round = 0; round < 2; ++round) {
+            Kept* const one = kept.get(static_cast<std::byte*>(memory), length, 0,
+                                       [&](std::byte* base, std::uint64_t size, std::uint32_t) {
+                                           const auto key = RegionTable::instance().add(
+                                               {.base = base, .length = size});
+                                           content[key->region] = number;
+                                           return key->region;
+                                       });
+            if (one != nullptr) {
+                ++served;
+                ASSERT_EQ(content.at(one->region()), number) << "what was there before";
+                kept.put(*one);
+            }
+        }
+        while (unwanted.load() != nullptr) {
+            std::this_thread::yield();
+        }
+        unwanted = memory;
+    });
+    stop = true;
+    other.join();
+    if (void* const memory = unwanted.load()) {
+        ::munmap(memory, length);
+    }
+    EXPECT_GT(addresses_again, 0u);
+    EXPECT_GT(served, content.size()) << "not even the same memory is kept";
 }
 
 } // namespace

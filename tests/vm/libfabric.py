@@ -17,7 +17,7 @@ if __name__ == "__main__":
     from gtests import Program
 
     failed = Program("ofi_comch_rdma_tests").run("*", without="Deletion.*")  # among those of faults
-    os.environ["FI_COMCH_KEEP_REGISTRATIONS"] = "yes"
+    os.environ["FI_COMCH_KEEP_REGISTRATIONS"] = "all"
     failed += Program("ofi_comch_rdma_tests").run("KeptOnDevice.*")
     failed += Program("ofi_comch_test").run("Message.*:*/Rma.*", forking="Death.*")
     del os.environ["FI_COMCH_KEEP_REGISTRATIONS"]

@@ -1,4 +1,5 @@
-#include "core/memory/unmap_events.hpp"
+// What UCX's memory hooks tell of.
+#include "core/memory/unmap_watch.hpp"
 
 // Sanitizers replace the same functions as the hooks do.
 #if __has_include(<ucm/api/ucm.h>) && !defined(COMCH_SANITIZE_ADDRESS) && !defined(COMCH_SANITIZE_THREAD)
@@ -9,8 +10,11 @@
 
 #if COMCH_HAS_UCM
 #include <array>
+#include <atomic>
 #include <csignal>
 #include <cstddef>
+#include <cstdint>
+#include <utility>
 
 #include <dlfcn.h>
 #include <sys/mman.h>
@@ -91,29 +95,66 @@ const Ucm& ucm() {
     return functions;
 }
 
-void on_event(ucm_event_type_t, ucm_event_t* event, void* watch) {
+/// From its construction to its destruction; the hooks call in any thread.
+class WatchByHooks final : public UnmapWatch {
+public:
+    explicit WatchByHooks(UnmapListener& listener) : listener_(listener) {
+        // The hooks are installed with the first handler.
+        hooked_ = ucm().is_complete() &&
+                  ucm().set_handler(UCM_EVENT_VM_UNMAPPED, 0, on_event, this) == UCS_OK;
+    }
+    ~WatchByHooks() override {
+        if (hooked_) {
+            ucm().unset_handler(UCM_EVENT_VM_UNMAPPED, on_event, this); // waits for calls under way
+        }
+    }
+    WatchByHooks(const WatchByHooks&) = delete;
+    WatchByHooks& operator=(const WatchByHooks&) = delete;
+
+    /// Unmaps memory of its own and sees whether that is told of: another library may have put
+    /// hooks of its own in the place of those. Microseconds.
+    [[nodiscard]] bool works() noexcept;
+
+    // (They tell of all memory, or of none any more: then what was followed may be gone already.)
+    [[nodiscard]] bool follow(AddressRange) override {
+        if (works()) {
+            return true;
+        }
+        listener_.on_unmapped(0, UINTPTR_MAX);
+        return false;
+    }
+    [[nodiscard]] bool tells_all_of(AddressRange) noexcept override { return true; }
+    void forget(AddressRange) noexcept override {}
+    [[nodiscard]] bool is_up_to_date() noexcept override { return true; } // told before it happens
+
+private:
+    static void on_event(ucm_event_type_t, ucm_event_t* event, void* watch);
+    void unmapped(std::uintptr_t begin, std::uintptr_t end) noexcept;
+
+    UnmapListener& listener_;
+    bool hooked_ = false;
+    std::atomic<std::uintptr_t> tested_{0}; ///< a page that works() unmaps
+    std::atomic<unsigned> told_{0};         ///< how often that page was told of
+};
+
+void WatchByHooks::on_event(ucm_event_type_t, ucm_event_t* event, void* watch) {
     static const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
     const auto begin = reinterpret_cast<std::uintptr_t>(event->vm_unmapped.address);
     const std::uintptr_t end = begin + event->vm_unmapped.size;
-    static_cast<UnmapWatch*>(watch)->unmapped(begin & ~(page - 1), (end + page - 1) & ~(page - 1));
+    static_cast<WatchByHooks*>(watch)->unmapped(begin & ~(page - 1),
+                                                (end + page - 1) & ~(page - 1));
 }
 
-} // namespace
-
-UnmapWatch::UnmapWatch(OnUnmapped on_unmapped, void* self)
-    : on_unmapped_(on_unmapped), self_(self) {
-    // The hooks are installed with the first handler.
-    hooked_ = ucm().is_complete() &&
-              ucm().set_handler(UCM_EVENT_VM_UNMAPPED, 0, on_event, this) == UCS_OK;
-}
-
-UnmapWatch::~UnmapWatch() {
-    if (hooked_) {
-        ucm().unset_handler(UCM_EVENT_VM_UNMAPPED, on_event, this); // waits for calls under way
+void WatchByHooks::unmapped(std::uintptr_t begin, std::uintptr_t end) noexcept {
+    // Relaxed: the test is in the thread that asks for it.
+    if (const std::uintptr_t at = tested_.load(std::memory_order_relaxed);
+        at != 0 && begin <= at && at < end) [[unlikely]] {
+        told_.fetch_add(1, std::memory_order_relaxed);
     }
+    listener_.on_unmapped(begin, end);
 }
 
-bool UnmapWatch::works() noexcept {
+bool WatchByHooks::works() noexcept {
     const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
     void* const memory = hooked_ ? ::mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE,
                                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
@@ -135,12 +176,16 @@ bool UnmapWatch::works() noexcept {
     const bool unmapped = told_of(0, [&] { (void)::munmap(memory, page); });
     return emptied && cut && unmapped;
 }
+
+} // namespace
+
+std::unique_ptr<UnmapWatch> watch_by_hooks(UnmapListener& listener) {
+    auto watch = std::make_unique<WatchByHooks>(listener);
+    return watch->works() ? std::move(watch) : nullptr;
+}
 #else
-UnmapWatch::UnmapWatch(OnUnmapped on_unmapped, void* self)
-    : on_unmapped_(on_unmapped), self_(self) {}
-UnmapWatch::~UnmapWatch() = default;
-bool UnmapWatch::works() noexcept {
-    return false;
+std::unique_ptr<UnmapWatch> watch_by_hooks(UnmapListener&) {
+    return nullptr;
 }
 #endif
 

@@ -1,0 +1,363 @@
+// What is told by either of those who can tell. Sanitizers replace the functions that UCX's hooks
+// would tell of, and some kernels tell nothing: there nobody can tell, and says so.
+#include "core/memory/unmap_watch.hpp"
+
+#include <atomic>
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/base/unique_fd.hpp"
+
+namespace comch {
+namespace {
+
+constexpr std::size_t length = 1 << 20;
+
+bool kernel_can_tell() {
+    const UniqueFd fd(
+        static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY)));
+    uffdio_api api{.api = UFFD_API, .features = 0, .ioctls = 0};
+    constexpr std::uint64_t needed = UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_EXACT_ADDRESS;
+    return fd && ::ioctl(fd.get(), UFFDIO_API, &api) == 0 && (api.features & needed) == needed;
+}
+
+constexpr bool hooks_can_tell =
+#if defined(COMCH_SANITIZE_ADDRESS) || defined(COMCH_SANITIZE_THREAD)
+    false;
+#else
+    true;
+#endif
+
+/// Follows nothing.
+class Nobody final : public UnmapListener {
+public:
+    void on_unmapped(std::uintptr_t, std::uintptr_t) noexcept override {}
+    [[nodiscard]] std::optional<AddressRange>
+    first_followed(std::uintptr_t, std::uintptr_t) const noexcept override {
+        return std::nullopt;
+    }
+};
+
+/// Follows one piece of memory.
+class Follower final : public UnmapListener {
+public:
+    Follower(std::unique_ptr<UnmapWatch> (*watch)(UnmapListener&), const void* memory)
+        : range_{reinterpret_cast<std::uintptr_t>(memory),
+                 reinterpret_cast<std::uintptr_t>(memory) + length},
+          watch_(watch(*this)) {
+        EXPECT_TRUE(watch_);
+        EXPECT_TRUE(watch_ && watch_->follow(range_));
+    }
+    /// All of it, or some.
+    [[nodiscard]] bool told_of_all() const { return is_up_to_date() && all_; }
+    [[nodiscard]] bool told() const { return is_up_to_date() && some_; }
+    [[nodiscard]] UnmapWatch& watch() { return *watch_; }
+    [[nodiscard]] AddressRange range() const { return range_; }
+    void forget() {
+        const AddressRange forgotten = std::exchange(range_, {});
+        watch_->forget(forgotten);
+    }
+
+    void on_unmapped(std::uintptr_t begin, std::uintptr_t end) noexcept override {
+        some_ = some_ || (begin < range_.end && range_.begin < end);
+        all_ = all_ || (begin <= range_.begin && range_.end <= end);
+    }
+    [[nodiscard]] std::optional<AddressRange>
+    first_followed(std::uintptr_t begin, std::uintptr_t end) const noexcept override {
+        return begin < range_.end && range_.begin < end ? std::optional(range_) : std::nullopt;
+    }
+
+private:
+    /// What was unmapped before is known after that.
+    [[nodiscard]] bool is_up_to_date() const {
+        const bool is = watch_->is_up_to_date();
+        EXPECT_TRUE(is) << "nothing changes now";
+        return is;
+    }
+
+private:
+    AddressRange range_;
+    std::atomic<bool> all_{false};
+    std::atomic<bool> some_{false};
+    std::unique_ptr<UnmapWatch> watch_;
+};
+
+/// Hears of everything that the kernel reports.
+class AnyReport final : public UnmapListener {
+public:
+    AnyReport() : watch_(watch_by_kernel(*this)) {}
+    void on_unmapped(std::uintptr_t, std::uintptr_t) noexcept override { told_ = true; }
+    [[nodiscard]] std::optional<AddressRange>
+    first_followed(std::uintptr_t, std::uintptr_t) const noexcept override {
+        return std::nullopt;
+    }
+    [[nodiscard]] bool told() const { return watch_->is_up_to_date() && told_; }
+
+private:
+    std::atomic<bool> told_{false};
+    std::unique_ptr<UnmapWatch> watch_;
+};
+
+class Memory {
+public:
+    Memory()
+        : at_(::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
+        EXPECT_NE(at_, MAP_FAILED);
+    }
+    ~Memory() { unmap(); }
+    Memory(const Memory&) = delete;
+    Memory& operator=(const Memory&) = delete;
+    [[nodiscard]] void* at() const { return at_; }
+    [[nodiscard]] char* bytes() const { return static_cast<char*>(at_); }
+
+    void unmap() {
+        if (!std::exchange(gone_, true)) {
+            EXPECT_EQ(::munmap(at_, length_), 0);
+        }
+    }
+    /// (Somebody else's may be there at once.)
+    void unmap_by_system_call() {
+        gone_ = true;
+        EXPECT_EQ(::syscall(SYS_munmap, at_, length), 0);
+    }
+    /// Now it is somewhere else, where there is more room.
+    void move() {
+        void* const moved = ::mremap(at_, length_, 64 * length, MREMAP_MAYMOVE);
+        ASSERT_NE(moved, MAP_FAILED);
+        ASSERT_NE(moved, at_);
+        at_ = moved;
+        length_ = 64 * length;
+    }
+
+private:
+    void* at_;
+    std::size_t length_ = length;
+    bool gone_ = false;
+};
+
+struct Teller {
+    const char* name;
+    std::unique_ptr<UnmapWatch> (*watch)(UnmapListener&);
+    bool (*can)();
+};
+
+class UnmapWatches : public testing::TestWithParam<Teller> {
+protected:
+    void SetUp() override {
+        if (!GetParam().can()) {
+            Nobody nobody;
+            EXPECT_FALSE(GetParam().watch(nobody));
+            GTEST_SKIP() << "nobody can tell here, and it says so";
+        }
+    }
+    Follower follow(const Memory& memory) { return {GetParam().watch, memory.at()}; }
+};
+
+TEST_P(UnmapWatches, TellOfMemoryThatIsUnmapped) {
+    Memory memory;
+    const Follower follower = follow(memory);
+    EXPECT_FALSE(follower.told());
+    memory.unmap();
+    EXPECT_TRUE(follower.told_of_all());
+}
+
+TEST_P(UnmapWatches, TellOfMemoryThatIsMoved) {
+    Memory memory;
+    const Follower follower = follow(memory);
+    memory.move();
+    EXPECT_TRUE(follower.told_of_all());
+}
+
+TEST_P(UnmapWatches, TellOfMemoryThatIsEmptied) {
+    const Memory memory;
+    const Follower follower = follow(memory);
+    ASSERT_EQ(::madvise(memory.at(), length, MADV_DONTNEED), 0);
+    EXPECT_TRUE(follower.told_of_all());
+}
+
+TEST_P(UnmapWatches, TellOfMemoryThatOtherMemoryTakesThePlaceOf) {
+    const Memory memory;
+    const Follower follower = follow(memory);
+    ASSERT_EQ(
+        ::mmap(memory.at(), length, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
+        memory.at());
+    EXPECT_TRUE(follower.told_of_all());
+}
+
+TEST_P(UnmapWatches, TellOfMemoryThatTheCLibraryGivesBack) {
+    constexpr std::size_t always_mapped = 64 << 20; // however malloc has adapted itself
+    void* const memory = std::malloc(always_mapped);
+    asm volatile("" : : "r"(memory) : "memory"); // else the compiler leaves both out
+    const Follower follower(GetParam().watch, memory);
+    std::free(memory);
+    EXPECT_TRUE(follower.told_of_all());
+}
+
+TEST_P(UnmapWatches, TellOfAPart) {
+    const Memory memory;
+    const Follower follower = follow(memory);
+    ASSERT_EQ(::munmap(memory.bytes() + length / 2, 4096), 0);
+    EXPECT_TRUE(follower.told());
+    EXPECT_FALSE(follower.told_of_all());
+}
+
+TEST_P(UnmapWatches, DoNotTellOfOtherMemory) {
+    const Memory memory;
+    Memory other;
+    const Follower follower = follow(memory);
+    other.unmap();
+    EXPECT_FALSE(follower.told());
+}
+
+TEST_P(UnmapWatches, TellEachThatFollowsIt) {
+    Memory memory;
+    const Follower one = follow(memory);
+    Follower other = follow(memory);
+    const Follower third = follow(memory);
+    other.forget(); // which is nobody else's business
+    memory.unmap();
+    EXPECT_TRUE(one.told_of_all());
+    EXPECT_TRUE(third.told_of_all());
+}
+
+TEST_P(UnmapWatches, AreUpToDateWhenNothingChanges) {
+    Memory memory;
+    Follower follower = follow(memory);
+    EXPECT_TRUE(follower.watch().is_up_to_date());
+    memory.unmap();
+    EXPECT_TRUE(follower.watch().is_up_to_date());
+}
+
+TEST_P(UnmapWatches, LeaveTheProgramItsSignals) {
+    const Memory memory;
+    const Follower follower = follow(memory);
+    for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGHUP}) {
+        struct sigaction action {};
+        ASSERT_EQ(::sigaction(signal, nullptr, &action), 0);
+        EXPECT_EQ(action.sa_handler, SIG_DFL) << "signal " << signal;
+    }
+}
+
+TEST_P(UnmapWatches, EndWithTheObject) {
+    Memory memory;
+    std::optional<Follower> follower;
+    follower.emplace(GetParam().watch, memory.at());
+    follower->forget();
+    follower.reset();
+    memory.unmap(); // and there is nobody to be told
+}
+
+INSTANTIATE_TEST_SUITE_P(, UnmapWatches,
+                         testing::Values(Teller{"ByKernel", watch_by_kernel, kernel_can_tell},
+                                         Teller{"ByHooks", watch_by_hooks,
+                                                [] { return hooks_can_tell; }}),
+                         [](const auto& test) { return test.param.name; });
+
+class KernelsUnmapWatch : public testing::Test {
+protected:
+    void SetUp() override {
+        if (!kernel_can_tell()) {
+            GTEST_SKIP() << "this kernel tells nothing";
+        }
+    }
+};
+
+TEST_F(KernelsUnmapWatch, TellsOfWhatNoLibrarySees) {
+    Memory memory;
+    const Follower follower(watch_by_kernel, memory.at());
+    memory.unmap_by_system_call();
+    EXPECT_TRUE(follower.told_of_all());
+}
+
+/// The kernel cannot: a file may be cut short.
+TEST_F(KernelsUnmapWatch, DoesNotVouchForSharedMemory) {
+    const Memory own;
+    const UniqueFd file(::memfd_create("shared", MFD_CLOEXEC));
+    ASSERT_EQ(::ftruncate(file.get(), length), 0);
+    void* const shared = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+    ASSERT_NE(shared, MAP_FAILED);
+    for (std::size_t i = 0; i < length; i += 4096) { // as a device's pages are there
+        own.bytes()[i] = static_cast<char*>(shared)[i] = 1;
+    }
+    Follower follower(watch_by_kernel, own.at());
+    EXPECT_TRUE(follower.watch().tells_all_of(follower.range()));
+    const auto begin = reinterpret_cast<std::uintptr_t>(shared);
+    EXPECT_FALSE(follower.watch().tells_all_of({begin, begin + length}));
+    EXPECT_FALSE(follower.watch().tells_all_of({begin + length - 1, begin + length}));
+    ::munmap(shared, length);
+}
+
+TEST_F(KernelsUnmapWatch, TellsNothingOfWhatIsForgotten) {
+    Memory memory;
+    Follower follower(watch_by_kernel, memory.at());
+    follower.forget();
+    const AnyReport any;
+    memory.unmap();
+    EXPECT_FALSE(any.told());
+}
+
+TEST_F(KernelsUnmapWatch, TellsOfThePartThatAnotherFollows) {
+    char* const memory = static_cast<char*>(
+        ::mmap(nullptr, 2 * length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    ASSERT_NE(memory, MAP_FAILED);
+    Follower one(watch_by_kernel, memory);
+    const Follower other(watch_by_kernel, memory + length / 2);
+    one.forget();
+    const AnyReport any;
+    ASSERT_EQ(::munmap(memory, length / 2), 0);
+    EXPECT_FALSE(any.told());
+    ASSERT_EQ(::munmap(memory + length / 2, length / 2), 0);
+    EXPECT_TRUE(other.told());
+    ASSERT_EQ(::munmap(memory + length, length), 0);
+}
+
+#if !defined(COMCH_SANITIZE_THREAD) // no threads in a child there
+TEST_F(KernelsUnmapWatch, IsOfEachProcess) {
+    Memory memory;
+    const Follower follower(watch_by_kernel, memory.at());
+    const pid_t child = ::fork();
+    if (child == 0) {
+        // Nobody here reads reports of the parent's; and the child has its own.
+        memory.unmap();
+        Memory own;
+        const Follower childs(watch_by_kernel, own.at());
+        own.unmap();
+        std::_Exit(childs.told_of_all() && !follower.told() ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    EXPECT_FALSE(follower.told()) << "of what the child has done";
+    memory.unmap();
+    EXPECT_TRUE(follower.told_of_all());
+}
+#endif
+
+#if !defined(COMCH_SANITIZE_ADDRESS) && !defined(COMCH_SANITIZE_THREAD)
+TEST(HooksUnmapWatch, FindsOutThatNobodyTells) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe"); // a process without hooks
+    EXPECT_EXIT(
+        {
+            ::setenv("UCX_MEM_MMAP_HOOK_MODE", "none", 1);
+            Nobody nobody;
+            std::_Exit(watch_by_hooks(nobody) != nullptr ? 1 : 0);
+        },
+        testing::ExitedWithCode(0), "");
+}
+#endif
+
+} // namespace
+} // namespace comch
