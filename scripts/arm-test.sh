@@ -91,10 +91,11 @@ run_logged "build, for aarch64" "$build/log/arm-build.log" \
     cmake --build "$arm" -j "$jobs" --target "${targets[@]}" comch_mixed_programs || exit 1
 [ "$build_only" = no ] || exit 0
 
-# What QEMU does not have: reading another process's memory, giving pages back, seccomp, hooks in mmap; and a
-# program that is built for aarch64 starting another.
+# What QEMU does not have: reading another process's memory, giving pages back, seccomp, hooks in mmap, reports of
+# unmapping; and a program that is built for aarch64 starting another.
 not_here=('Joint(Get|TriedPart|Helper|Mapped)' AbsentPeer PeerMemory EndOfARawPeer.TellsOf
-    PutsInAScribbledRing BulkMemory.GivesItsPagesBackWhenItIdles UnmapWatch.FindsOutThatNobodyTells
+    PutsInAScribbledRing BulkMemory.GivesItsPagesBackWhenItIdles HooksUnmapWatch.FindsOutThatNobodyTells
+    KernelsUnmapWatch 'UnmapWatches.*ByKernel' KeptRegistrationsByKernel
     SoftSandbox /ASandboxed WhoCannotWatchItsProcess Settings.WrongOnesAreSaid ofi_comch_test.not_in_parts)
 # What throws dice for minutes, whatever the CPU.
 [ "$short" = no ] || not_here+=(ChannelFaults DirectWrite.AllMixtures DirectWrite.NobodyWrites RandomPrograms)
