@@ -65,17 +65,17 @@ std::optional<std::size_t> eager_size_setting() {
 
 Keep keep_setting() {
     const std::string text = text_setting("keep_registrations");
-    if (text.empty() || text == "own") {
+    const auto is_one_of = [&](auto... words) { return ((text == words) || ...); };
+    if (is_one_of("", "own")) {
         return Keep::own;
     }
-    if (text == "all" || text == "yes") {
+    if (is_one_of("all", "yes", "true", "on", "1")) {
         return Keep::all;
     }
-    if (text != "no") {
+    if (!is_one_of("no", "false", "off", "0")) {
         FI_WARN(&provider, FI_LOG_CORE,
-                "FI_COMCH_KEEP_REGISTRATIONS=%s: it is own, all or no; own is taken\n",
+                "FI_COMCH_KEEP_REGISTRATIONS=%s: it is own, all or no; no is taken\n",
                 text.c_str());
-        return Keep::own;
     }
     return Keep::none;
 }

@@ -156,6 +156,12 @@ unsigned Station::progress() {
     return count;
 }
 
+void Station::tidy() {
+    if (datagram_endpoint != nullptr && datagram_endpoint->domain->kept != nullptr) {
+        datagram_endpoint->domain->kept->tidy();
+    }
+}
+
 unsigned Station::tell_loss() {
     if (datagram_endpoint != nullptr) {
         datagram_endpoint->lose_device();

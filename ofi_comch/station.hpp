@@ -108,6 +108,9 @@ public:
 
     unsigned progress();
 
+    /// For who has time: what need not be done at once.
+    void tidy();
+
     /// Answers to peers wait for room.
     [[nodiscard]] bool owes() const noexcept { return !busy_.empty(); }
 

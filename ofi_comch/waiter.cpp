@@ -118,7 +118,15 @@ void Waiter::wake() {
     }
 }
 
+void Waiter::tidy() {
+    for (const Source& source : sources_) {
+        source.station->tidy();
+    }
+}
+
 bool Waiter::arm_stations() {
+    tidy(); // it may be a long sleep
+
     for (const Source& source : sources_) {
         source.station->add_sleeper(*this);
         if (source.station->arm() != Errc::ok) {

@@ -43,6 +43,9 @@ public:
             count += source.station->progress();
         }
         yields_ = is_time_to_yield(idle_rounds_, count);
+        if (yields_) [[unlikely]] {
+            tidy();
+        }
         return count;
     }
     /// The last progress() was one in vain after many, so its caller is to yield. (Not with the lock held.)
@@ -98,6 +101,7 @@ private:
         bool woken = false;
     };
 
+    void tidy();
     [[nodiscard]] bool make(Bell& bell) const;
     [[nodiscard]] bool arm_stations();
     /// The stations' list of sleepers is left when nobody sleeps any more.

@@ -96,6 +96,7 @@ run_logged "build, for aarch64" "$build/log/arm-build.log" \
 not_here=('Joint(Get|TriedPart|Helper|Mapped)' AbsentPeer PeerMemory EndOfARawPeer.TellsOf
     PutsInAScribbledRing BulkMemory.GivesItsPagesBackWhenItIdles HooksUnmapWatch.FindsOutThatNobodyTells
     KernelsUnmapWatch 'UnmapWatches.*ByKernel' KeptRegistrationsByKernel
+    KeptRegistrationsAndThreads
     SoftSandbox /ASandboxed WhoCannotWatchItsProcess Settings.WrongOnesAreSaid ofi_comch_test.not_in_parts)
 # What throws dice for minutes, whatever the CPU.
 [ "$short" = no ] || not_here+=(ChannelFaults DirectWrite.AllMixtures DirectWrite.NobodyWrites RandomPrograms)

@@ -19,15 +19,16 @@ namespace {
 
 using Followed = KeptRegistrations::Followed;
 
+// Acquire and release: who finds that memory has left one of two finds it in the other.
 AddressRange range_of(const Followed& memory) noexcept {
-    return {memory.begin.load(std::memory_order_relaxed),
-            memory.end.load(std::memory_order_relaxed)};
+    return {memory.begin.load(std::memory_order_acquire),
+            memory.end.load(std::memory_order_acquire)};
 }
 
 void set(Followed& memory, AddressRange range) noexcept {
     memory.stale.store(false, std::memory_order_relaxed);
-    memory.begin.store(range.begin, std::memory_order_relaxed);
-    memory.end.store(range.end, std::memory_order_relaxed);
+    memory.begin.store(range.begin, std::memory_order_release);
+    memory.end.store(range.end, std::memory_order_release);
 }
 
 bool is_stale(const Followed& memory) noexcept {
@@ -63,7 +64,7 @@ bool KeptRegistrations::watch_by_hooks() {
 }
 
 std::span<KeptRegistrations::Kept> KeptRegistrations::ever_used() noexcept {
-    return std::span(places_).first(used_.load(std::memory_order_relaxed));
+    return std::span(places_).first(used_.load(std::memory_order_acquire));
 }
 
 KeptRegistrations::Kept* KeptRegistrations::get(std::byte* base, std::uint64_t length,
@@ -94,10 +95,9 @@ public:
         follows_ = all_.watch_ == nullptr || all_.watch_->follow(memory);
     }
     ~Making() {
-        const bool ends = follows_ && !has_place_ && !is_stale(all_.being_made_);
         set(all_.being_made_, {}); // first: else the memory is held
-        if (ends) {
-            all_.forget(memory_);
+        if (follows_ && !has_place_ && all_.watch_ != nullptr) {
+            all_.watch_->forget(memory_);
         }
     }
     Making(const Making&) = delete;
@@ -136,15 +136,12 @@ KeptRegistrations::Kept* KeptRegistrations::make(AddressRange memory, std::uint3
     Kept& kept = make_room();
     kept.region_ = region;
     kept.access_ = access;
-    kept.once_ = watch_ != nullptr && !watch_->tells_all_of(memory);
     making.move_to(kept);
     return &kept;
 }
 
 void KeptRegistrations::put(Kept& kept) {
-    if (--kept.users_ == 0 && kept.once_) {
-        drop(kept);
-    }
+    --kept.users_;
     drop_stale();
 }
 
@@ -155,7 +152,7 @@ KeptRegistrations::Kept* KeptRegistrations::find(AddressRange memory,
         const bool serves =
             access == 0 ? begin <= memory.begin && memory.end <= end
                         : begin == memory.begin && end == memory.end && kept.access_ == access;
-        if (kept.region_ != 0 && serves && !kept.once_ && !is_stale(kept.memory_)) {
+        if (kept.region_ != 0 && serves && !is_stale(kept.memory_)) {
             return &kept;
         }
     }
@@ -212,7 +209,7 @@ KeptRegistrations::Kept& KeptRegistrations::make_room() {
     const std::size_t used = used_.load(std::memory_order_relaxed);
     if (free == nullptr && used < capacity) {
         free = &places_[used];
-        used_.store(used + 1, std::memory_order_relaxed);
+        used_.store(used + 1, std::memory_order_release);
     }
     if (free == nullptr && oldest != nullptr) {
         drop(*oldest);
@@ -226,18 +223,11 @@ void KeptRegistrations::drop(Kept& kept) {
         return;
     }
     const AddressRange memory = range_of(kept.memory_);
-    const bool gone = is_stale(kept.memory_);
     set(kept.memory_, {});
     RegionTable::instance().remove(kept.region_);
     kept.region_ = 0;
-    if (!gone) { // there may be other memory now, which others follow
-        forget(memory);
-    }
-}
-
-void KeptRegistrations::forget(AddressRange memory) noexcept {
     if (watch_ != nullptr) {
-        watch_->forget(memory);
+        watch_->forget(memory); // some of it may be there all the same
     }
 }
 
@@ -267,7 +257,7 @@ std::optional<AddressRange> KeptRegistrations::first_followed(std::uintptr_t beg
         }
     };
     look(being_made_);
-    for (const Kept& kept : std::span(places_).first(used_.load(std::memory_order_relaxed))) {
+    for (const Kept& kept : std::span(places_).first(used_.load(std::memory_order_acquire))) {
         look(kept.memory_);
     }
     return first;

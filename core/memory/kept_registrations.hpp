@@ -43,7 +43,6 @@ public:
         std::uint64_t used_at_ = 0;
         std::uint32_t access_ = 0;
         unsigned users_ = 0;
-        bool once_ = false; ///< for who has it, and nobody else
     };
 
     /// Makes a region that a device knows of [base, base + length), for what peers may do to it
@@ -69,6 +68,8 @@ public:
     [[nodiscard]] Kept* get(std::byte* base, std::uint64_t length, std::uint32_t access,
                             const Register& register_it);
     void put(Kept& kept);
+    /// Lets go of memory that is gone, which else stays pinned until the next get or put. Cheap.
+    void tidy() { drop_stale(); }
 
     /// Whatever is kept of [begin, end) is not used again. Any thread; neither waits nor allocates.
     void on_unmapped(std::uintptr_t begin, std::uintptr_t end) noexcept override;
@@ -90,8 +91,6 @@ private:
     /// Ends what is stale, if something has become so: memory that is gone must not stay pinned.
     void drop_stale();
     void drop(Kept& kept);
-    /// The watch need not tell of it any more.
-    void forget(AddressRange memory) noexcept;
     [[nodiscard]] std::span<Kept> ever_used() noexcept;
 
     std::array<Kept, capacity> places_;

@@ -1,15 +1,23 @@
 #include "core/memory/kept_registrations.hpp"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <memory>
 #include <thread>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "core/base/test_waiting.hpp"
 #include "core/memory/region_table.hpp"
@@ -179,7 +187,7 @@ TEST_F(KeptRegistrationsTest, NothingOutlivesIt) {
 }
 
 /// One thread unmaps, another gets the same addresses as soon as they are free.
-TEST(KeptRegistrationsByKernel, NeverServeMemoryThatWasThereBefore) {
+TEST(KeptRegistrationsAndThreads, NeverServeMemoryThatWasThereBefore) {
     KeptRegistrations kept;
     if (!kept.watch_by_kernel()) {
         GTEST_SKIP() << "this kernel tells nothing";
@@ -233,6 +241,112 @@ TEST(KeptRegistrationsByKernel, NeverServeMemoryThatWasThereBefore) {
     }
     EXPECT_GT(addresses_again, 0u);
     EXPECT_GT(served, content.size()) << "not even the same memory is kept";
+}
+
+class KeptRegistrationsByKernel : public testing::Test {
+protected:
+    void SetUp() override {
+        kept = std::make_unique<KeptRegistrations>();
+        if (!kept->watch_by_kernel()) {
+            GTEST_SKIP() << "this kernel tells nothing";
+        }
+    }
+    /// Got, and given back at once. Its region.
+    std::uint64_t use(void* memory, std::size_t length) {
+        Kept* one = nullptr;
+        while (one == nullptr) { // what was unmapped may just be told
+            one = kept->get(static_cast<std::byte*>(memory), length, 0,
+                            [](std::byte* base, std::uint64_t size, std::uint32_t) {
+                                return RegionTable::instance()
+                                    .add({.base = base, .length = size})
+                                    .value()
+                                    .region;
+                            });
+        }
+        kept->put(*one);
+        return one->region();
+    }
+    static void* map(std::size_t length, void* at = nullptr) {
+        void* const memory =
+            ::mmap(at, length, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | (at != nullptr ? MAP_FIXED : 0), -1, 0);
+        EXPECT_NE(memory, MAP_FAILED);
+        return memory;
+    }
+    static std::size_t mappings() {
+        std::ifstream maps("/proc/self/maps");
+        return static_cast<std::size_t>(std::count(std::istreambuf_iterator<char>(maps),
+                                                   std::istreambuf_iterator<char>(), '\n'));
+    }
+
+    std::unique_ptr<KeptRegistrations> kept;
+};
+
+/// There may be 65530 in a process, and then nothing can be mapped any more.
+TEST_F(KeptRegistrationsByKernel, OnlyWhatIsKeptSplitsMappings) {
+    constexpr std::size_t stride = 128 << 10;
+    constexpr std::size_t count = 3000;
+    auto* const memory = static_cast<char*>(map(count * stride));
+    const std::size_t before = mappings();
+    for (std::size_t i = 0; i < count; ++i) {
+        use(memory + i * stride, stride / 2);
+        if (i % 2 == 0) {
+            ASSERT_EQ(::madvise(memory + i * stride, stride / 2, MADV_DONTNEED), 0);
+        }
+    }
+    EXPECT_LE(mappings(), before + 2 * KeptRegistrations::capacity + 50);
+    kept.reset();
+    EXPECT_LE(mappings(), before + 50);
+    ::munmap(memory, count * stride);
+}
+
+TEST_F(KeptRegistrationsByKernel, AForkedChildChangesNothingForItsParent) {
+    constexpr std::size_t length = 1 << 20;
+    void* const memory = map(length);
+    const std::uint64_t before = use(memory, length);
+    const pid_t child = ::fork();
+    if (child == 0) {
+        kept.reset(); // as static destructors may do
+        std::_Exit(0);
+    }
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    EXPECT_EQ(use(memory, length), before);
+    map(length, memory);
+    EXPECT_NE(use(memory, length), before) << "the child has ended the parent's watch";
+    ::munmap(memory, length);
+}
+
+/// The thread that tells must get on beside the one that started it, whatever that does.
+TEST_F(KeptRegistrationsByKernel, WhoUnmapsDoesNotWaitForWhoPolls) {
+    constexpr std::size_t length = 1 << 20;
+    void* const memory = map(length);
+    std::atomic<int> step{0};
+    std::thread poller([&] {
+        const sched_param above_all{.sched_priority = 1};
+        cpu_set_t first;
+        CPU_ZERO(&first);
+        CPU_SET(0, &first);
+        const bool alone = ::sched_setaffinity(0, sizeof first, &first) == 0 &&
+                           ::sched_setscheduler(0, SCHED_FIFO, &above_all) == 0;
+        use(memory, length);
+        step = alone ? 1 : 2;
+        while (step == 1) {
+        }
+    });
+    while (step == 0) {
+        std::this_thread::yield();
+    }
+    if (step == 1) {
+        ::munmap(memory, length);
+    }
+    const bool was_alone = step.exchange(3) == 1;
+    poller.join();
+    if (!was_alone) {
+        ::munmap(memory, length);
+        GTEST_SKIP() << "this user has no priority";
+    }
 }
 
 } // namespace

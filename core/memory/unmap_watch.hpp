@@ -3,9 +3,10 @@
 // There are two who can tell.
 //
 // The kernel (userfaultfd, of which only the reports are used: memory is registered for write
-// protection and never protected, so no access ever faults). It sees every way to unmap, changes
-// nothing for the program, and takes one thread. It needs a kernel that can write-protect: x86-64
-// from 5.18 on, aarch64 from 6.10 on; containers may forbid it.
+// protection and never protected, so no access ever faults). It tells whoever unmaps, moves or empties, by
+// what library or none; not of shmat(SHM_REMAP) and of guard pages (MADV_GUARD_INSTALL), which nobody puts
+// into a buffer. It takes one thread. It needs a kernel that can write-protect, and headers that know:
+// x86-64 from 5.18 on, aarch64 from 6.10 on; containers may forbid it.
 //
 // UCX's memory hooks (libucm), where UCX is installed. They are loaded with the first watch and stay,
 // and they are not without side effects: of UCX 1.13, mremap() loses the new address of
@@ -45,9 +46,7 @@ public:
     /// From now on the listener is told of this memory; it says already that it follows it. False:
     /// nobody can tell.
     [[nodiscard]] virtual bool follow(AddressRange memory) = 0;
-    /// All of it is there: is really everything told of that may happen to it?
-    [[nodiscard]] virtual bool tells_all_of(AddressRange memory) noexcept = 0;
-    /// Who followed it does not any more. (Not of memory that has been told of.)
+    /// Who followed it does not any more.
     virtual void forget(AddressRange memory) noexcept = 0;
     /// Whoever has mapped memory before this call did so where the listener has been told of all that
     /// was unmapped. False: not yet.

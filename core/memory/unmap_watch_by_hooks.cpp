@@ -123,7 +123,6 @@ public:
         listener_.on_unmapped(0, UINTPTR_MAX);
         return false;
     }
-    [[nodiscard]] bool tells_all_of(AddressRange) noexcept override { return true; }
     void forget(AddressRange) noexcept override {}
     [[nodiscard]] bool is_up_to_date() noexcept override { return true; } // told before it happens
 

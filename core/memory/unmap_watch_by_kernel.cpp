@@ -1,15 +1,18 @@
 // What the kernel tells of: userfaultfd's reports of memory that is unmapped, moved or emptied.
 //
 // The kernel holds up who unmaps memory that is followed until the report has been read, so there is
-// a thread that does nothing but read. Nothing that it could wait for may unmap memory meanwhile: it
-// allocates and frees nothing, and whoever holds the lock does neither.
+// a thread that does nothing but read. It waits for nobody: whoever it waited for could be who unmaps, in a
+// signal's handler, or be stopped by who does. So it takes no lock, and allocates and frees nothing.
 //
-// Why nothing is missed. A report is read with the lock held, and the listeners are told before it is
-// let go. Whoever unmaps goes on once the report has been read; who then takes the lock finds that the
-// listeners know. Another thread, though, can get the addresses as soon as they are free, before the
-// report is even there. But the kernel has begun to count changes under way before it frees the
-// addresses, and counts until the report has been read; while it counts, it refuses to write-protect
-// anything (EAGAIN). So is_up_to_date() asks for that, of a page on which it means nothing.
+// Why nothing is missed. While a report is read and told, a counter is odd. Whoever unmaps goes on once the
+// report has been read; who then looks finds the counter odd, or that the listeners know. Another thread,
+// though, can get the addresses as soon as they are free, before the report is even there. But the kernel
+// has begun to count changes under way before it frees the addresses, and counts until the report has been
+// read; while it counts, it refuses to write-protect anything (EAGAIN). So is_up_to_date() asks for that, of
+// a page on which it means nothing, and wants the counter even before and the same after.
+//
+// Memory that is emptied (madvise) is reported, and counted, before its pages go. So what is registered
+// meanwhile, by who sends a buffer while another thread empties it, has the old pages and stays.
 #include "core/memory/unmap_watch.hpp"
 
 #if __has_include(<linux/userfaultfd.h>)
@@ -20,21 +23,29 @@
     defined(UFFD_FEATURE_EXACT_ADDRESS)
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <cerrno>
 #include <cstddef>
+#include <cstring>
+#include <fstream>
 #include <mutex>
+#include <string>
 #include <system_error>
 #include <thread>
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "core/base/quiet_thread.hpp"
 #include "core/base/unique_fd.hpp"
 #include "core/device/per_process.hpp"
+#include "core/device/process_id.hpp"
 
 namespace comch {
 namespace {
@@ -47,6 +58,40 @@ std::uintptr_t page_size() noexcept {
 AddressRange whole_pages(AddressRange memory) noexcept {
     const std::uintptr_t page = page_size();
     return {memory.begin & ~(page - 1), (memory.end + page - 1) & ~(page - 1)};
+}
+
+/// Where the main thread's stack is, or may grow to: runtimes ask how large its mapping is, so it is not to
+/// be split.
+AddressRange main_stack() {
+    std::ifstream maps("/proc/self/maps");
+    std::string line;
+    while (std::getline(maps, line)) {
+        if (!line.ends_with("[stack]")) {
+            continue;
+        }
+        constexpr std::uintptr_t without_limit = std::uintptr_t{1} << 30;
+        const std::uintptr_t end = std::stoull(line.substr(line.find('-') + 1), nullptr, 16);
+        rlimit limit{};
+        const bool limited =
+            ::getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur < without_limit;
+        const std::uintptr_t size = limited ? limit.rlim_cur : without_limit;
+        return {end - std::min(end, size), end};
+    }
+    return {};
+}
+
+/// The reader must get on whatever the thread does that starts it: that may be one that polls on its CPU for
+/// ever, above all others.
+void run_wherever_there_is_room() noexcept {
+    const int policy = ::sched_getscheduler(0);
+    if (policy == SCHED_FIFO || policy == SCHED_RR) {
+        cpu_set_t all;
+        std::memset(&all, 0xff, sizeof all);
+        (void)::sched_setaffinity(0, sizeof all, &all);
+    } else {
+        const sched_param normal{};
+        (void)::sched_setscheduler(0, SCHED_OTHER, &normal);
+    }
 }
 
 /// All of a process's. It stays, and so does its thread: a forked child may hold its descriptor open,
@@ -76,7 +121,7 @@ public:
         probe_.begin = reinterpret_cast<std::uintptr_t>(page);
         probe_.end = probe_.begin + page_size();
         fd_ = std::move(fd);
-        if (!begin_reports(probe_) || !nothing_is_changing()) {
+        if (!begin_reports(probe_) || change() != Change::none) {
             fd_.reset();
             ::munmap(page, page_size());
         }
@@ -99,26 +144,44 @@ public:
     [[nodiscard]] bool follow(AddressRange memory) noexcept;
     void forget(AddressRange memory) noexcept;
     [[nodiscard]] bool is_up_to_date() noexcept {
-        const std::lock_guard lock(mutex_);
-        return nothing_is_changing();
+        const std::uint64_t before = tellings_.load(std::memory_order_acquire);
+        const bool settled = before % 2 == 0 && change() == Change::none;
+        // The reader counts before it reads, and the kernel counts down after that: who sees the one sees the
+        // other. Fences, for the kernel's count is in between.
+        std::atomic_thread_fence(std::memory_order_seq_cst);
+        return settled && tellings_.load(std::memory_order_relaxed) == before;
     }
 
 private:
-    // With the lock held.
-    [[nodiscard]] bool begin_reports(AddressRange pages) noexcept {
-        uffdio_register what{.range = {pages.begin, pages.end - pages.begin},
-                             .mode = UFFDIO_REGISTER_MODE_WP,
-                             .ioctls = 0};
+    enum class Change : std::uint8_t { none, under_way, unknown };
+
+    [[nodiscard]] bool register_as(std::uint64_t mode, AddressRange pages) noexcept {
+        uffdio_register what{
+            .range = {pages.begin, pages.end - pages.begin}, .mode = mode, .ioctls = 0};
         return ::ioctl(fd_.get(), UFFDIO_REGISTER, &what) == 0;
+    }
+    [[nodiscard]] bool begin_reports(AddressRange pages) noexcept {
+        return register_as(UFFDIO_REGISTER_MODE_WP, pages);
+    }
+    /// A file's memory can go without a report: the file is cut short, or punched. What could be registered
+    /// for faults of this kind is such; the kernel refuses both kinds for other files.
+    [[nodiscard]] bool is_of_a_file(AddressRange pages) noexcept {
+        const bool is = register_as(UFFDIO_REGISTER_MODE_MINOR, pages);
+        if (is) {
+            end_reports(pages);
+        }
+        return is;
     }
     /// (Where there is other memory now that cannot be followed, none is unregistered.)
     void end_reports(AddressRange pages) noexcept {
         uffdio_range what{pages.begin, pages.end - pages.begin};
         (void)::ioctl(fd_.get(), UFFDIO_UNREGISTER, &what);
     }
-    [[nodiscard]] bool nothing_is_changing() noexcept {
+    [[nodiscard]] Change change() noexcept {
         uffdio_writeprotect what{.range = {probe_.begin, probe_.end - probe_.begin}, .mode = 0};
-        return ::ioctl(fd_.get(), UFFDIO_WRITEPROTECT, &what) == 0;
+        return ::ioctl(fd_.get(), UFFDIO_WRITEPROTECT, &what) == 0 ? Change::none
+               : errno == EAGAIN                                   ? Change::under_way
+                                                                   : Change::unknown;
     }
     [[nodiscard]] bool start_reading() noexcept;
     void tell(AddressRange pages) noexcept;
@@ -126,10 +189,15 @@ private:
 
     void read_for_ever() noexcept;
 
+    const ProcessId process_ = process_id(); ///< a forked child's calls would change its parent
+    const AddressRange main_stack_ = main_stack();
     UniqueFd fd_;
     AddressRange probe_{};
+    /// Odd: a report is being read and told.
+    std::atomic<std::uint64_t> tellings_{0};
+    std::atomic<Watch*> first_{nullptr}; ///< changed with the lock held; the reader has none
+
     std::mutex mutex_;
-    Watch* first_ = nullptr;
     bool reads_ = false;
 };
 
@@ -145,7 +213,6 @@ public:
     [[nodiscard]] bool follow(AddressRange memory) override {
         return reports_.follow(whole_pages(memory));
     }
-    [[nodiscard]] bool tells_all_of(AddressRange memory) noexcept override;
     void forget(AddressRange memory) noexcept override { reports_.forget(whole_pages(memory)); }
     [[nodiscard]] bool is_up_to_date() noexcept override { return reports_.is_up_to_date(); }
 
@@ -153,31 +220,45 @@ private:
     friend class Reports;
     UnmapListener& listener_;
     Reports& reports_;
-    Watch* next_ = nullptr;
+    std::atomic<Watch*> next_{nullptr};
 };
 
 void Reports::add(Watch& watch) noexcept {
     const std::lock_guard lock(mutex_);
-    watch.next_ = first_;
-    first_ = &watch;
+    watch.next_.store(first_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    first_.store(&watch, std::memory_order_release);
 }
 
 void Reports::remove(Watch& watch) noexcept {
-    const std::lock_guard lock(mutex_);
-    Watch** at = &first_;
-    while (*at != &watch) {
-        at = &(*at)->next_;
+    if (process_ != process_id()) {
+        return;
     }
-    *at = watch.next_;
+    {
+        const std::lock_guard lock(mutex_);
+        std::atomic<Watch*>* at = &first_;
+        while (at->load(std::memory_order_relaxed) != &watch) {
+            at = &at->load(std::memory_order_relaxed)->next_;
+        }
+        at->store(watch.next_.load(std::memory_order_relaxed), std::memory_order_release);
+    }
+    // The reader may have come to it before. seq_cst, as where it counts: either it finds the list without,
+    // or is seen here.
+    const std::uint64_t telling = tellings_.load(std::memory_order_seq_cst);
+    while (telling % 2 != 0 && tellings_.load(std::memory_order_acquire) == telling) {
+        std::this_thread::yield();
+    }
 }
 
 bool Reports::follow(AddressRange pages) noexcept {
+    if (process_ != process_id() ||
+        (pages.begin < main_stack_.end && main_stack_.begin < pages.end)) {
+        return false;
+    }
     const std::lock_guard lock(mutex_);
-    return start_reading() && begin_reports(pages);
+    return start_reading() && !is_of_a_file(pages) && begin_reports(pages);
 }
 
 bool Reports::start_reading() noexcept {
-    // With the lock held, and yet it may allocate: nothing is followed so far.
     if (!reads_) {
         try {
             quiet_thread("comch-unmapped", [this] { read_for_ever(); }).detach();
@@ -190,10 +271,14 @@ bool Reports::start_reading() noexcept {
 
 /// Others may follow parts of it.
 void Reports::forget(AddressRange pages) noexcept {
+    if (process_ != process_id()) {
+        return;
+    }
     const std::lock_guard lock(mutex_);
     while (pages.begin < pages.end) {
         AddressRange held{pages.end, pages.end};
-        for (const Watch* watch = first_; watch != nullptr; watch = watch->next_) {
+        for (const Watch* watch = first_.load(std::memory_order_relaxed); watch != nullptr;
+             watch = watch->next_.load(std::memory_order_relaxed)) {
             const auto theirs = watch->listener_.first_followed(pages.begin, pages.end);
             if (theirs && theirs->begin < held.begin) {
                 held = *theirs;
@@ -208,7 +293,8 @@ void Reports::forget(AddressRange pages) noexcept {
 }
 
 void Reports::tell(AddressRange pages) noexcept {
-    for (const Watch* watch = first_; watch != nullptr; watch = watch->next_) {
+    for (const Watch* watch = first_.load(std::memory_order_seq_cst); watch != nullptr;
+         watch = watch->next_.load(std::memory_order_acquire)) {
         watch->listener_.on_unmapped(pages.begin, pages.end);
     }
 }
@@ -230,42 +316,23 @@ void Reports::handle(const uffd_msg& report) noexcept {
 }
 
 void Reports::read_for_ever() noexcept {
-    for (;;) {
-        pollfd readable{.fd = fd_.get(), .events = POLLIN, .revents = 0};
-        (void)::poll(&readable, 1, -1);
-        const std::lock_guard lock(mutex_);
+    run_wherever_there_is_room();
+    // Until somebody closes all descriptors that are not his, so that this one is another's.
+    while (change() != Change::unknown) {
         std::array<uffd_msg, 16> reports; // NOLINT: what is read of it has been written
+        tellings_.fetch_add(1, std::memory_order_seq_cst);
+        std::atomic_thread_fence(std::memory_order_seq_cst); // see is_up_to_date()
         const ssize_t size = ::read(fd_.get(), reports.data(), sizeof reports);
         for (std::size_t i = 0; size > 0 && i < static_cast<std::size_t>(size) / sizeof(uffd_msg);
              ++i) {
             handle(reports[i]);
         }
-    }
-}
-
-/// Memory that is a file's, or shared, can lose its pages without a report: the file is cut short, or
-/// punched.
-bool Reports::Watch::tells_all_of(AddressRange memory) noexcept {
-    constexpr std::uint64_t of_file_or_shared = std::uint64_t{1} << 61; // the kernel's pagemap
-    const UniqueFd pages(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
-    const AddressRange all = whole_pages(memory);
-    std::uintptr_t first = all.begin / page_size();
-    const std::uintptr_t last = all.end / page_size();
-    std::array<std::uint64_t, 512> entries{};
-    while (pages && first < last) {
-        const std::size_t wanted = std::min<std::size_t>(last - first, entries.size());
-        const ssize_t got = ::pread(pages.get(), entries.data(), wanted * sizeof(std::uint64_t),
-                                    static_cast<off_t>(first * sizeof(std::uint64_t)));
-        const bool all_are_anonymous =
-            got == static_cast<ssize_t>(wanted * sizeof(std::uint64_t)) &&
-            std::none_of(entries.begin(), entries.begin() + static_cast<std::ptrdiff_t>(wanted),
-                         [](std::uint64_t entry) { return (entry & of_file_or_shared) != 0; });
-        if (!all_are_anonymous) {
-            return false;
+        tellings_.fetch_add(1, std::memory_order_release);
+        if (size < 0) {
+            pollfd readable{.fd = fd_.get(), .events = POLLIN, .revents = 0};
+            (void)::poll(&readable, 1, -1);
         }
-        first += wanted;
     }
-    return bool(pages);
 }
 
 constinit PerProcess<Reports> reports;

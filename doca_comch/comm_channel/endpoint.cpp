@@ -379,8 +379,9 @@ doca_error_t Endpoint::update(Peer& peer) {
     const bool confirmed_more = confirmed != peer.updated_confirmed;
     peer.snapshot = peer.statistics();
     peer.updated_confirmed = confirmed;
-    peer.updated =
-        peer.snapshot.in_flight_messages != 0 ? std::optional(peer.look()) : std::nullopt;
+    const bool waits =
+        peer.state == Peer::State::connecting || peer.snapshot.in_flight_messages != 0;
+    peer.updated = waits ? std::optional(peer.look()) : std::nullopt;
     peer.acceptance_untold = false; // as we answer
     switch (peer.state) {
     case Peer::State::connecting:

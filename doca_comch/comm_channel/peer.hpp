@@ -52,7 +52,7 @@ struct Peer {
     };
     /// How things were before the last send's last attempt, if it was refused.
     std::optional<Look> refused;
-    /// How the last update found them, if something was under way; until arming the send channel has
+    /// How the last update found them, if they or a message were under way; until arming the send channel has
     /// told of what came since.
     std::optional<Look> updated;
 
