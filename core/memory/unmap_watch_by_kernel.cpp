@@ -198,7 +198,7 @@ private:
     std::atomic<Watch*> first_{nullptr}; ///< changed with the lock held; the reader has none
 
     std::mutex mutex_;
-    bool reads_ = false;
+    std::atomic<bool> reads_{false};
 };
 
 class Reports::Watch final : public UnmapWatch {
@@ -262,11 +262,14 @@ bool Reports::start_reading() noexcept {
     if (!reads_) {
         try {
             quiet_thread("comch-unmapped", [this] { read_for_ever(); }).detach();
-            reads_ = true;
         } catch (const std::system_error&) {
+            return false;
+        }
+        while (!reads_) { // until then it is where this thread is
+            std::this_thread::yield();
         }
     }
-    return reads_;
+    return true;
 }
 
 /// Others may follow parts of it.
@@ -317,6 +320,7 @@ void Reports::handle(const uffd_msg& report) noexcept {
 
 void Reports::read_for_ever() noexcept {
     run_wherever_there_is_room();
+    reads_ = true;
     // Until somebody closes all descriptors that are not his, so that this one is another's.
     while (change() != Change::unknown) {
         std::array<uffd_msg, 16> reports; // NOLINT: what is read of it has been written
