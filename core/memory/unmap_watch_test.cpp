@@ -60,36 +60,37 @@ public:
 class Follower final : public UnmapListener {
 public:
     Follower(std::unique_ptr<UnmapWatch> (*watch)(UnmapListener&), const void* memory)
-        : range_{reinterpret_cast<std::uintptr_t>(memory),
-                 reinterpret_cast<std::uintptr_t>(memory) + length},
+        : begin_(reinterpret_cast<std::uintptr_t>(memory)), end_(begin_ + length),
           watch_(watch(*this)) {
         EXPECT_TRUE(watch_);
-        EXPECT_TRUE(watch_ && watch_->follow(range_));
+        EXPECT_TRUE(watch_ && watch_->follow(range()));
     }
     /// All of it, or some.
     [[nodiscard]] bool told_of_all() const { return settle(), all_; }
     [[nodiscard]] bool told() const { return settle(), some_; }
     [[nodiscard]] UnmapWatch& watch() { return *watch_; }
-    [[nodiscard]] AddressRange range() const { return range_; }
+    [[nodiscard]] AddressRange range() const { return {begin_, end_}; }
     void forget() {
-        const AddressRange forgotten = std::exchange(range_, {});
+        const AddressRange forgotten = range();
+        end_ = 0;
         watch_->forget(forgotten);
     }
 
     void on_unmapped(std::uintptr_t begin, std::uintptr_t end) noexcept override {
-        some_ = some_ || (begin < range_.end && range_.begin < end);
-        all_ = all_ || (begin <= range_.begin && range_.end <= end);
+        some_ = some_ || (begin < end_ && begin_ < end);
+        all_ = all_ || (begin <= begin_ && end_ != 0 && end_ <= end);
     }
     [[nodiscard]] std::optional<AddressRange>
     first_followed(std::uintptr_t begin, std::uintptr_t end) const noexcept override {
-        return begin < range_.end && range_.begin < end ? std::optional(range_) : std::nullopt;
+        return begin < end_ && begin_ < end ? std::optional(range()) : std::nullopt;
     }
 
 private:
     /// What was unmapped before is known after that.
     void settle() const { await(*watch_); }
 
-    AddressRange range_;
+    const std::uintptr_t begin_;
+    std::atomic<std::uintptr_t> end_; ///< 0: it follows nothing any more
     std::atomic<bool> all_{false};
     std::atomic<bool> some_{false};
     std::unique_ptr<UnmapWatch> watch_;
