@@ -20,17 +20,17 @@
 #endif
 
 #if defined(UFFD_USER_MODE_ONLY) && defined(UFFDIO_WRITEPROTECT) &&                                \
-    defined(UFFD_FEATURE_EXACT_ADDRESS)
+    defined(UFFD_FEATURE_EXACT_ADDRESS) && defined(UFFDIO_CONTINUE)
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <exception>
 #include <fstream>
 #include <mutex>
 #include <string>
-#include <system_error>
 #include <thread>
 
 #include <fcntl.h>
@@ -112,7 +112,7 @@ public:
         if (!fd || ::ioctl(fd.get(), UFFDIO_API, &api) != 0) {
             return;
         }
-        // Never touched: to write-protect it is a look at nothing.
+        // To write-protect it means nothing.
         void* const page =
             ::mmap(nullptr, page_size(), PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (page == MAP_FAILED) {
@@ -155,22 +155,35 @@ public:
 private:
     enum class Change : std::uint8_t { none, under_way, unknown };
 
-    [[nodiscard]] bool register_as(std::uint64_t mode, AddressRange pages) noexcept {
-        uffdio_register what{
-            .range = {pages.begin, pages.end - pages.begin}, .mode = mode, .ioctls = 0};
-        return ::ioctl(fd_.get(), UFFDIO_REGISTER, &what) == 0;
-    }
+    /// False: nothing has changed.
     [[nodiscard]] bool begin_reports(AddressRange pages) noexcept {
-        return register_as(UFFDIO_REGISTER_MODE_WP, pages);
-    }
-    /// A file's memory can go without a report: the file is cut short, or punched. What could be registered
-    /// for faults of this kind is such; the kernel refuses both kinds for other files.
-    [[nodiscard]] bool is_of_a_file(AddressRange pages) noexcept {
-        const bool is = register_as(UFFDIO_REGISTER_MODE_MINOR, pages);
-        if (is) {
-            end_reports(pages);
+        uffdio_register what{.range = {pages.begin, pages.end - pages.begin},
+                             .mode = UFFDIO_REGISTER_MODE_WP,
+                             .ioctls = 0};
+        if (::ioctl(fd_.get(), UFFDIO_REGISTER, &what) != 0) {
+            return false; // not of such memory, or somebody else's
         }
-        return is;
+        constexpr std::uint64_t of_small_pages = std::uint64_t{1} << _UFFDIO_ZEROPAGE;
+        if ((what.ioctls & of_small_pages) == 0 || !is_anonymous(pages.begin)) {
+            end_reports(pages);
+            return false;
+        }
+        return true;
+    }
+    /// A file's memory can go without a report: the file is cut short, or punched. Only of such a page can the
+    /// kernel be asked to map what the file has (and does so at worst, as with any access).
+    [[nodiscard]] bool is_anonymous(std::uintptr_t page) noexcept {
+        for (int attempt = 0; attempt < 1000; ++attempt) {
+            uffdio_continue what{.range = {page, page_size()}, .mode = 0, .mapped = 0};
+            if (::ioctl(fd_.get(), UFFDIO_CONTINUE, &what) == 0) {
+                return false;
+            }
+            if (errno != EAGAIN) {
+                return errno == EINVAL;
+            }
+            std::this_thread::yield(); // something is being unmapped
+        }
+        return false;
     }
     /// (Where there is other memory now that cannot be followed, none is unregistered.)
     void end_reports(AddressRange pages) noexcept {
@@ -239,10 +252,10 @@ void Reports::remove(Watch& watch) noexcept {
         while (at->load(std::memory_order_relaxed) != &watch) {
             at = &at->load(std::memory_order_relaxed)->next_;
         }
-        at->store(watch.next_.load(std::memory_order_relaxed), std::memory_order_release);
+        at->store(watch.next_.load(std::memory_order_relaxed), std::memory_order_seq_cst);
     }
-    // The reader may have come to it before. seq_cst, as where it counts: either it finds the list without,
-    // or is seen here.
+    // The reader may have come to it before. seq_cst, as where it counts and where it looks: either it finds the
+    // list without, or is seen here.
     const std::uint64_t telling = tellings_.load(std::memory_order_seq_cst);
     while (telling % 2 != 0 && tellings_.load(std::memory_order_acquire) == telling) {
         std::this_thread::yield();
@@ -255,14 +268,14 @@ bool Reports::follow(AddressRange pages) noexcept {
         return false;
     }
     const std::lock_guard lock(mutex_);
-    return start_reading() && !is_of_a_file(pages) && begin_reports(pages);
+    return start_reading() && begin_reports(pages);
 }
 
 bool Reports::start_reading() noexcept {
     if (!reads_) {
         try {
             quiet_thread("comch-unmapped", [this] { read_for_ever(); }).detach();
-        } catch (const std::system_error&) {
+        } catch (const std::exception&) { // no thread, or no memory for one
             return false;
         }
         while (!reads_) { // until then it is where this thread is
@@ -297,7 +310,7 @@ void Reports::forget(AddressRange pages) noexcept {
 
 void Reports::tell(AddressRange pages) noexcept {
     for (const Watch* watch = first_.load(std::memory_order_seq_cst); watch != nullptr;
-         watch = watch->next_.load(std::memory_order_acquire)) {
+         watch = watch->next_.load(std::memory_order_seq_cst)) {
         watch->listener_.on_unmapped(pages.begin, pages.end);
     }
 }
