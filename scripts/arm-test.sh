@@ -95,8 +95,7 @@ run_logged "build, for aarch64" "$build/log/arm-build.log" \
 # unmapping; and a program that is built for aarch64 starting another.
 not_here=('Joint(Get|TriedPart|Helper|Mapped)' AbsentPeer PeerMemory EndOfARawPeer.TellsOf
     PutsInAScribbledRing BulkMemory.GivesItsPagesBackWhenItIdles HooksUnmapWatch.FindsOutThatNobodyTells
-    KernelsUnmapWatch 'UnmapWatches.*ByKernel' KeptRegistrationsByKernel
-    KeptRegistrationsAndThreads
+    KernelsUnmapWatch 'UnmapWatches.*ByKernel' 'KeptRegistrations(ByKernel|AndThreads|OfPollers)'
     SoftSandbox /ASandboxed WhoCannotWatchItsProcess Settings.WrongOnesAreSaid ofi_comch_test.not_in_parts)
 # What throws dice for minutes, whatever the CPU.
 [ "$short" = no ] || not_here+=(ChannelFaults DirectWrite.AllMixtures DirectWrite.NobodyWrites RandomPrograms)

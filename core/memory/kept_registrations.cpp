@@ -27,8 +27,13 @@ AddressRange range_of(const Followed& memory) noexcept {
 
 void set(Followed& memory, AddressRange range) noexcept {
     memory.stale.store(false, std::memory_order_relaxed);
-    memory.begin.store(range.begin, std::memory_order_release);
-    memory.end.store(range.end, std::memory_order_release);
+    if (range.end == 0) { // empty between the two stores, too
+        memory.end.store(0, std::memory_order_release);
+        memory.begin.store(0, std::memory_order_release);
+    } else {
+        memory.begin.store(range.begin, std::memory_order_release);
+        memory.end.store(range.end, std::memory_order_release);
+    }
 }
 
 bool is_stale(const Followed& memory) noexcept {
@@ -96,7 +101,7 @@ public:
     }
     ~Making() {
         set(all_.being_made_, {}); // first: else the memory is held
-        if (follows_ && !has_place_ && all_.watch_ != nullptr) {
+        if (!has_place_ && all_.watch_ != nullptr) {
             all_.watch_->forget(memory_);
         }
     }
@@ -107,6 +112,8 @@ public:
     void move_to(Kept& place) noexcept {
         set(place.memory_, memory_);
         has_place_ = true;
+        // As in on_unmapped(): either it finds the place, or what it found before is found here.
+        std::atomic_thread_fence(std::memory_order_seq_cst);
         if (is_stale(all_.being_made_)) {
             place.memory_.stale.store(true, std::memory_order_relaxed);
             all_.any_stale_.store(true, std::memory_order_relaxed);
@@ -240,6 +247,7 @@ void KeptRegistrations::on_unmapped(std::uintptr_t begin, std::uintptr_t end) no
         return is_gone;
     };
     (void)tell(being_made_);
+    std::atomic_thread_fence(std::memory_order_seq_cst); // it may be moving to its place
     for (Kept& kept : ever_used()) {
         if (tell(kept.memory_)) {
             any_stale_.store(true, std::memory_order_release); // behind what it tells of

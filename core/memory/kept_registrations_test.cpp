@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <thread>
@@ -254,7 +255,12 @@ protected:
     /// Got, and given back at once. Its region.
     std::uint64_t use(void* memory, std::size_t length) {
         Kept* one = nullptr;
-        while (one == nullptr) { // what was unmapped may just be told
+        for (int attempt = 0; one == nullptr; ++attempt) { // what was unmapped may just be told
+            if (attempt == 100'000) {
+                ADD_FAILURE() << "not kept";
+                return 0;
+            }
+            std::this_thread::yield();
             one = kept->get(static_cast<std::byte*>(memory), length, 0,
                             [](std::byte* base, std::uint64_t size, std::uint32_t) {
                                 return RegionTable::instance()
@@ -319,34 +325,65 @@ TEST_F(KeptRegistrationsByKernel, AForkedChildChangesNothingForItsParent) {
 }
 
 /// The thread that tells must get on beside the one that started it, whatever that does.
-TEST_F(KeptRegistrationsByKernel, WhoUnmapsDoesNotWaitForWhoPolls) {
-    constexpr std::size_t length = 1 << 20;
-    void* const memory = map(length);
-    std::atomic<int> step{0};
-    std::thread poller([&] {
-        const sched_param above_all{.sched_priority = 1};
-        cpu_set_t first;
-        CPU_ZERO(&first);
-        CPU_SET(0, &first);
-        const bool alone = ::sched_setaffinity(0, sizeof first, &first) == 0 &&
-                           ::sched_setscheduler(0, SCHED_FIFO, &above_all) == 0;
-        use(memory, length);
-        step = alone ? 1 : 2;
-        while (step == 1) {
+class KeptRegistrationsOfPollers : public KeptRegistrationsByKernel {
+protected:
+    static constexpr std::size_t length = 1 << 20;
+
+    void SetUp() override {
+        KeptRegistrationsByKernel::SetUp();
+        cpu_set_t allowed;
+        ASSERT_EQ(::sched_getaffinity(0, sizeof allowed, &allowed), 0);
+        while (!CPU_ISSET(cpu, &allowed)) {
+            ++cpu;
         }
+        if (CPU_COUNT(&allowed) < 2) {
+            GTEST_SKIP() << "there is one CPU, and it polls";
+        }
+    }
+    bool stay_on_one_cpu() const {
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(cpu, &one);
+        return ::sched_setaffinity(0, sizeof one, &one) == 0;
+    }
+    static bool come_first() {
+        const sched_param above_all{.sched_priority = 1};
+        return ::sched_setscheduler(0, SCHED_FIFO, &above_all) == 0;
+    }
+    /// Another thread does this, and then polls; meanwhile its buffer is unmapped.
+    void unmap_beside(const std::function<bool(void* buffer)>& begin) {
+        enum Step : int { beginning, polling, failed, ended };
+        std::atomic<int> step{beginning};
+        void* const memory = map(length);
+        std::thread poller([&] {
+            step = begin(memory) ? polling : failed;
+            while (step == polling) {
+            }
+        });
+        while (step == beginning) {
+            std::this_thread::yield();
+        }
+        ::munmap(memory, length);
+        const bool could = step.exchange(ended) == polling;
+        poller.join();
+        if (!could) {
+            GTEST_SKIP() << "this user may have no priority";
+        }
+    }
+
+    std::size_t cpu = 0;
+};
+
+TEST_F(KeptRegistrationsOfPollers, WhoComesFirstFromTheBeginning) {
+    unmap_beside([&](void* buffer) {
+        return stay_on_one_cpu() && come_first() && use(buffer, length) != 0;
     });
-    while (step == 0) {
-        std::this_thread::yield();
-    }
-    if (step == 1) {
-        ::munmap(memory, length);
-    }
-    const bool was_alone = step.exchange(3) == 1;
-    poller.join();
-    if (!was_alone) {
-        ::munmap(memory, length);
-        GTEST_SKIP() << "this user has no priority";
-    }
+}
+
+TEST_F(KeptRegistrationsOfPollers, WhoComesFirstLater) {
+    unmap_beside([&](void* buffer) {
+        return stay_on_one_cpu() && use(buffer, length) != 0 && come_first();
+    });
 }
 
 } // namespace

@@ -44,7 +44,7 @@ public:
     virtual ~UnmapWatch() = default;
 
     /// From now on the listener is told of this memory; it says already that it follows it. False:
-    /// nobody can tell.
+    /// nobody can tell, or not of all of it; it is to be forgotten.
     [[nodiscard]] virtual bool follow(AddressRange memory) = 0;
     /// Who followed it does not any more.
     virtual void forget(AddressRange memory) noexcept = 0;

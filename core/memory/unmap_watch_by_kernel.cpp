@@ -25,6 +25,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <cstring>
 #include <exception>
@@ -80,18 +81,27 @@ AddressRange main_stack() {
     return {};
 }
 
-/// The reader must get on whatever the thread does that starts it: that may be one that polls on its CPU for
-/// ever, above all others.
+/// The reader is not to wait for the thread that starts it: that may poll on its CPU for ever, above all others,
+/// now or later. (Nor for another of the same priority, if it may have a higher one.)
 void run_wherever_there_is_room() noexcept {
+    cpu_set_t all;
+    std::memset(&all, 0xff, sizeof all);
+    (void)::sched_setaffinity(0, sizeof all, &all);
     const int policy = ::sched_getscheduler(0);
+    sched_param priority{};
     if (policy == SCHED_FIFO || policy == SCHED_RR) {
-        cpu_set_t all;
-        std::memset(&all, 0xff, sizeof all);
-        (void)::sched_setaffinity(0, sizeof all, &all);
+        (void)::sched_getparam(0, &priority);
+        priority.sched_priority =
+            std::min(priority.sched_priority + 1, ::sched_get_priority_max(policy));
+        (void)::sched_setscheduler(0, policy, &priority);
     } else {
-        const sched_param normal{};
-        (void)::sched_setscheduler(0, SCHED_OTHER, &normal);
+        (void)::sched_setscheduler(0, SCHED_OTHER, &priority);
     }
+}
+
+/// Of a thread that may be above all others on its CPU, where what it waits for may be.
+void wait_a_moment() {
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
 }
 
 /// All of a process's. It stays, and so does its thread: a forked child may hold its descriptor open,
@@ -121,7 +131,8 @@ public:
         probe_.begin = reinterpret_cast<std::uintptr_t>(page);
         probe_.end = probe_.begin + page_size();
         fd_ = std::move(fd);
-        if (!begin_reports(probe_) || change() != Change::none) {
+        std::uint64_t can = 0;
+        if (!begin_reports(probe_, can) || change() != Change::none) {
             fd_.reset();
             ::munmap(page, page_size());
         }
@@ -144,6 +155,9 @@ public:
     [[nodiscard]] bool follow(AddressRange memory) noexcept;
     void forget(AddressRange memory) noexcept;
     [[nodiscard]] bool is_up_to_date() noexcept {
+        if (process_ != process_id()) {
+            return false;
+        }
         const std::uint64_t before = tellings_.load(std::memory_order_acquire);
         const bool settled = before % 2 == 0 && change() == Change::none;
         // The reader counts before it reads, and the kernel counts down after that: who sees the one sees the
@@ -153,42 +167,52 @@ public:
     }
 
 private:
+    [[nodiscard]] bool may_follow(AddressRange pages) const noexcept {
+        return process_ == process_id() &&
+               (pages.end <= main_stack_.begin || main_stack_.end <= pages.begin);
+    }
+
     enum class Change : std::uint8_t { none, under_way, unknown };
 
-    /// False: nothing has changed.
-    [[nodiscard]] bool begin_reports(AddressRange pages) noexcept {
+    [[nodiscard]] bool begin_reports(AddressRange pages, std::uint64_t& can) noexcept {
         uffdio_register what{.range = {pages.begin, pages.end - pages.begin},
                              .mode = UFFDIO_REGISTER_MODE_WP,
                              .ioctls = 0};
-        if (::ioctl(fd_.get(), UFFDIO_REGISTER, &what) != 0) {
-            return false; // not of such memory, or somebody else's
-        }
-        constexpr std::uint64_t of_small_pages = std::uint64_t{1} << _UFFDIO_ZEROPAGE;
-        if ((what.ioctls & of_small_pages) == 0 || !is_anonymous(pages.begin)) {
-            end_reports(pages);
-            return false;
-        }
-        return true;
+        const bool begun = ::ioctl(fd_.get(), UFFDIO_REGISTER, &what) == 0;
+        can = what.ioctls;
+        return begun;
     }
-    /// A file's memory can go without a report: the file is cut short, or punched. Only of such a page can the
-    /// kernel be asked to map what the file has (and does so at worst, as with any access).
-    [[nodiscard]] bool is_anonymous(std::uintptr_t page) noexcept {
-        for (int attempt = 0; attempt < 1000; ++attempt) {
-            uffdio_continue what{.range = {page, page_size()}, .mode = 0, .mapped = 0};
-            if (::ioctl(fd_.get(), UFFDIO_CONTINUE, &what) == 0) {
-                return false;
+    /// Not where somebody else has them reported: kernels before 6.17 would end his reports, so ours begin there
+    /// first, which they refuse then.
+    void end_reports(AddressRange pages) noexcept {
+        std::uint64_t can = 0;
+        if (begin_reports(pages, can)) {
+            uffdio_range what{pages.begin, pages.end - pages.begin};
+            (void)::ioctl(fd_.get(), UFFDIO_UNREGISTER, &what);
+        }
+    }
+    /// A file's memory can go without a report: the file is cut short, or punched. Only of such pages can the
+    /// kernel be asked to map what the file has (and does so at worst, as with any access); and only of those of
+    /// one mapping at a time.
+    [[nodiscard]] bool is_anonymous(AddressRange pages, int& patience) noexcept {
+        uffdio_continue what{
+            .range = {pages.begin, pages.end - pages.begin}, .mode = 0, .mapped = 0};
+        while (::ioctl(fd_.get(), UFFDIO_CONTINUE, &what) != 0) {
+            if (errno == EINVAL) {
+                return true;
             }
-            if (errno != EAGAIN) {
-                return errno == EINVAL;
+            const std::uintptr_t middle =
+                pages.begin + (pages.end - pages.begin) / page_size() / 2 * page_size();
+            if (errno == ENOENT && middle != pages.begin) {
+                return is_anonymous({pages.begin, middle}, patience) &&
+                       is_anonymous({middle, pages.end}, patience);
+            }
+            if (errno != EAGAIN || --patience == 0) {
+                return false;
             }
             std::this_thread::yield(); // something is being unmapped
         }
         return false;
-    }
-    /// (Where there is other memory now that cannot be followed, none is unregistered.)
-    void end_reports(AddressRange pages) noexcept {
-        uffdio_range what{pages.begin, pages.end - pages.begin};
-        (void)::ioctl(fd_.get(), UFFDIO_UNREGISTER, &what);
     }
     [[nodiscard]] Change change() noexcept {
         uffdio_writeprotect what{.range = {probe_.begin, probe_.end - probe_.begin}, .mode = 0};
@@ -258,17 +282,20 @@ void Reports::remove(Watch& watch) noexcept {
     // list without, or is seen here.
     const std::uint64_t telling = tellings_.load(std::memory_order_seq_cst);
     while (telling % 2 != 0 && tellings_.load(std::memory_order_acquire) == telling) {
-        std::this_thread::yield();
+        wait_a_moment();
     }
 }
 
 bool Reports::follow(AddressRange pages) noexcept {
-    if (process_ != process_id() ||
-        (pages.begin < main_stack_.end && main_stack_.begin < pages.end)) {
+    if (!may_follow(pages)) {
         return false;
     }
     const std::lock_guard lock(mutex_);
-    return start_reading() && begin_reports(pages);
+    constexpr std::uint64_t of_small_pages = std::uint64_t{1} << _UFFDIO_ZEROPAGE;
+    std::uint64_t can = 0;
+    int patience = 1000;
+    return start_reading() && begin_reports(pages, can) && (can & of_small_pages) != 0 &&
+           is_anonymous(pages, patience);
 }
 
 bool Reports::start_reading() noexcept {
@@ -279,7 +306,7 @@ bool Reports::start_reading() noexcept {
             return false;
         }
         while (!reads_) { // until then it is where this thread is
-            std::this_thread::yield();
+            wait_a_moment();
         }
     }
     return true;
@@ -287,7 +314,7 @@ bool Reports::start_reading() noexcept {
 
 /// Others may follow parts of it.
 void Reports::forget(AddressRange pages) noexcept {
-    if (process_ != process_id()) {
+    if (!may_follow(pages)) {
         return;
     }
     const std::lock_guard lock(mutex_);
