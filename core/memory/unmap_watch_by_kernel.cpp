@@ -25,9 +25,9 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <cstddef>
 #include <cstring>
+#include <ctime>
 #include <exception>
 #include <fstream>
 #include <mutex>
@@ -99,9 +99,11 @@ void run_wherever_there_is_room() noexcept {
     }
 }
 
-/// Of a thread that may be above all others on its CPU, where what it waits for may be.
-void wait_a_moment() {
-    std::this_thread::sleep_for(std::chrono::microseconds(20));
+/// Of a thread that may be above all others on its CPU, where what it waits for may be. (Not to be gone on with
+/// after a signal: where there are many, that never ends.)
+void wait_a_moment() noexcept {
+    const timespec moment{.tv_sec = 0, .tv_nsec = 20'000};
+    (void)::nanosleep(&moment, nullptr);
 }
 
 /// All of a process's. It stays, and so does its thread: a forked child may hold its descriptor open,
