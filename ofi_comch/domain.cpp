@@ -152,7 +152,6 @@ void keep_registrations(Domain& domain, Keep what) {
             : nullptr;
     if (missing == nullptr) {
         domain.kept = std::move(kept);
-        domain.keeps_what_peers_read = what == Keep::all;
     } else if (what == Keep::all) {
         FI_WARN(&provider, FI_LOG_DOMAIN,
                 "FI_COMCH_KEEP_REGISTRATIONS: registrations are not kept, %s\n", missing);

@@ -54,7 +54,6 @@ struct Domain {
     /// Of the connecting endpoints; while there are any.
     std::weak_ptr<Station> station;
     std::unique_ptr<KeptRegistrations> kept; ///< of the program's buffers; null: none are
-    bool keeps_what_peers_read = false;
     /// Peers reach registered memory through any of these, so each progresses with every counter
     /// of memory.
     std::vector<Endpoint*> enabled_endpoints;

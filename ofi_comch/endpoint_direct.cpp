@@ -14,6 +14,7 @@
 #include "endpoint.hpp"
 #include "endpoint_parser.hpp"
 #include "info.hpp"
+#include "provider.hpp"
 
 namespace comch::ofi::inline COMCH_OFI_LINK {
 namespace {
@@ -56,7 +57,7 @@ std::uint64_t Endpoint::device_region_of(Mr& mr) try {
 }
 
 Kept* Endpoint::keep(std::byte* base, std::uint64_t length, std::uint32_t access) try {
-    if (domain->kept == nullptr || (access != 0 && !domain->keeps_what_peers_read)) {
+    if (domain->kept == nullptr || (access != 0 && settings().keep_registrations != Keep::all)) {
         return nullptr;
     }
     return domain->kept->get(

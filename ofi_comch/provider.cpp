@@ -110,8 +110,8 @@ void define_settings() {
         "Over RDMA devices, keep the registrations of long messages' buffers until their memory is "
         "unmapped: own, of those that only this end's device is at; all, also of those that peers "
         "read, who may go on to do so until then; no. Takes an unlimited RLIMIT_MEMLOCK and a "
-        "kernel "
-        "that tells of unmapping; all takes UCX's memory hooks if it does not (default: own)");
+        "kernel that tells of unmapping; all takes UCX's memory hooks if it does not (default: "
+        "own)");
     the_settings.host_dpu_only = flag_setting("host_dpu_only", "FI_COMCH_HOST_DPU_ONLY");
     the_settings.layering = flag_setting("layering", "FI_COMCH_LAYERING");
     the_settings.eager_size = eager_size_setting();

@@ -126,7 +126,6 @@ void Waiter::tidy() {
 
 bool Waiter::arm_stations() {
     tidy(); // it may be a long sleep
-
     for (const Source& source : sources_) {
         source.station->add_sleeper(*this);
         if (source.station->arm() != Errc::ok) {
