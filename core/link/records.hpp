@@ -48,14 +48,33 @@ struct Reply {
 /// Goes with a get that both ends copy.
 struct Joint {
     std::uint64_t to;         ///< the requester's virtual address
-    std::uint64_t generation; ///< of the words that say who copies what, 16 bits; | joint_by_kernel
+    std::uint64_t generation; ///< JointName
     std::uint64_t region;     ///< the requester's that the owner may map to write there; 0: none
     std::uint64_t base;       ///< its address
     std::uint64_t length;     ///< and length
 };
 
-/// The requester reads by the kernel, not what it has mapped.
-inline constexpr std::uint64_t joint_by_kernel = 1 << 16;
+/// So many gets of each end are copied by both at a time.
+inline constexpr std::uint32_t joint_gets = 2;
+
+/// Which of them it is, by what words it is said who copies what.
+struct JointName {
+    std::uint16_t generation = 0; ///< of those words
+    bool by_kernel = false;       ///< the requester reads so, not what it has mapped
+    std::uint32_t index = 0;      ///< of the words, below joint_gets
+
+    [[nodiscard]] constexpr std::uint64_t pack() const noexcept {
+        return generation | std::uint64_t{by_kernel} << 16 | std::uint64_t{index} << 17;
+    }
+    [[nodiscard]] static constexpr JointName unpack(std::uint64_t word) noexcept {
+        return {static_cast<std::uint16_t>(word), (word >> 16 & 1) != 0,
+                static_cast<std::uint32_t>(word >> 17)};
+    }
+    /// What pack() makes for no correct peer is none.
+    [[nodiscard]] static constexpr bool is_one(std::uint64_t word) noexcept {
+        return word >> 17 < joint_gets;
+    }
+};
 
 static_assert(sizeof(Joint) == 40);
 static_assert(sizeof(OneSided) == 32 && sizeof(Atomic) == 24 && sizeof(Reply) == 16);

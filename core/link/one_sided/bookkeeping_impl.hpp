@@ -80,12 +80,14 @@ template <class Pipe> bool OneSidedEngine<Pipe>::push_before_sleep() {
                                      [this](Flush& flush) { return flush_reached(flush); });
     // (Nobody wakes who waits for the peer's part of a copy: it comes at once. Who only wants room to ask
     // for the rest asks once more, as the room may have come before a refusal that knew of it.)
-    bool copies = helps_;
+    bool copies = helping_ != 0;
     if constexpr (Pipe::kernel_copies) {
-        if (joint_ != 0 && !pipe_.joint_copy().active()) {
-            ask_owner(*find(joint_));
+        for (JointGet& joint : joints_) {
+            if (joint.operation != 0 && !pipe_.joint_copy(index_of(joint)).active()) {
+                ask_owner(joint, *find(joint.operation));
+            }
+            copies = copies || (joint.operation != 0 && pipe_.joint_copy(index_of(joint)).active());
         }
-        copies = copies || (joint_ != 0 && pipe_.joint_copy().active());
     }
     return pushed != 0 || flushed || !deferred_.empty() || copies;
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -65,15 +66,13 @@ public:
 
     /// The same for one that only reads: a get that both ends copy is no reason to wait.
     [[nodiscard]] bool mapped_reads_allowed() noexcept {
-        return (direct_after_ == 0 && active_ == canceled_ + (joint_ != 0 ? 1 : 0)) || caught_up();
+        return (direct_after_ == 0 && active_ == canceled_ + joints_active_) || caught_up();
     }
 
     /// What the peer has us write to could be mapped, if it were asked for it; null: nothing is.
     [[nodiscard]] RemoteRegion* wanted_mapping() noexcept {
-        return wants_mapping_ && helped_into_ != nullptr &&
-                       helped_into_->import()->state() == Import::State::unknown
-                   ? helped_into_
-                   : nullptr;
+        return wanted_ != nullptr && wanted_->import()->state() == Import::State::unknown ? wanted_
+                                                                                          : nullptr;
     }
     /// Who the peer is: to map its memory.
     void set_peer(std::uint64_t process_id) noexcept { peer_process_ = process_id; }
@@ -94,7 +93,7 @@ public:
     /// There is something for advance() to do, or a reply to wait for.
     [[nodiscard]] bool busy() const noexcept {
         return !jobs_.empty() || !flushes_.empty() || !deferred_.empty() || active_ != canceled_ ||
-               helps_ || asks_for_puts_ || withdrawing_;
+               helping_ != 0 || asks_for_puts_ || withdrawing_;
     }
     /// Answers to the peer wait for room.
     [[nodiscard]] bool owes() const noexcept { return replies_waiting_ != 0; }
@@ -118,12 +117,21 @@ public:
                 (void)withdraw_puts();
             }
         }
-        if (helps_) {
+        if (helping_ != 0) {
             help();
         }
-        if (joint_ != 0 && joint_arrived()) {
-            done(std::exchange(joint_token_, nullptr), Errc::ok);
-            ++count;
+        // (Who is told of one may begin another in its place: that one is found as it is.)
+        for (std::size_t i = 0; joints_active_ != 0 && i < joints_.size(); ++i) {
+            JointGet& joint = joints_[i];
+            if (joint.operation == 0) {
+                continue;
+            }
+            if (joint_arrived(joint)) {
+                done(std::exchange(joint.token, nullptr), Errc::ok);
+                ++count;
+            } else {
+                note_wait(joint);
+            }
         }
         // (One by one: who is told of one may close the connection, or defer another.)
         for (std::size_t n = deferred_.size(); n != 0 && !deferred_.empty(); --n) {
@@ -417,35 +425,75 @@ private:
     [[nodiscard]] std::optional<Errc> get_by_kernel(std::byte*& to, std::size_t& length,
                                                     std::uint64_t region, std::uint64_t& address,
                                                     void* token, const RegionKey* into);
+    /// A get that both ends copy.
+    struct JointGet {
+        std::uint64_t operation = 0; ///< as Operation says; 0: none
+        std::uint64_t sequence = 0;  ///< of the operation
+        std::uint64_t began_ns = 0;
+        void* token = nullptr;
+        std::uint64_t region = 0;
+        std::uint64_t length = 0;        ///< of it, what both copy
+        const std::byte* from = nullptr; ///< mapped here; null: by the kernel
+        bool refused = false;            ///< the kernel did: to be asked for by a record
+        std::uint64_t ready = 0;    ///< by the CPU's counter: the owner could begin with the rest
+        std::uint64_t patience = 0; ///< ticks from then on; later it is ours
+    };
+    /// And one of the peer's, that we help with.
+    struct Help {
+        std::uint64_t began = 0; ///< the how many-eth; 0: none
+        OneSided request{};
+        std::uint64_t to = 0;
+        RemoteRegion* into = nullptr; ///< what that may be mapped by
+    };
+    [[nodiscard]] std::size_t index_of(const JointGet& joint) const noexcept {
+        return static_cast<std::size_t>(&joint - joints_.data());
+    }
+    /// It is under way, and its owner is not known to be stopped.
+    [[nodiscard]] bool may_arrive(const JointGet& joint) noexcept;
+    /// One that may begin; null: none, now. (Those that are complete are reported by the next advance().)
+    [[nodiscard]] JointGet* free_joint(std::size_t length);
+    /// A get of that length is begun by both ends, now or when one is complete that they are at.
+    [[nodiscard]] bool owner_may_help(std::size_t length) noexcept;
     /// Both ends copy; `from`: where it is mapped, or null. Of `length` only the first `part`, and the
     /// owner is asked for the rest. again: nothing was begun.
-    /// A get of that length is begun by both ends, now or when the one is complete that they are at.
-    [[nodiscard]] bool owner_may_help(std::size_t length) noexcept;
-    [[nodiscard]] Errc get_jointly(std::byte* to, const std::byte* from, std::size_t length,
-                                   std::size_t part, std::uint64_t region, std::uint64_t address,
-                                   void* token, const RegionKey* into);
+    [[nodiscard]] Errc get_jointly(JointGet& joint, std::byte* to, const std::byte* from,
+                                   std::size_t length, std::size_t part, std::uint64_t region,
+                                   std::uint64_t address, void* token, const RegionKey* into);
     /// A part of it, by our CPU. False: the kernel refuses.
     template <class Part>
-    [[nodiscard]] bool copy_part_of(const Operation& operation, const Part& part) noexcept;
-    /// The get that both ends copy is complete (joint_token_ is its token), or has been left to the
-    /// peer's answer.
-    [[nodiscard]] bool joint_arrived() noexcept;
-    /// Leaves nothing more of our joint get to the peer; false: it is still writing.
-    [[nodiscard]] bool end_joint(std::uint64_t patience_ns) noexcept;
-    /// The same, and for certain: waits for a peer that is at it, but not for ever.
+    [[nodiscard]] bool copy_part_of(const JointGet& joint, const Operation& operation,
+                                    const Part& part) noexcept;
+    /// By our CPU, what of it nobody has claimed, `most` parts.
+    static constexpr unsigned all_parts = ~0u;
+    void copy_parts_of(JointGet& joint, const Operation& operation, unsigned most) noexcept;
+    /// It is complete. False: it is not, or nobody waits for it here any more: it has been left to the peer's
+    /// answer.
+    [[nodiscard]] bool joint_arrived(JointGet& joint) noexcept;
+    /// Our part of it is done, and there is no next one.
+    void note_wait(const JointGet& joint) noexcept;
+    void let_go(JointGet& joint) noexcept {
+        joint.operation = 0;
+        --joints_active_;
+    }
+    /// Leaves nothing more of our joint gets to the peer, and waits for one that is at it, but not for ever.
     void give_up_joint() noexcept;
     /// Asks by a record for the rest, or for all where the kernel does not read.
-    void ask_owner(Operation& operation) noexcept;
+    void ask_owner(JointGet& joint, Operation& operation) noexcept;
     [[nodiscard]] bool serve_joint_get(const OneSided& request, const Joint& joint);
-    /// What we may map to write where the peer says.
-    void note_helped_region(const Joint& joint);
+    /// What we may map to write where the peer says; null: nothing.
+    [[nodiscard]] RemoteRegion* helped_region(const Joint& joint);
     /// Where the peer's memory from `address` on is mapped here, if all of it is, to be written.
-    [[nodiscard]] std::byte* mapped_to_write(std::uint64_t address, std::uint64_t length) noexcept;
+    [[nodiscard]] static std::byte* mapped_to_write(const Help& help, std::uint64_t address,
+                                                    std::uint64_t length) noexcept;
     /// A part of a copy of `whole` bytes. False: it was too late, and not all was copied.
     [[nodiscard]] bool copy_until(std::byte* to, const std::byte* from, std::uint64_t size,
                                   std::uint64_t whole, std::uint64_t not_after) noexcept;
-    /// Copies a part of what the peer wants to have copied by both.
+    /// Copies a part of what the peer wants to have copied by both: of what it has asked for first.
     void help() noexcept;
+    void end_help(Help& help) noexcept {
+        help.began = 0;
+        --helping_;
+    }
     [[nodiscard]] bool peer_absent() noexcept;
     /// Changes with everything that the peer does for us.
     [[nodiscard]] std::uint64_t signs_of_peer() noexcept;
@@ -467,18 +515,12 @@ private:
     std::uint32_t replies_waiting_ = 0;
     std::uint64_t answers_ = 0; ///< that have come, ever
     void* fetched_ = nullptr;
-    std::uint64_t joint_ = 0; ///< our get that both ends copy, as Operation says; 0: none
-    std::uint64_t joint_began_ns_ = 0;
-    void* joint_token_ = nullptr;
-    std::uint64_t joint_region_ = 0;
-    std::uint64_t joint_length_ = 0;        ///< of it, what both copy
-    const std::byte* joint_from_ = nullptr; ///< mapped here; null: by the kernel
-    bool joint_refused_ = false;            ///< the kernel did: to be asked for by a record
-    bool helps_ = false;                    ///< with the peer's, as follows
-    OneSided helped_{};
-    std::uint64_t helped_to_ = 0;
-    bool wants_mapping_ = false;          ///< something was copied there that the peer may read
-    RemoteRegion* helped_into_ = nullptr; ///< what it may be mapped by
+    std::array<JointGet, joint_gets> joints_;
+    std::uint32_t joints_active_ = 0;
+    std::array<Help, joint_gets> helps_;
+    std::uint32_t helping_ = 0; ///< with so many
+    std::uint64_t helps_begun_ = 0;
+    RemoteRegion* wanted_ = nullptr; ///< something was copied there that the peer may read
     std::vector<std::unique_ptr<RemoteRegion>> helped_regions_; ///< the latest
     std::size_t next_helped_region_ = 0;
     std::uint64_t peer_process_ = 0;

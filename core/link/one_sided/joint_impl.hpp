@@ -20,13 +20,14 @@ Errc OneSidedEngine<Pipe>::get_mapped(std::byte* to, const std::byte* from, std:
         if (length >= Pipe::joint_of_mapped) {
             using Way = typename Pipe::Ways::Way;
             if (pipe_.mapped_ways().choose(length, owner_may_help(length)) == Way::joint) {
-                if (joint_ != 0) {
+                JointGet* const joint = free_joint(length);
+                if (joint == nullptr) {
                     pipe_.mapped_ways().put_off(length);
                     pipe_.note_refusal(Pipe::Short::neither);
                     return Errc::again;
                 }
                 const Errc result =
-                    get_jointly(to, from, length, length, region, address, token, into);
+                    get_jointly(*joint, to, from, length, length, region, address, token, into);
                 if (result != Errc::again) {
                     return result;
                 }
@@ -43,13 +44,46 @@ Errc OneSidedEngine<Pipe>::get_mapped(std::byte* to, const std::byte* from, std:
 
 template <class Pipe> bool OneSidedEngine<Pipe>::owner_may_help(std::size_t length) noexcept {
     if constexpr (Pipe::kernel_copies) {
-        // While it helps with another that one is waited for. To copy this one alone meanwhile would take our CPU
-        // from the one under way, whose end only progress finds, and the next would be done alone, too, and so on.
-        // (An owner that is stopped is not at it any more.)
-        return joint_ == 0 ? pipe_.joint_copy().may_begin(length)
-                           : pipe_.now_ns() - joint_began_ns_ < Pipe::joint_claim_ns;
+        // While it helps with all that may be begun they are waited for. To copy this one alone meanwhile would take
+        // our CPU from those under way, whose end only progress finds, and the next would be done alone, too, and so
+        // on.
+        bool helps = false;
+        for (const JointGet& joint : joints_) {
+            if (joint.operation != 0 && !may_arrive(joint)) {
+                return false; // it is not at any
+            }
+            helps = helps || joint.operation != 0 ||
+                    pipe_.joint_copy(index_of(joint)).may_begin(length);
+        }
+        return helps;
     }
     return false;
+}
+
+template <class Pipe> bool OneSidedEngine<Pipe>::may_arrive(const JointGet& joint) noexcept {
+    if constexpr (Pipe::kernel_copies) {
+        return joint.operation != 0 && pipe_.now_ns() - joint.began_ns < Pipe::joint_claim_ns;
+    }
+    return false;
+}
+
+template <class Pipe>
+typename OneSidedEngine<Pipe>::JointGet* OneSidedEngine<Pipe>::free_joint(std::size_t length) {
+    if constexpr (Pipe::kernel_copies) {
+        if (joints_active_ == joints_.size()) {
+            make_room_to_end();
+            for (JointGet& joint : joints_) {
+                if (joint_arrived(joint)) {
+                    defer(std::exchange(joint.token, nullptr));
+                }
+            }
+        }
+        const auto free = std::ranges::find_if(joints_, [&](const JointGet& joint) {
+            return joint.operation == 0 && pipe_.joint_copy(index_of(joint)).may_begin(length);
+        });
+        return free == joints_.end() ? nullptr : &*free;
+    }
+    return nullptr;
 }
 
 template <class Pipe>
@@ -63,9 +97,10 @@ void OneSidedEngine<Pipe>::copy_mapped(std::byte* to, const std::byte* from,
 
 template <class Pipe>
 template <class Part>
-bool OneSidedEngine<Pipe>::copy_part_of(const Operation& operation, const Part& part) noexcept {
-    if (joint_from_ != nullptr) {
-        copy_part(operation.local + part.offset, joint_from_ + part.offset, part.length,
+bool OneSidedEngine<Pipe>::copy_part_of(const JointGet& joint, const Operation& operation,
+                                        const Part& part) noexcept {
+    if (joint.from != nullptr) {
+        copy_part(operation.local + part.offset, joint.from + part.offset, part.length,
                   operation.length);
         return true;
     }
@@ -73,11 +108,11 @@ bool OneSidedEngine<Pipe>::copy_part_of(const Operation& operation, const Part& 
 }
 
 template <class Pipe>
-Errc OneSidedEngine<Pipe>::get_jointly(std::byte* to, const std::byte* from, std::size_t length,
-                                       std::size_t part_of_it, std::uint64_t region,
-                                       std::uint64_t address, void* token, const RegionKey* into) {
+Errc OneSidedEngine<Pipe>::get_jointly(JointGet& joint, std::byte* to, const std::byte* from,
+                                       std::size_t length, std::size_t part_of_it,
+                                       std::uint64_t region, std::uint64_t address, void* token,
+                                       const RegionKey* into) {
     if constexpr (Pipe::kernel_copies) {
-        auto& joint = pipe_.joint_copy();
         const OneSided request{region, address, part_of_it, 0};
         std::uint64_t name = 0;
         const std::uint64_t begin = pipe_.tx().head(); // before what a reservation may pad
@@ -93,90 +128,111 @@ Errc OneSidedEngine<Pipe>::get_jointly(std::byte* to, const std::byte* from, std
         operation->began = ticks();
         const RegionKey mappable = into != nullptr ? *into : RegionKey{};
         const bool by_kernel = from == nullptr;
-        const Joint details{reinterpret_cast<std::uint64_t>(to),
-                            joint.begin(part_of_it, by_kernel) | (by_kernel ? joint_by_kernel : 0),
-                            mappable.region, mappable.base, mappable.length};
+        auto& copy = pipe_.joint_copy(index_of(joint));
+        const JointName joint_name{
+            copy.begin(part_of_it, by_kernel, pipe_.joint_balance(by_kernel)), by_kernel,
+            static_cast<std::uint32_t>(index_of(joint))};
+        const Joint details{reinterpret_cast<std::uint64_t>(to), joint_name.pack(), mappable.region,
+                            mappable.base, mappable.length};
         (void)pipe_.put_record(Kind::joint_get, 0, sizeof(request) + sizeof(details),
                                [&](std::byte* at) {
                                    std::memcpy(at, &request, sizeof(request));
                                    std::memcpy(at + sizeof(request), &details, sizeof(details));
                                });
         note_unflushed(begin);
-        joint_ = name;
-        joint_began_ns_ = pipe_.now_ns();
-        joint_token_ = token;
-        joint_region_ = region;
-        joint_length_ = part_of_it;
-        joint_from_ = from;
-        joint_refused_ = false;
-        std::uint64_t part_ended = operation->began;
-        std::uint64_t longest_part = 0;
-        for (auto part = joint.take(); part.length != 0; part = joint.take()) {
-            const std::uint64_t part_began = part_ended;
-            if (!copy_part_of(*operation, part)) {
-                joint_refused_ = true; // what the owner does of it may fail as well
-                joint.give_up();
-                break;
-            }
-            part_ended = ticks();
-            longest_part = std::max(longest_part, part_ended - part_began);
-        }
-        // The peer's last part takes no longer than our longest did, or not much. (But the counter may have
-        // jumped, and the peer may be gone, which only progress finds out.)
-        const std::uint64_t patience = 2 * longest_part;
-        for (unsigned looks = 0; looks == 0 || ticks() - part_ended < patience; ++looks) {
-            if (joint_arrived()) {
-                return Errc::ok;
-            }
-            if (joint_refused_ || !joint.active() || looks == Pipe::joint_looks) {
-                break; // or the owner has been asked for the rest
-            }
-        }
-        return Errc::in_progress;
+        joint = {name, operation->sequence, pipe_.now_ns(), token, region, part_of_it, from};
+        ++joints_active_;
+        copy_parts_of(joint, *operation, copy.leaves_rest() ? 1 : all_parts);
+        joint.ready = ticks();
+        joint.patience = std::min(joint.ready - operation->began, Pipe::most_joint_patience);
+        // (The peer's part may take longer. Our CPU is for the next one meanwhile.)
+        return joint_arrived(joint) ? Errc::ok : Errc::in_progress;
     }
     return Errc::again;
 }
 
-template <class Pipe> bool OneSidedEngine<Pipe>::joint_arrived() noexcept {
+template <class Pipe>
+void OneSidedEngine<Pipe>::copy_parts_of(JointGet& joint, const Operation& operation,
+                                         unsigned most) noexcept {
     if constexpr (Pipe::kernel_copies) {
-        auto& joint = pipe_.joint_copy();
-        using Rest = typename std::remove_cvref_t<decltype(joint)>::Rest;
-        Operation& operation = *find(joint_);
-        if (joint.active()) {
-            auto part = joint.take(); // nothing, unless the peer has spoilt the words
-            const Rest rest = part.length != 0 ? Rest::ours : joint.rest(part);
+        auto& copy = pipe_.joint_copy(index_of(joint));
+        for (; most != 0; --most) {
+            const auto part = copy.take();
+            if (part.length == 0) {
+                return;
+            }
+            if (!copy_part_of(joint, operation, part)) {
+                joint.refused = true; // what the owner does of it may fail as well
+                copy.give_up();
+                return;
+            }
+        }
+    }
+}
+
+template <class Pipe> void OneSidedEngine<Pipe>::note_wait(const JointGet& joint) noexcept {
+    if constexpr (Pipe::kernel_copies) {
+        if (joint.operation != 0 && std::ranges::none_of(joints_, [&](const JointGet& other) {
+                return other.operation != 0 && other.sequence > joint.sequence;
+            })) {
+            pipe_.joint_copy(index_of(joint)).wait();
+        }
+    }
+}
+
+template <class Pipe> bool OneSidedEngine<Pipe>::joint_arrived(JointGet& joint) noexcept {
+    if constexpr (Pipe::kernel_copies) {
+        auto& copy = pipe_.joint_copy(index_of(joint));
+        using Rest = typename std::remove_cvref_t<decltype(copy)>::Rest;
+        Operation& operation = *find(joint.operation);
+        if (copy.active()) {
+            if (copy.leaves_rest() && copy.has_more()) {
+                // The owner is at the one before, or about to begin; or it computes.
+                if (std::ranges::any_of(joints_, [&](const JointGet& other) {
+                        return other.sequence < joint.sequence && may_arrive(other);
+                    })) {
+                    joint.ready = ticks();
+                    return false;
+                }
+                if (ticks() - joint.ready < joint.patience) {
+                    return false;
+                }
+                copy_parts_of(joint, operation, all_parts);
+            }
+            auto part = copy.take(); // nothing, unless the peer has spoilt the words
+            const Rest rest = part.length != 0 ? Rest::ours : copy.rest(part);
             if (rest == Rest::coming) {
                 return false;
             }
-            joint.end();
-            answers_ += joint.helped() ? 1 : 0;
-            if (rest == Rest::ours && !joint_refused_) {
-                joint_refused_ = !copy_part_of(operation, part);
+            copy.end(pipe_.joint_balance(joint.from == nullptr));
+            answers_ += copy.helped() ? 1 : 0;
+            if (rest == Rest::ours && !joint.refused) {
+                joint.refused = !copy_part_of(joint, operation, part);
             }
             auto& sent = pipe_.slot()->tx;
-            if (!joint_refused_) {
-                const std::uint64_t claimed = joint.claimed_by_peer();
+            if (!joint.refused) {
+                const std::uint64_t claimed = copy.claimed_by_peer();
                 const std::uint64_t by_peer = claimed - std::min(claimed, part.length);
-                (joint_from_ != nullptr ? sent.mapped_bytes : sent.process_vm_bytes)
-                    .add(joint_length_ - by_peer);
+                (joint.from != nullptr ? sent.mapped_bytes : sent.process_vm_bytes)
+                    .add(joint.length - by_peer);
             }
             const std::uint64_t cost =
                 pipe_.get_cost().of(operation.began, ticks(),
-                                    joint_from_ == nullptr && operation.length > Pipe::tried_part);
-            (joint_from_ != nullptr ? pipe_.mapped_ways() : pipe_.ways())
+                                    joint.from == nullptr && operation.length > Pipe::tried_part);
+            (joint.from != nullptr ? pipe_.mapped_ways() : pipe_.ways())
                 .took(Pipe::Ways::Way::joint, operation.length,
-                      joint_refused_ ? Pipe::Ways::in_vain : cost, joint_length_);
-            if (!joint_refused_) {
-                operation.local += joint_length_;
-                operation.address += joint_length_;
-                operation.length -= joint_length_;
+                      joint.refused ? Pipe::Ways::in_vain : cost, joint.length);
+            if (!joint.refused) {
+                operation.local += joint.length;
+                operation.address += joint.length;
+                operation.length -= joint.length;
             }
         }
         if (operation.length != 0) {
-            ask_owner(operation);
+            ask_owner(joint, operation);
             return false;
         }
-        joint_ = 0;
+        let_go(joint);
         operation.active = false;
         --active_;
         pipe_.encourage();
@@ -186,8 +242,9 @@ template <class Pipe> bool OneSidedEngine<Pipe>::joint_arrived() noexcept {
     return false;
 }
 
-template <class Pipe> void OneSidedEngine<Pipe>::ask_owner(Operation& operation) noexcept {
-    const OneSided request{joint_region_, operation.address, operation.length, joint_};
+template <class Pipe>
+void OneSidedEngine<Pipe>::ask_owner(JointGet& joint, Operation& operation) noexcept {
+    const OneSided request{joint.region, operation.address, operation.length, joint.operation};
     const std::uint64_t begin = pipe_.tx().head();
     const typename Pipe::Bypass bypass(pipe_);
     if (pipe_.put_record(Kind::get, 0, sizeof(request), [&](std::byte* at) {
@@ -195,11 +252,11 @@ template <class Pipe> void OneSidedEngine<Pipe>::ask_owner(Operation& operation)
         }) == Errc::ok) { // else at the next progress
         note_unflushed(begin);
         operation.joint = false;
-        operation.by_kernel = !joint_refused_;
+        operation.by_kernel = !joint.refused;
         operation.end = gets_end_;
         operation.after = direct_after_;
         operation.began = 0; // a part of it tells nothing
-        joint_ = 0;
+        let_go(joint);
         if constexpr (Pipe::kernel_copies) {
             pipe_.attention().asked();
         }
@@ -210,36 +267,33 @@ template <class Pipe> void OneSidedEngine<Pipe>::ask_owner(Operation& operation)
 template <class Pipe>
 bool OneSidedEngine<Pipe>::serve_joint_get(const OneSided& request, const Joint& joint) {
     if constexpr (Pipe::kernel_copies) {
-        auto& job = pipe_.joint_help();
-        if (joint.generation >= 2 * joint_by_kernel) {
+        if (!JointName::is_one(joint.generation)) {
             return false;
         }
-        job.begin(static_cast<std::uint16_t>(joint.generation), request.length,
-                  (joint.generation & joint_by_kernel) != 0);
-        helped_ = request;
-        helped_to_ = joint.to;
-        note_helped_region(joint);
-        helps_ = true;
+        const auto name = JointName::unpack(joint.generation);
+        RemoteRegion* const into = helped_region(joint);
+        Help& one = helps_[name.index];
+        helping_ += one.began == 0 ? 1 : 0;
+        one = {++helps_begun_, request, joint.to, into};
+        pipe_.joint_help(name.index).begin(name.generation, request.length, name.by_kernel);
         help();
     }
     return true;
 }
 
-template <class Pipe> void OneSidedEngine<Pipe>::note_helped_region(const Joint& joint) {
+template <class Pipe> RemoteRegion* OneSidedEngine<Pipe>::helped_region(const Joint& joint) {
     if constexpr (Pipe::kernel_copies) {
-        wants_mapping_ = false;
-        helped_into_ = nullptr;
+        wanted_ = nullptr;
         // (A region that does not begin with a page is not handed out.)
         if (joint.region == 0 || joint.base % mapping_alignment != 0 ||
             joint.length > Pipe::most_helped_bytes) {
-            return;
+            return nullptr;
         }
         for (const auto& known : helped_regions_) {
             const RegionKey& key = known->key();
             if (key.region == joint.region && key.base == joint.base &&
                 key.length == joint.length) {
-                helped_into_ = known.get();
-                return;
+                return known.get();
             }
         }
         // Not among the imports of the process: there the program decides what is mapped.
@@ -250,26 +304,37 @@ template <class Pipe> void OneSidedEngine<Pipe>::note_helped_region(const Joint&
                             .access = access_remote_write,
                             .mappable = 1};
         auto made = std::make_unique<RemoteRegion>(key, std::make_shared<Import>());
-        helped_into_ = made.get();
+        RemoteRegion* const region = made.get();
         if (helped_regions_.size() < Pipe::helped_regions) {
             helped_regions_.push_back(std::move(made));
-        } else {
-            helped_regions_[next_helped_region_++ % Pipe::helped_regions] = std::move(made);
+            return region;
         }
+        // In place of the oldest that no other help is with: there are more than those.
+        static_assert(Pipe::helped_regions > joint_gets);
+        const auto in_use = [this](const RemoteRegion* one) {
+            return std::ranges::any_of(helps_,
+                                       [one](const Help& help) { return help.into == one; });
+        };
+        while (in_use(helped_regions_[next_helped_region_ % Pipe::helped_regions].get())) {
+            ++next_helped_region_;
+        }
+        helped_regions_[next_helped_region_++ % Pipe::helped_regions] = std::move(made);
+        return region;
     }
+    return nullptr;
 }
 
 template <class Pipe>
-std::byte* OneSidedEngine<Pipe>::mapped_to_write(std::uint64_t address,
+std::byte* OneSidedEngine<Pipe>::mapped_to_write(const Help& help, std::uint64_t address,
                                                  std::uint64_t length) noexcept {
-    if (helped_into_ == nullptr || helped_into_->mapped() == nullptr) {
+    if (help.into == nullptr || help.into->mapped() == nullptr) {
         return nullptr;
     }
     // The key is the peer's word, and so is the address; what was mapped is not. (An address before the
     // base makes an offset that no mapping has.)
-    const std::uint64_t offset = address - helped_into_->key().base;
-    return helped_into_->import()->covers(offset, length, true) ? helped_into_->mapped() + offset
-                                                                : nullptr;
+    const std::uint64_t offset = address - help.into->key().base;
+    return help.into->import()->covers(offset, length, true) ? help.into->mapped() + offset
+                                                             : nullptr;
 }
 
 template <class Pipe>
@@ -289,73 +354,69 @@ bool OneSidedEngine<Pipe>::copy_until(std::byte* to, const std::byte* from, std:
 
 template <class Pipe> void OneSidedEngine<Pipe>::help() noexcept {
     if constexpr (Pipe::kernel_copies) {
-        auto& job = pipe_.joint_help();
+        const auto age = [](const Help& help) { return help.began - 1; }; // none is the youngest
+        Help& help = *std::ranges::min_element(helps_, {}, age);
+        auto& job = pipe_.joint_help(static_cast<std::size_t>(&help - helps_.data()));
         const std::uint64_t not_after = pipe_.now_ns() + Pipe::joint_claim_ns;
-        const bool by_kernel = helped_into_ == nullptr || helped_into_->mapped() == nullptr;
+        const bool by_kernel = help.into == nullptr || help.into->mapped() == nullptr;
         const auto part = job.take(by_kernel);
-        helps_ = part.length != 0;
-        if (!helps_) {
+        if (part.length == 0) {
+            end_help(help);
             return;
         }
         // Looked up again for every part: the registration may have ended in between.
-        const RegionTable::Pin pin = RegionTable::instance().pin(helped_.region);
+        const RegionTable::Pin pin = RegionTable::instance().pin(help.request.region);
         const std::byte* const from =
-            pin ? pin.range(helped_.address + part.offset, part.length, access_remote_read)
+            pin ? pin.range(help.request.address + part.offset, part.length, access_remote_read)
                 : nullptr;
-        wants_mapping_ = from != nullptr; // else it has no key of ours, and is not worth a mapping
+        wanted_ = from != nullptr ? help.into : nullptr; // else it has no key of ours
         auto& sent = pipe_.slot()->tx;
-        if (std::byte* const to = mapped_to_write(helped_to_ + part.offset, part.length);
+        if (std::byte* const to = mapped_to_write(help, help.to + part.offset, part.length);
             from != nullptr && to != nullptr &&
-            copy_until(to, from, part.length, helped_.length, not_after)) {
+            copy_until(to, from, part.length, help.request.length, not_after)) {
             job.copied();
             sent.mapped_bytes.add(part.length);
             pipe_.slot()->rx.one_sided_served.add(1);
         } else if (from != nullptr && pipe_.peer_memory().usable() &&
-                   pipe_.peer_memory().write(helped_to_ + part.offset, from, part.length,
-                                             not_after)) {
+                   pipe_.peer_memory().write(help.to + part.offset, from, part.length, not_after)) {
             job.copied();
             sent.process_vm_bytes.add(part.length);
             pipe_.slot()->rx.one_sided_served.add(1);
         } else {
             job.failed(); // the requester knows what to do about it
-            helps_ = false;
+        }
+        if (!job.active()) {
+            end_help(help);
         }
     }
-}
-
-template <class Pipe> bool OneSidedEngine<Pipe>::end_joint(std::uint64_t patience_ns) noexcept {
-    if constexpr (Pipe::kernel_copies) {
-        auto& joint = pipe_.joint_copy();
-        using Rest = typename std::remove_cvref_t<decltype(joint)>::Rest;
-        if (joint_ != 0 && joint.active()) {
-            joint.give_up();
-            auto part = joint.take();
-            const std::uint64_t began = pipe_.now_ns();
-            while (joint.rest(part) == Rest::coming && pipe_.peer_memory().lives()) {
-                if (pipe_.now_ns() - began > patience_ns) {
-                    return false;
-                }
-            }
-            joint.end();
-        }
-        joint_ = 0;
-    }
-    return true;
 }
 
 template <class Pipe> void OneSidedEngine<Pipe>::give_up_joint() noexcept {
     if constexpr (Pipe::kernel_copies) {
-        if (!end_joint(Pipe::joint_patience_ns)) {
-            pipe_.joint_copy().end();
-            joint_ = 0;
+        using Copy = std::remove_cvref_t<decltype(pipe_.joint_copy(0))>;
+        const std::uint64_t began = pipe_.now_ns();
+        for (JointGet& joint : joints_) {
+            if (joint.operation == 0) {
+                continue;
+            }
+            if (Copy& copy = pipe_.joint_copy(index_of(joint)); copy.active()) {
+                copy.give_up();
+                auto part = copy.take();
+                while (copy.rest(part) == Copy::Rest::coming && pipe_.peer_memory().lives() &&
+                       pipe_.now_ns() - began <= Pipe::joint_patience_ns) {
+                }
+                copy.end(pipe_.joint_balance(joint.from == nullptr));
+            }
+            let_go(joint);
         }
     }
 }
 
 template <class Pipe> void OneSidedEngine<Pipe>::stop_copying() {
     if constexpr (Pipe::kernel_copies) {
-        helps_ = false;
-        helped_into_ = nullptr;
+        helps_ = {};
+        helping_ = 0;
+        wanted_ = nullptr;
         helped_regions_.clear();
         give_up_joint();
         // What is taken back is ours to do, also if nobody waits for it any more.

@@ -66,7 +66,7 @@ template <class Pipe> std::uint64_t OneSidedEngine<Pipe>::signs_of_peer() noexce
 template <class Pipe> bool OneSidedEngine<Pipe>::peer_missing() noexcept {
     if constexpr (Pipe::kernel_copies) {
         // (Who copies for a get of ours takes nothing out meanwhile.)
-        return joint_ == 0 && pipe_.peer_memory().usable() &&
+        return joints_active_ == 0 && pipe_.peer_memory().usable() &&
                pipe_.attention().missing(
                    [this] { return signs_of_peer(); },
                    [this] {
@@ -136,8 +136,14 @@ OneSidedEngine<Pipe>::get_by_kernel(std::byte*& to, std::size_t& length, std::ui
             const bool trying = pipe_.ways().trying(length);
             // While an owner writes to the ring it does not help, and what is in the ring waits while we copy:
             // that would be slow, and tell nothing.
+            JointGet* joint = nullptr;
             if (way == Way::joint || trying) {
-                if (active_ != canceled_) {
+                // (Others that both ends copy are no reason to wait, as long as there is room for one more.)
+                const bool after_all = way != Way::joint || active_ != canceled_ + joints_active_;
+                if (!after_all) {
+                    joint = free_joint(length);
+                }
+                if (after_all ? active_ != canceled_ : joint == nullptr) {
                     refused_at_ = refused_at_ == 0 ? sequence_ : refused_at_;
                     if (sequence_ - refused_at_ >= Pipe::most_begun_before_kernel) {
                         refused_at_ = 0;
@@ -156,9 +162,9 @@ OneSidedEngine<Pipe>::get_by_kernel(std::byte*& to, std::size_t& length, std::ui
                     return {};
                 }
             }
-            if (way == Way::joint) {
+            if (joint != nullptr) {
                 const Errc result =
-                    get_jointly(to, nullptr, length, part, region, address, token, into);
+                    get_jointly(*joint, to, nullptr, length, part, region, address, token, into);
                 if (result != Errc::again) {
                     return result;
                 }

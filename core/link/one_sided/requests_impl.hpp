@@ -20,7 +20,7 @@ Errc OneSidedEngine<Pipe>::put(const std::byte* from, std::size_t length, std::u
     if (by_kernel && put_by_kernel(from, length, address)) {
         return Errc::ok;
     }
-    if (hold_ || puts_waiting_ != 0 || joint_ != 0) {
+    if (hold_ || puts_waiting_ != 0 || joints_active_ != 0) {
         // Behind another one that waits: the caller's queue keeps the order. Room that has come
         // since that one was refused is room for that one.
         pipe_.note_refusal(Pipe::Short::neither);
@@ -106,7 +106,7 @@ Errc OneSidedEngine<Pipe>::atomic(const AtomicRequest& request, std::uint64_t re
                                   std::uint64_t address, void* token) {
     const bool fetches = request.result != nullptr;
     std::uint64_t name = 0;
-    if (hold_ || puts_waiting_ != 0 || joint_ != 0 ||
+    if (hold_ || puts_waiting_ != 0 || joints_active_ != 0 ||
         (fetches && start(token, static_cast<std::byte*>(request.result), request.size, true,
                           name) == nullptr)) {
         pipe_.note_refusal(Pipe::Short::neither);

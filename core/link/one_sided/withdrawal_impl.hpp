@@ -39,7 +39,7 @@ template <class Pipe> bool OneSidedEngine<Pipe>::may_withdraw() noexcept {
             return false;
         }
         const auto by_kernel = [](std::uint64_t op) { return op == one_sided::kernel_may_put; };
-        return active_ == canceled_ && joint_ == 0 && pipe_.peer_memory().usable() &&
+        return active_ == canceled_ && joints_active_ == 0 && pipe_.peer_memory().usable() &&
                std::all_of(jobs_.begin(), jobs_.end(),
                            [&](const Job& job) {
                                return job.kind != Job::Kind::put || by_kernel(job.op);

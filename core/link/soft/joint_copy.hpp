@@ -11,6 +11,9 @@
 //   claims  generation 16, units claimed at the front 24, at the back 24 (units of 4 KiB)
 //   done    generation 16, failed 1, units that the owner has copied 24
 //
+// There are words for joint_gets of them at a time, so that an end that is done with its part of one begins with
+// the next: it need not wait until the other has seen the one, nor until that is ready.
+//
 // A generation begins only when `done` shows that the owner has seen the one before, so an owner that
 // slept meanwhile is one behind at most, and its attempt to claim fails.
 #pragma once
@@ -91,6 +94,12 @@ struct Shares {
                      : Shares{tuning::joint_mapped_min_units, tuning::joint_mapped_max_units};
 }
 
+/// Each end copies one part, whose length the Balance knows: where the kernel does it, each call costs; and where
+/// they meet in a line that is the other end's the next time, each line does.
+[[nodiscard]] constexpr bool one_part_each(std::uint32_t units) noexcept {
+    return units <= 2 * tuning::joint_max_units;
+}
+
 /// How much to claim of what is left: half, that both ends are ready at the same time; but every part
 /// costs both ends the line with the claims, so not too little of it.
 [[nodiscard]] constexpr std::uint32_t share_of(std::uint32_t left, std::uint32_t total,
@@ -101,8 +110,8 @@ struct Shares {
     return last ? left : share;
 }
 
-/// Which part of a get the requester claims at first, so that the owner, who takes all the rest at once if
-/// it needs the kernel, is ready at the same time. Whoever was ready first gets more of the next.
+/// Which part of a get the requester claims, so that the owner, who takes all the rest, is ready at the same time.
+/// Whoever was ready first gets more of the next.
 class Balance {
 public:
     [[nodiscard]] std::uint32_t first_of(std::uint32_t total) const noexcept {
@@ -111,8 +120,14 @@ public:
     void peer_was(bool later) noexcept {
         if (later != later_) {
             later_ = later;
+            in_a_row_ = 0;
             step_ = std::max(step_ / 2, 1u);
         }
+        // Where they meet, each change moves lines to the other cache. So the peer may be ready first for a while.
+        if (++in_a_row_ < patience && !later && step_ == 1) {
+            return;
+        }
+        in_a_row_ = 0;
         parts_ = std::clamp(later ? parts_ + step_ : parts_ - step_, least, most);
     }
 
@@ -120,14 +135,16 @@ private:
     static constexpr std::uint32_t whole = 64;
     static constexpr std::uint32_t least = 8; // (an owner that needs no kernel)
     static constexpr std::uint32_t most = 52;
+    static constexpr std::uint32_t patience = 16;
     std::uint32_t parts_ = 36; // the owner begins later
     std::uint32_t step_ = 4;
+    std::uint32_t in_a_row_ = 0;
     bool later_ = true;
 };
 
 } // namespace joint
 
-/// The requester's end. One copy at a time.
+/// The requester's end of one copy at a time; several share what they find about the parts, the Balance.
 class JointCopy {
 public:
     /// `words`: of the direction that we write.
@@ -142,15 +159,16 @@ public:
     }
     /// The next generation, for the record that tells the peer about it. The first part is claimed.
     /// `by_kernel`: we copy so, not what is mapped here.
-    [[nodiscard]] std::uint16_t begin(std::uint64_t length, bool by_kernel) noexcept {
+    [[nodiscard]] std::uint16_t begin(std::uint64_t length, bool by_kernel,
+                                      const joint::Balance& balance) noexcept {
         active_ = true;
         length_ = length;
         units_ = joint::units_of(length);
         shares_ = joint::shares(by_kernel);
-        balanced_ = by_kernel && units_ <= 2 * shares_.most;
-        first_ = balanced_ ? balance_.first_of(units_) : joint::share_of(units_, units_, shares_);
+        balanced_ = joint::one_part_each(units_);
+        first_ = balanced_ ? balance.first_of(units_) : joint::share_of(units_, units_, shares_);
         first_taken_ = false;
-        looks_ = 0;
+        waits_ = 0;
         front_ = first_;
         back_ = 0;
         ++generation_;
@@ -160,6 +178,14 @@ public:
     }
     [[nodiscard]] bool active() const noexcept { return active_; }
 
+    /// The owner is to take all that our first part leaves.
+    [[nodiscard]] bool leaves_rest() const noexcept { return balanced_; }
+    /// Parts are left for us to take, or the words are not what they should be: take() will know.
+    [[nodiscard]] bool has_more() const noexcept {
+        const auto seen = joint::Claims::unpack(words_->claims.load(std::memory_order_relaxed));
+        return !first_taken_ || seen.generation != generation_ || seen.front != front_ ||
+               seen.back != units_ - front_;
+    }
     /// The next part for us to copy; of length 0 when all is claimed.
     [[nodiscard]] joint::Part take() noexcept {
         if (!first_taken_) {
@@ -182,7 +208,6 @@ public:
         ours,   ///< `part` is left to us, and the peer does not write any more
     };
     [[nodiscard]] Rest rest(joint::Part& part) noexcept {
-        ++looks_;
         if (back_ == 0) {
             return Rest::here;
         }
@@ -199,6 +224,8 @@ public:
         }
         return done.units >= back_ ? Rest::here : Rest::coming;
     }
+    /// We have nothing else to do than to look for the peer's part.
+    void wait() noexcept { ++waits_; }
     /// Did the peer help?
     [[nodiscard]] bool helped() const noexcept { return back_ != 0; }
     /// Bytes that the peer has claimed.
@@ -206,10 +233,10 @@ public:
         return joint::part(units_ - back_, units_, length_).length;
     }
     /// The copy is over; nobody writes any more.
-    void end() noexcept {
+    void end(joint::Balance& balance) noexcept {
         active_ = false;
         if (balanced_ && helped()) {
-            balance_.peer_was(front_ != first_ || looks_ > 1);
+            balance.peer_was(front_ != first_ || waits_ > tuning::joint_waits);
         }
     }
 
@@ -248,9 +275,8 @@ private:
     std::uint64_t length_ = 0;
     std::uint32_t units_ = 0;
     joint::Shares shares_{};
-    joint::Balance balance_;
     std::uint32_t first_ = 0; ///< our first part
-    std::uint32_t looks_ = 0; ///< whether the peer's last part is here
+    std::uint32_t waits_ = 0; ///< for the peer's last part
     std::uint32_t front_ = 0; ///< claimed by us
     std::uint32_t back_ = 0;  ///< claimed by the peer, as last seen
     std::uint16_t generation_ = 0;
@@ -278,13 +304,13 @@ public:
         active_ = length <= joint::max_length;
         tell(false);
     }
+    /// There may be more for us to take.
     [[nodiscard]] bool active() const noexcept { return active_; }
 
     /// The next part for us to copy, to be followed by copied() or failed(); of length 0 when there
     /// is none. `by_kernel`: we copy so, not into what is mapped here.
     [[nodiscard]] joint::Part take(bool by_kernel) noexcept {
-        const bool both_by_kernel = by_kernel && peer_by_kernel_;
-        const joint::Shares shares = joint::shares(both_by_kernel);
+        const joint::Shares shares = joint::shares(by_kernel && peer_by_kernel_);
         std::uint64_t word = words_->claims.load(std::memory_order_relaxed);
         // A correct peer spoils few attempts, for its parts are long.
         for (unsigned attempts = 0; active_ && attempts < joint::most_attempts; ++attempts) {
@@ -294,15 +320,15 @@ public:
                 break; // all is claimed, it is over, or the peer is not a correct one
             }
             const std::uint32_t left = units_ - claimed_ - seen.front;
-            // By one call, if it may be: the requester's own part is about as long (Balance).
-            const bool all =
-                both_by_kernel && claimed_ == 0 && left <= shares.most && units_ <= 2 * shares.most;
+            // The requester's own part is about as long (Balance), and it leaves us the rest.
+            const bool all = claimed_ == 0 && joint::one_part_each(units_);
             const std::uint32_t share = all ? left : joint::share_of(left, units_, shares);
             // Release: whoever sees the claim sees that `done` is of this generation.
             if (words_->claims.compare_exchange_weak(
                     word, joint::Claims{generation_, seen.front, claimed_ + share}.pack(),
                     std::memory_order_release, std::memory_order_relaxed)) {
                 claimed_ += share;
+                active_ = share != left;
                 return joint::part(units_ - claimed_, units_ - claimed_ + share, length_);
             }
         }

@@ -19,6 +19,7 @@ class JointWords : public ::testing::Test {
 protected:
     Direction::Joint words{};
     JointCopy copy;
+    joint::Balance balance;
     JointHelp help;
     std::vector<unsigned> copied; ///< how often each unit was
     bool by_kernel = true;
@@ -29,7 +30,7 @@ protected:
     }
     void begin(std::uint64_t length) {
         copied.assign(joint::units_of(length), 0);
-        help.begin(copy.begin(length, by_kernel), length, by_kernel);
+        help.begin(copy.begin(length, by_kernel, balance), length, by_kernel);
     }
     void count(Part part, std::uint64_t length) {
         ASSERT_EQ(part.offset % joint::unit, 0u);
@@ -72,7 +73,7 @@ TEST_F(JointWords, WhoIsNotHelpedCopiesEverything) {
         Part part;
         EXPECT_EQ(copy.rest(part), Rest::here);
         EXPECT_FALSE(copy.helped());
-        copy.end();
+        copy.end(balance);
         EXPECT_EQ(help.take(by_kernel).length, 0u);
     }
 }
@@ -108,12 +109,12 @@ TEST_F(JointWords, ByTheKernelEachEndCopiesOnePart) {
         help.copied();
         EXPECT_EQ(copy.rest(part), Rest::here);
         EXPECT_EQ(help.take(by_kernel).length, 0u);
-        copy.end();
+        copy.end(balance);
     }
 }
 
 TEST_F(JointWords, WhereOneEndNeedsNoKernelPartsAreShort) {
-    constexpr std::uint64_t length = 768 << 10;
+    constexpr std::uint64_t length = 3 << 20; // longer than what each end copies one part of
     constexpr std::uint64_t most = std::uint64_t{tuning::joint_mapped_max_units}
                                    << joint::unit_bits;
     for (const bool ours : {false, true}) {
@@ -122,7 +123,7 @@ TEST_F(JointWords, WhereOneEndNeedsNoKernelPartsAreShort) {
                 continue;
             }
             copied.assign(joint::units_of(length), 0);
-            help.begin(copy.begin(length, ours), length, ours);
+            help.begin(copy.begin(length, ours, balance), length, ours);
             // (By the kernel the first is long; how long is found out.)
             const Part first = copy.take();
             count(first, length);
@@ -134,7 +135,7 @@ TEST_F(JointWords, WhereOneEndNeedsNoKernelPartsAreShort) {
             }
             take_the_rest(length);
             EXPECT_TRUE(each_once());
-            copy.end();
+            copy.end(balance);
         }
     }
 }
@@ -156,7 +157,7 @@ TEST_F(JointWords, NoLengthLeavesALittlePart) {
         take_the_rest(length);
         EXPECT_TRUE(each_once());
         EXPECT_GE(least, (std::uint64_t{tuning::joint_min_units} / 2) << joint::unit_bits) << total;
-        copy.end();
+        copy.end(balance);
     }
 }
 
@@ -170,7 +171,7 @@ TEST_F(JointWords, APeerThatFailsIsNoFastOne) {
         EXPECT_EQ(copy.take().length, 0u);
         Part part;
         EXPECT_EQ(copy.rest(part), Rest::ours);
-        copy.end();
+        copy.end(balance);
         begin(length);
         EXPECT_EQ(copy.take().length, at_first);
     }
@@ -187,10 +188,13 @@ TEST_F(JointWords, WhoIsReadyFirstGetsMoreOfTheNext) {
         Part part;
         if (peer_is_late) {
             EXPECT_EQ(copy.rest(part), Rest::coming);
+            for (unsigned i = 0; i <= tuning::joint_waits; ++i) {
+                copy.wait();
+            }
         }
         help.copied();
         EXPECT_EQ(copy.rest(part), Rest::here);
-        copy.end();
+        copy.end(balance);
         EXPECT_TRUE(each_once());
         return ours.length;
     };
@@ -207,6 +211,68 @@ TEST_F(JointWords, WhoIsReadyFirstGetsMoreOfTheNext) {
     const std::uint64_t beside_a_fast_one = first_part(false);
     EXPECT_LT(beside_a_fast_one, at_first);
     EXPECT_GT(beside_a_fast_one, 0u);
+}
+
+TEST_F(JointWords, WhereTheyMeetIsMovedSeldom) {
+    constexpr std::uint64_t length = 1 << 20;
+    const auto first_part = [&] { // of one that is here in time
+        begin(length);
+        const std::uint64_t ours = copy.take().length;
+        (void)help.take(by_kernel);
+        help.copied();
+        Part part;
+        EXPECT_EQ(copy.take().length, 0u);
+        EXPECT_EQ(copy.rest(part), Rest::here);
+        copy.end(balance);
+        return ours;
+    };
+    const auto peer_was_late = [&] {
+        begin(length);
+        (void)copy.take();
+        (void)help.take(by_kernel);
+        EXPECT_EQ(copy.take().length, 0u);
+        for (unsigned i = 0; i <= tuning::joint_waits; ++i) {
+            copy.wait();
+        }
+        help.copied();
+        Part part;
+        EXPECT_EQ(copy.rest(part), Rest::here);
+        copy.end(balance);
+    };
+    for (unsigned i = 0; i < 10; ++i) { // the steps become short
+        peer_was_late();
+        (void)first_part();
+    }
+    unsigned moved = 0;
+    std::uint64_t before = first_part();
+    for (unsigned i = 0; i < 100; ++i) {
+        const std::uint64_t now = first_part();
+        moved += now != before ? 1 : 0;
+        before = now;
+    }
+    EXPECT_GT(moved, 2u) << "a faster peer gets more";
+    EXPECT_LT(moved, 10u);
+}
+
+TEST_F(JointWords, LeavesTheRestOfAShortOne) {
+    for (const bool kernel : {false, true}) {
+        by_kernel = kernel;
+        begin(1 << 20);
+        EXPECT_TRUE(copy.leaves_rest());
+        EXPECT_TRUE(copy.has_more());
+        (void)copy.take();
+        EXPECT_TRUE(copy.has_more()) << "nobody has taken it";
+        (void)help.take(by_kernel);
+        EXPECT_FALSE(copy.has_more());
+        EXPECT_FALSE(help.active()) << "there is nothing more for it";
+        help.copied();
+        EXPECT_EQ(copy.take().length, 0u);
+        copy.end(balance);
+    }
+    begin((1 << 20) + 1);
+    EXPECT_FALSE(copy.leaves_rest());
+    copy.give_up();
+    EXPECT_FALSE(copy.has_more());
 }
 
 TEST_F(JointWords, WhatIsClaimedIsWaitedFor) {
@@ -236,9 +302,9 @@ TEST_F(JointWords, WhatTheHelperFailsAtIsLeftToTheOther) {
 }
 
 TEST_F(JointWords, WhoHasNotSeenTheLastOneIsNotAskedAgain) {
-    const std::uint16_t first = copy.begin(1 << 20, by_kernel);
+    const std::uint16_t first = copy.begin(1 << 20, by_kernel, balance);
     copy.give_up();
-    copy.end();
+    copy.end(balance);
     EXPECT_FALSE(copy.may_begin(1 << 20));
     help.begin(first, 1 << 20, by_kernel); // late
     EXPECT_EQ(help.take(by_kernel).length, 0u);
@@ -249,8 +315,8 @@ TEST_F(JointWords, WhoHasNotSeenTheLastOneIsNotAskedAgain) {
 TEST_F(JointWords, WhoSleptThroughTheEndClaimsNothingOfTheNext) {
     begin(1 << 20);
     take_the_rest(1 << 20);
-    copy.end();
-    (void)copy.begin(1 << 20, by_kernel); // whose record the helper has not seen
+    copy.end(balance);
+    (void)copy.begin(1 << 20, by_kernel, balance); // whose record the helper has not seen
     EXPECT_EQ(help.take(by_kernel).length, 0u);
     take_the_rest(1 << 20);
     EXPECT_FALSE(copy.helped());
@@ -305,7 +371,8 @@ TEST_F(JointWords, ThreadsCopyEachByteOnce) {
             std::this_thread::yield();
         }
         by_kernel = i % 2 == 0;
-        asked.store(copy.begin(length, by_kernel) | std::uint64_t{by_kernel} << 16 | length << 17,
+        asked.store(copy.begin(length, by_kernel, balance) | std::uint64_t{by_kernel} << 16 |
+                        length << 17,
                     std::memory_order_release);
         for (Part part = copy.take(); part.length != 0; part = copy.take()) {
             add(part);
@@ -314,7 +381,7 @@ TEST_F(JointWords, ThreadsCopyEachByteOnce) {
         while (copy.rest(part) == Rest::coming) {
             std::this_thread::yield();
         }
-        copy.end();
+        copy.end(balance);
         ASSERT_TRUE(
             std::equal(to.begin(), to.begin() + static_cast<std::ptrdiff_t>(length), from.begin()))
             << length;
@@ -334,7 +401,7 @@ TEST_F(JointWords, SpoiltClaimsAreNotBelieved) {
         JointCopy victim;
         victim.attach(&spoilt);
         copied.assign(units, 0);
-        (void)victim.begin(length, by_kernel);
+        (void)victim.begin(length, by_kernel, balance);
         const Part first = victim.take();
         ASSERT_EQ(first.length, std::uint64_t{front} << joint::unit_bits);
         count(first, length);
@@ -346,14 +413,14 @@ TEST_F(JointWords, SpoiltClaimsAreNotBelieved) {
         EXPECT_TRUE(each_once()) << "all by ourselves";
         Part part;
         EXPECT_EQ(victim.rest(part), Rest::here);
-        victim.end();
+        victim.end(balance);
         EXPECT_FALSE(victim.may_begin(length)) << "once and never again";
     }
 }
 
 TEST_F(JointWords, ClaimsThatAreSpoiltAtTheEndAddNothing) {
     constexpr std::uint64_t length = 10'000;
-    (void)copy.begin(length, by_kernel);
+    (void)copy.begin(length, by_kernel, balance);
     while (copy.take().length != 0) {
     }
     words.claims.store(4711);
@@ -394,7 +461,7 @@ TEST_F(JointWords, LiesAboutWhatIsDoneStayInBounds) {
         JointHelp peer;
         victim.attach(&spoilt);
         peer.attach(&spoilt);
-        peer.begin(victim.begin(length, by_kernel), length, by_kernel);
+        peer.begin(victim.begin(length, by_kernel, balance), length, by_kernel);
         (void)peer.take(by_kernel);
         while (victim.take().length != 0) {
         }

@@ -92,8 +92,8 @@ protected:
             requester.pipe.ways().took(way, length, time);
         }
     }
-    Direction::Joint& words() {
-        return reinterpret_cast<SegmentControl*>(segment.data())->direction[0].joint;
+    Direction::Joint& words(std::size_t index = 0) {
+        return reinterpret_cast<SegmentControl*>(segment.data())->direction[0].joint[index];
     }
     Errc get(std::size_t length = size) {
         std::memset(got.data(), 0, length);
@@ -168,16 +168,19 @@ protected:
             requester.progress();
         }
     }
-    [[nodiscard]] std::uint16_t generation() {
-        return Claims::unpack(words().claims.load()).generation;
+    [[nodiscard]] std::uint16_t generation(std::size_t index = 0) {
+        return Claims::unpack(words(index).claims.load()).generation;
     }
 };
 
 TEST_F(JointGet, IsDoneWithoutTheOwner) {
-    ASSERT_EQ(get(), Errc::ok);
-    EXPECT_TRUE(holds());
-    const std::uint64_t asked = requester.pipe.tx().head();
-    EXPECT_NE(asked, 0u);
+    std::uint64_t asked = 0;
+    for (unsigned i = 0; i < joint_gets; ++i) {
+        ASSERT_EQ(get(), Errc::ok);
+        EXPECT_TRUE(holds());
+        EXPECT_NE(requester.pipe.tx().head(), asked);
+        asked = requester.pipe.tx().head();
+    }
     // It has not looked yet: no use in asking it more.
     ASSERT_EQ(get(), Errc::ok);
     EXPECT_TRUE(holds());
@@ -253,10 +256,12 @@ TEST_F(JointGet, CopiesAllWhenTheOwnerSpoilsTheClaims) {
     ASSERT_EQ(requester.done.size(), 1u);
     EXPECT_EQ(requester.done[0].second, Errc::ok);
     EXPECT_TRUE(holds());
-    const std::uint64_t asked = requester.pipe.tx().head();
-    ASSERT_EQ(get(), Errc::ok); // by ourselves from now on
-    EXPECT_EQ(requester.pipe.tx().head(), asked);
-    EXPECT_TRUE(holds());
+    for (unsigned i = 0; i < 3; ++i) {
+        owner.progress();
+        ASSERT_EQ(get(), Errc::ok);
+        EXPECT_TRUE(holds());
+        EXPECT_EQ(words().claims.load(), ~std::uint64_t{0}) << "never again by these words";
+    }
 }
 
 TEST_F(JointGet, ThatIsCancelledIsReportedWhenNobodyWritesAnyMore) {
@@ -400,6 +405,8 @@ protected:
 
 TEST_F(NextJointGet, WaitsForTheOneUnderWay) {
     const std::uint64_t copied = get_that_waits_meanwhile([this] {
+        EXPECT_EQ(get_next(), Errc::ok) << "there are two at a time";
+        EXPECT_EQ(next, content);
         const std::uint64_t before = requester.slot.tx.process_vm_bytes.get();
         for (unsigned i = 0; i < 2 * tuning::pace_of_long.period;
              ++i) { // more than are between trials
@@ -424,6 +431,8 @@ TEST_F(NextJointGet, WaitsForTheOneUnderWay) {
 TEST_F(NextJointGet, DoesNotWaitForAnOwnerThatIsStopped) {
     ASSERT_EQ(get_that_waits(), Errc::in_progress);
     const std::uint64_t began = requester.pipe.now_ns();
+    EXPECT_EQ(get_next(), Errc::ok);
+    std::ranges::fill(next, std::byte{});
     Errc result = get_next();
     while (result == Errc::again && requester.pipe.now_ns() - began < 10'000'000'000) {
         requester.progress();
@@ -435,11 +444,179 @@ TEST_F(NextJointGet, DoesNotWaitForAnOwnerThatIsStopped) {
 }
 
 TEST_F(NextJointGet, IsWorthARetryWhenTheOneUnderWayIsCancelled) {
-    (void)get_that_waits_meanwhile([this] { return get_next() == Errc::again ? 0u : 1u; });
+    (void)get_that_waits_meanwhile([this] {
+        EXPECT_EQ(get_next(), Errc::ok);
+        return get_next() == Errc::again ? 0u : 1u;
+    });
     ASSERT_FALSE(requester.pipe.may_retry());
     owner_gives_up();
     requester.engine.cancel(Errc::canceled, requester.note());
     EXPECT_TRUE(requester.pipe.may_retry());
+}
+
+/// Of which each end copies one part.
+class ShortJointGet : public NextJointGet {
+protected:
+    static constexpr std::size_t length = 256 << 10;
+
+    void know_the_ways() override {
+        took(Way::ring, length, 2'000'000);
+        took(Way::alone, length, 1'000'000);
+        took(Way::joint, length, 1);
+    }
+    Errc begin(std::vector<std::byte>& into, int& its_token, std::size_t bytes = length) {
+        std::memset(into.data(), 0, bytes);
+        return requester.engine.get(into.data(), bytes, key.region, key.base, &its_token, true);
+    }
+    [[nodiscard]] bool has(const std::vector<std::byte>& into) const {
+        return std::memcmp(into.data(), content.data(), length) == 0;
+    }
+    [[nodiscard]] std::uint64_t by_us() const { return requester.slot.tx.process_vm_bytes.get(); }
+    [[nodiscard]] std::uint64_t by_owner() const { return owner.slot.tx.process_vm_bytes.get(); }
+    void finish_all(std::size_t gets) {
+        while (requester.done.size() < gets && !HasFailure()) {
+            requester.progress();
+        }
+    }
+    /// What the owner takes of the `index`-th is never done.
+    void steal(std::size_t index) {
+        const auto claims = Claims::unpack(words(index).claims.load());
+        const std::uint32_t rest = joint::units_of(length) - claims.front;
+        words(index).claims.store(Claims{claims.generation, claims.front, rest}.pack());
+    }
+};
+
+TEST_F(ShortJointGet, IsCompletedByAnOwnerThatDoesNotCome) {
+    ASSERT_EQ(begin(got, token), Errc::in_progress) << "the rest is the owner's, for a while";
+    EXPECT_LT(by_us(), length);
+    finish_all(1);
+    EXPECT_TRUE(has(got));
+    EXPECT_EQ(by_us(), length);
+    owner.progress();
+    EXPECT_EQ(by_owner(), 0u);
+}
+
+TEST_F(ShortJointGet, LeavesOnePartToTheOwner) {
+    std::atomic<bool> over = false;
+    std::thread attending([&] {
+        while (!over.load()) {
+            owner.progress();
+        }
+    });
+    std::uint64_t gets = 0;
+    for (; gets < 100 || owner.slot.rx.one_sided_served.get() < 20; ++gets) {
+        requester.done.clear();
+        if (begin(got, token) == Errc::in_progress) {
+            finish_all(1);
+        }
+        ASSERT_TRUE(has(got));
+    }
+    over.store(true);
+    attending.join();
+    EXPECT_EQ(by_us() + by_owner(), gets * length);
+    EXPECT_LE(owner.slot.rx.one_sided_served.get(), gets) << "more than one part";
+}
+
+TEST_F(ShortJointGet, IsBegunBesideAnother) {
+    ASSERT_EQ(begin(got, token), Errc::in_progress);
+    ASSERT_EQ(begin(next, other), Errc::in_progress);
+    owner.progress();
+    finish_all(2);
+    EXPECT_EQ(requester.done[0], std::make_pair(static_cast<void*>(&token), Errc::ok));
+    EXPECT_EQ(requester.done[1], std::make_pair(static_cast<void*>(&other), Errc::ok));
+    EXPECT_TRUE(has(got));
+    EXPECT_TRUE(has(next));
+    EXPECT_EQ(by_us() + by_owner(), 2 * length);
+    EXPECT_FALSE(requester.engine.busy());
+    EXPECT_FALSE(owner.engine.busy());
+}
+
+TEST_F(ShortJointGet, IsLeftToAnOwnerThatIsAtTheOneBefore) {
+    std::uint64_t copied = 0;
+    for (bool in_time = false;
+         !in_time;) { // a machine may take the CPU away for as long as owners are believed in
+        requester.done.clear();
+        const std::uint64_t began = requester.pipe.now_ns();
+        ASSERT_EQ(begin(got, token), Errc::in_progress);
+        steal(0);
+        ASSERT_EQ(begin(next, other), Errc::in_progress);
+        const std::uint64_t before = by_us();
+        for (const std::uint64_t until = requester.pipe.now_ns() + 10'000'000;
+             requester.pipe.now_ns() < until;) { // many times what the patience is
+            requester.progress();
+        }
+        copied = by_us() - before;
+        in_time = requester.pipe.now_ns() - began < tuning::joint_claim_ns;
+        EXPECT_TRUE(requester.done.empty() || !in_time);
+        words().done.store(Done{generation(), true, 0}.pack());
+        finish_all(2);
+        owner.progress();
+    }
+    EXPECT_EQ(copied, 0u);
+    EXPECT_TRUE(has(got));
+    EXPECT_TRUE(has(next));
+}
+
+TEST_F(ShortJointGet, IsNotLeftToAnOwnerThatIsStoppedAtTheOneBefore) {
+    ASSERT_EQ(begin(got, token), Errc::in_progress);
+    steal(0);
+    ASSERT_EQ(begin(next, other), Errc::in_progress);
+    finish_all(1);
+    EXPECT_EQ(requester.done[0], std::make_pair(static_cast<void*>(&other), Errc::ok));
+    EXPECT_TRUE(has(next));
+    // Nor is it asked for more.
+    const std::uint64_t asked = requester.pipe.tx().head();
+    EXPECT_EQ(begin(next, other), Errc::ok);
+    EXPECT_EQ(requester.pipe.tx().head(), asked);
+    EXPECT_TRUE(has(next));
+}
+
+TEST_F(ShortJointGet, AThirdWaitsUntilOneIsComplete) {
+    std::vector<std::byte> third(length);
+    int its_token = 0;
+    for (bool in_time = false; !in_time;) {
+        requester.done.clear();
+        const std::uint64_t began = requester.pipe.now_ns();
+        ASSERT_EQ(begin(got, token), Errc::in_progress);
+        ASSERT_EQ(begin(next, other), Errc::in_progress);
+        steal(0);
+        steal(1);
+        const Errc result = begin(third, its_token);
+        in_time = requester.pipe.now_ns() - began < tuning::joint_claim_ns;
+        EXPECT_TRUE(result == Errc::again || !in_time);
+        EXPECT_FALSE(requester.pipe.may_retry() && in_time);
+        // What is complete is found by whoever asks for the next, and reported by progress.
+        words(0).done.store(Done{generation(0), true, 0}.pack());
+        if (in_time) {
+            ASSERT_EQ(begin(third, its_token), Errc::in_progress);
+            EXPECT_TRUE(requester.done.empty());
+            EXPECT_NE(requester.engine.flush(nullptr), Errc::ok) << "of what is not reported";
+        }
+        words(1).done.store(Done{generation(1), true, 0}.pack());
+        finish_all(in_time ? 3 : 2);
+        owner.progress();
+    }
+    EXPECT_EQ(requester.done.size(), 3u);
+    for (const int* each : {&token, &other, &its_token}) {
+        EXPECT_TRUE(std::ranges::any_of(requester.done, [&](const auto& one) {
+            return one.first == each && one.second == Errc::ok;
+        }));
+    }
+    EXPECT_TRUE(has(got));
+    EXPECT_TRUE(has(next));
+    EXPECT_TRUE(has(third));
+}
+
+TEST_F(ShortJointGet, AllAreCancelledWhenNobodyWritesAnyMore) {
+    ASSERT_EQ(begin(got, token), Errc::in_progress);
+    ASSERT_EQ(begin(next, other), Errc::in_progress);
+    requester.engine.cancel(Errc::canceled, requester.note());
+    EXPECT_EQ(requester.done.size(), 2u);
+    EXPECT_FALSE(requester.engine.busy());
+    owner.progress();
+    EXPECT_EQ(by_owner(), 0u);
+    ASSERT_EQ(begin(got, token), Errc::in_progress);
+    ASSERT_EQ(begin(next, other), Errc::in_progress) << "both begin again";
 }
 
 /// Of a long get only the beginning goes a way that is tried.
@@ -558,8 +735,7 @@ TEST_F(JointTriedPart, AsksForTheRestBeforeASleep) {
     words().done.store(Done{generation(), true, 0}.pack());
     requester.progress(); // there is no room to ask
     ASSERT_TRUE(owner.take_records());
-    std::vector<std::byte> next(size);
-    ASSERT_EQ(requester.engine.get(next.data(), size, key.region, key.base, &other, true),
+    ASSERT_EQ(requester.engine.put(small.data(), small.size(), key.region, key.base, nullptr),
               Errc::again)
         << "who is refused knows of the room";
     (void)requester.engine.push_before_sleep();
@@ -662,7 +838,8 @@ TEST_F(JointHelper, SaysThatItCannotWrite) {
 }
 
 TEST_F(JointHelper, RefusesWhatNoCorrectPeerSends) {
-    EXPECT_FALSE(ask({key.region, key.base, size, 0}, no_region(here(), 2 * joint_by_kernel)));
+    EXPECT_FALSE(
+        ask({key.region, key.base, size, 0}, no_region(here(), std::uint64_t{joint_gets} << 17)));
     (void)requester.pipe.put_record(Kind::joint_get, 0, sizeof(OneSided),
                                     [](std::byte* at) { std::memset(at, 0, sizeof(OneSided)); });
     EXPECT_FALSE(owner.take_records());
@@ -736,14 +913,17 @@ protected:
 };
 
 TEST_F(JointMappedGet, IsDoneWithoutTheOwner) {
+    std::uint64_t asked = 0;
+    for (unsigned i = 0; i < joint_gets; ++i) {
+        ASSERT_EQ(get_mapped(&into_key), Errc::ok);
+        EXPECT_TRUE(arrived());
+        EXPECT_NE(requester.pipe.tx().head(), asked);
+        asked = requester.pipe.tx().head();
+    }
     ASSERT_EQ(get_mapped(&into_key), Errc::ok);
+    EXPECT_EQ(requester.pipe.tx().head(), asked) << "it has not seen those";
     EXPECT_TRUE(arrived());
-    const std::uint64_t asked = requester.pipe.tx().head();
-    EXPECT_NE(asked, 0u);
-    ASSERT_EQ(get_mapped(&into_key), Errc::ok);
-    EXPECT_EQ(requester.pipe.tx().head(), asked) << "it has not seen the first";
-    EXPECT_TRUE(arrived());
-    EXPECT_EQ(requester.slot.tx.mapped_bytes.get(), 2 * size);
+    EXPECT_EQ(requester.slot.tx.mapped_bytes.get(), 3 * size);
     EXPECT_EQ(requester.slot.tx.process_vm_bytes.get(), 0u);
 }
 
@@ -792,6 +972,8 @@ TEST_F(JointMappedGet, OthersAreReadMeanwhile) {
 TEST_F(JointMappedGet, WaitsForTheOneUnderWay) {
     both_take(1);
     const unsigned begun = get_that_waits_meanwhile([this] {
+        EXPECT_EQ(get_mapped(&into_key), Errc::ok) << "there are two at a time";
+        EXPECT_TRUE(arrived());
         for (unsigned i = 0; i < 2 * tuning::pace_of_long.period;
              ++i) { // more than are between trials
             if (retry_mapped(&into_key) != Errc::again) {

@@ -41,7 +41,7 @@ static_assert(std::endian::native == std::endian::little,
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
-inline constexpr std::uint32_t protocol_version = 8; ///< of everything in this file and wire.hpp
+inline constexpr std::uint32_t protocol_version = 9; ///< of everything in this file and wire.hpp
 inline constexpr std::uint32_t line_size = 64;       ///< of the CPUs' caches
 inline constexpr std::uint32_t cell_size = 32;
 inline constexpr std::uint32_t ring_offset = 4096;
@@ -78,11 +78,11 @@ struct Direction {
         std::atomic<std::uint32_t> wants_credit; ///< 1: ring my doorbell when you return credit
         std::atomic<std::uint64_t> withdrawn;    ///< gets in cells before this one need no answer
     } producer;
-    /// A long get that both ends copy (joint_copy.hpp): asked for by the ring's writer.
+    /// Long gets that both ends copy (joint_copy.hpp): asked for by the ring's writer.
     struct alignas(128) Joint {
         std::atomic<std::uint64_t> claims;           ///< both ends'
         alignas(64) std::atomic<std::uint64_t> done; ///< the ring's reader's
-    } joint;
+    } joint[joint_gets];
     /// Who executes the puts in the ring (put_claims.hpp).
     struct alignas(128) Puts {
         std::atomic<std::uint64_t>
@@ -103,11 +103,11 @@ struct SegmentControl {
 };
 
 static_assert(sizeof(SegmentHeader) == 128);
-static_assert(sizeof(Direction) == 640 && offsetof(Direction, producer) == 128 &&
+static_assert(joint_gets == 2 && sizeof(Direction) == 768 && offsetof(Direction, producer) == 128 &&
               offsetof(Direction, joint) == 256 && offsetof(Direction::Joint, done) == 64 &&
-              offsetof(Direction, puts) == 384 && offsetof(Direction::Puts, begun) == 64 &&
-              offsetof(Direction, doorbell) == 512);
-static_assert(sizeof(SegmentControl) == 128 + 2 * 640 && sizeof(SegmentControl) <= ring_offset);
+              offsetof(Direction, puts) == 512 && offsetof(Direction::Puts, begun) == 64 &&
+              offsetof(Direction, doorbell) == 640);
+static_assert(sizeof(SegmentControl) == 128 + 2 * 768 && sizeof(SegmentControl) <= ring_offset);
 static_assert(std::is_standard_layout_v<SegmentControl>);
 
 /// Flag in the kind byte: the payload of a data record begins with an 8-byte time stamp

@@ -60,8 +60,7 @@ Result<Pipe::Created> Pipe::create() {
     Created result;
     result.pipe.tx_ = RingWriter(&control->direction[0], ring(base, cells, 0), cells);
     result.pipe.rx_ = RingReader(&control->direction[1], ring(base, cells, 1), cells);
-    result.pipe.joint_copy_.attach(&control->direction[0].joint);
-    result.pipe.joint_help_.attach(&control->direction[1].joint);
+    result.pipe.attach_joint(control->direction[0], control->direction[1]);
     result.pipe.withdrawal_ = PutWithdrawal(&control->direction[0].puts);
     result.pipe.put_owner_ = PutOwner(&control->direction[1].puts);
     result.pipe.segment_ = std::move(memory->mapping);
@@ -93,8 +92,7 @@ Result<Pipe> Pipe::accept(int memfd) {
     Pipe pipe;
     pipe.rx_ = RingReader(&control->direction[0], ring(base, header.cells, 0), header.cells);
     pipe.tx_ = RingWriter(&control->direction[1], ring(base, header.cells, 1), header.cells);
-    pipe.joint_help_.attach(&control->direction[0].joint);
-    pipe.joint_copy_.attach(&control->direction[1].joint);
+    pipe.attach_joint(control->direction[1], control->direction[0]);
     pipe.put_owner_ = PutOwner(&control->direction[0].puts);
     pipe.withdrawal_ = PutWithdrawal(&control->direction[1].puts);
     pipe.segment_ = std::move(*all);

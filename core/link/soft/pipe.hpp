@@ -3,6 +3,7 @@
 // Connections and the channels under them are pipes with different things around them. One thread.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <span>
@@ -60,11 +61,11 @@ public:
     static constexpr std::size_t tried_part = tuning::tried_part;
     static constexpr std::size_t helped_regions = tuning::helped_regions;
     static constexpr std::uint64_t most_helped_bytes = tuning::most_helped_bytes;
+    static constexpr std::uint64_t most_joint_patience = tuning::most_joint_patience;
     static constexpr std::uint64_t joint_step = tuning::joint_step;
     static constexpr std::uint64_t most_begun_before_kernel = tuning::most_begun_before_kernel;
     static constexpr std::uint64_t joint_patience_ns = tuning::joint_patience_ns;
     static constexpr std::uint64_t joint_claim_ns = tuning::joint_claim_ns;
-    static constexpr unsigned joint_looks = tuning::joint_looks;
     static constexpr unsigned looks_before_sleep = tuning::looks_before_sleep;
     [[nodiscard]] static std::uint64_t now_ns() noexcept { return monotonic_ns(); }
     static constexpr std::uint32_t bulk_ref = sizeof(BulkRef);
@@ -482,8 +483,12 @@ public:
     /// The same for memory that is mapped here.
     [[nodiscard]] CopyWays& mapped_ways() noexcept { return mapped_ways_; }
     [[nodiscard]] GetCost& get_cost() noexcept { return get_cost_; }
-    [[nodiscard]] JointCopy& joint_copy() noexcept { return joint_copy_; }
-    [[nodiscard]] JointHelp& joint_help() noexcept { return joint_help_; }
+    [[nodiscard]] JointCopy& joint_copy(std::size_t index) noexcept { return joint_copies_[index]; }
+    [[nodiscard]] JointHelp& joint_help(std::size_t index) noexcept { return joint_helps_[index]; }
+    /// Of gets that we copy by the kernel, or that are mapped here.
+    [[nodiscard]] joint::Balance& joint_balance(bool by_kernel) noexcept {
+        return joint_balances_[by_kernel ? 1 : 0];
+    }
     [[nodiscard]] static constexpr tuning::Patience patience(std::uint64_t bytes,
                                                              bool warm) noexcept {
         return tuning::patience(bytes, warm);
@@ -535,6 +540,13 @@ public:
     void end_withdrawal() noexcept { release(hold_withdrawal); }
 
 private:
+    /// `ours`: what we write. (Their joint words are about the gets of whoever writes there.)
+    void attach_joint(Direction& ours, Direction& theirs) noexcept {
+        for (std::size_t i = 0; i < joint_gets; ++i) {
+            joint_copies_[i].attach(&ours.joint[i]);
+            joint_helps_[i].attach(&theirs.joint[i]);
+        }
+    }
     /// To be called for every message. True: it was an answer.
     bool note_answer() noexcept {
         if (*arrivals_ == answered_) { // no store where nothing changes
@@ -644,8 +656,9 @@ private:
     CopyWays ways_{CopyWays::Ring::later};
     CopyWays mapped_ways_{CopyWays::Ring::never};
     GetCost get_cost_;
-    JointCopy joint_copy_; ///< for our gets
-    JointHelp joint_help_; ///< with the peer's
+    std::array<JointCopy, joint_gets> joint_copies_; ///< for our gets
+    std::array<joint::Balance, 2> joint_balances_;   ///< of those that are mapped here, and others
+    std::array<JointHelp, joint_gets> joint_helps_;  ///< with the peer's
     SleepBell* sleep_ = nullptr;
 };
 

@@ -772,7 +772,8 @@ public:
                                      : theirs.puts.executed)
                 .store(random_.below(4) == 0 ? random_.wide() : random_.below(2000),
                        std::memory_order_relaxed);
-            (random_.below(2) == 0 ? ours.joint.claims : theirs.joint.done)
+            (random_.below(2) == 0 ? ours.joint[random_.below(2)].claims
+                                   : theirs.joint[random_.below(2)].done)
                 .store(random_.below(4) == 0 ? random_.wide() : random_.below(3),
                        std::memory_order_relaxed);
             break;
@@ -908,7 +909,9 @@ private:
             add(Joint{random_.below(4) == 0 ? 64 : reinterpret_cast<std::uint64_t>(written_.get()),
                       random_.below(8) == 0
                           ? random_.wide()
-                          : random_.below(3) | (random_.below(2) == 0 ? joint_by_kernel : 0),
+                          : JointName{static_cast<std::uint16_t>(random_.below(3)),
+                                      random_.below(2) == 0, random_.below(2)}
+                                .pack(),
                       random_.below(2) == 0 ? 0 : random_.wide(),
                       random_.below(2) == 0 ? reinterpret_cast<std::uint64_t>(written_.get())
                                             : random_.wide(),
@@ -1287,11 +1290,11 @@ TEST_F(Hostile, AnAnswerThatIsNoneEndsTheAttempt) {
     expect(Reason::protocol_error, "garbage", [](Answer& a, std::size_t&) { a.magic = 7; }, {fd});
     expect(Reason::protocol_error, "cut", [](Answer&, std::size_t& n) { n = 15; }, {fd});
     expect(Reason::version_mismatch, "cut", [](Answer&, std::size_t& n) { n = 100; }, {fd});
-    expect(Reason::version_mismatch, "version", [](Answer& a, std::size_t&) { a.version = 9; },
-           {fd});
+    expect(Reason::version_mismatch, "version",
+           [](Answer& a, std::size_t&) { a.version = protocol_version + 1; }, {fd});
     expect(Reason::version_mismatch, "a longer version",
            [](Answer& a, std::size_t& n) {
-               a.version = 9;
+               a.version = protocol_version + 1;
                n += 1000;
            },
            {});

@@ -244,11 +244,11 @@ inline constexpr std::uint64_t most_begun_before_kernel = 64;
 /// Where the owner does not help, the trial of that is over after so many that it could not help with.
 inline constexpr std::uint32_t most_stand_ins = 128;
 
-/// Parts of a get that both ends copy, in units of 4 KiB. A call to the kernel takes 2 to 3 us of its own
+/// Parts of a get that both ends copy, in units of 4 KiB. A call to the kernel takes 0.5 to 3 us of its own
 /// between far CPUs (the peer's task, its memory map and their locks are in the other cache), as long as
 /// copying some 16 units: 256 KiB take 0.71 of one CPU's time in one call of each end, 0.97 in two. (But parts of
-/// half that share out 64 and 96 KiB better than none does.) The longest is what a progress call may take to
-/// copy for the peer.
+/// half that share out 64 and 96 KiB better than none does.) The longest is about what a progress call may
+/// take to copy for the peer, and up to twice that each end copies one part.
 inline constexpr std::uint32_t joint_min_units = 8;
 inline constexpr std::uint32_t joint_max_units = 128;
 /// The same where an end has mapped what it copies, and needs no call.
@@ -257,9 +257,9 @@ inline constexpr std::uint32_t joint_mapped_max_units = 64;
 /// With two calls to pay for, both ends together may be faster from here on: 64 KiB take 0.94 of the time at best, 96
 /// KiB 0.82, and a stream of 64 KiB from and into ever other buffers has 1.4 times the bandwidth of one CPU.
 inline constexpr std::uint64_t shortest_joint = 64 * 1024;
-/// Gets of memory that is mapped here, from which on the owner may be asked to copy a part: with 128 KiB
-/// the other CPU's cache costs more than its help brings.
-inline constexpr std::uint64_t joint_of_mapped = 256 * 1024;
+/// Gets of memory that is mapped here, from which on the owner may be asked to copy a part: streams of 64 KiB take 0.84
+/// of the time, of 128 KiB 0.74; with 32 and 48 KiB the other CPU's cache costs what its help brings.
+inline constexpr std::uint64_t joint_of_mapped = 64 * 1024;
 /// Who must not leave the peer writing (its buffers are given back) waits for it so long at most: what
 /// was claimed is copied at once, unless the peer is stopped just then.
 inline constexpr std::uint64_t joint_patience_ns = 1'000'000'000;
@@ -271,9 +271,12 @@ inline constexpr std::size_t helped_regions = 4;
 inline constexpr std::uint64_t most_helped_bytes = std::uint64_t{16} << 30;
 /// So old a claim is not copied any more: whoever was stopped that long finds nobody waiting.
 inline constexpr std::uint64_t joint_claim_ns = joint_patience_ns / 10;
-/// How often a get that is complete but for the peer's last part looks for it before its caller may do
-/// something else: some tens of microseconds.
-inline constexpr unsigned joint_looks = 1000;
+/// Who has copied one part, and has no next get, leaves the rest to the owner for as long again, but for so many ticks at
+/// most, whatever our part took: a CPU may have been taken away, or the counter have jumped.
+inline constexpr std::uint64_t most_joint_patience = std::uint64_t{1} << 20;
+/// Who has looked for the peer's part so many times in vain, and had nothing else to do, has waited: the peer gets less
+/// of the next.
+inline constexpr std::uint32_t joint_waits = 1;
 
 /// Before a bulk ring's position is here its pages are new, or the writer tries how much of it to
 /// use (bulk_span.hpp): that is not what it is like later. (The warm-up and two trials of its beginning
