@@ -80,9 +80,9 @@ public:
     /// Something is done already, but its completion is reported by the next advance().
     void defer(void* token) { deferred_.push_back(token); }
     /// Before anything more is under way, or is done and will be deferred: its end needs no memory.
-    void make_room_to_end() {
-        if (endings_.capacity() <= outstanding()) {
-            const std::size_t room = 2 * outstanding() + 4;
+    void make_room_to_end(std::size_t more = 1) {
+        if (endings_.capacity() < outstanding() + more) {
+            const std::size_t room = 2 * (outstanding() + more) + 2;
             deferred_.reserve(room);
             endings_.reserve(room);
         }
@@ -133,16 +133,17 @@ public:
                 note_wait(joint);
             }
         }
-        // (One by one: who is told of one may close the connection, or defer another.)
-        for (std::size_t n = deferred_.size(); n != 0 && !deferred_.empty(); --n) {
+        // (One by one: who is told of one may close the connection, and is told no more then, or defer another.)
+        for (std::size_t n = deferred_.size();
+             n != 0 && !deferred_.empty() && pipe_.broken() == Errc::ok; --n) {
             void* const token = deferred_.front();
             deferred_.erase(deferred_.begin());
             done(token, Errc::ok);
             ++count;
         }
-        // (Until somebody is told who closes the connection: then nobody is told more.)
+        // (Likewise. What was deferred meanwhile is to be told of before.)
         for (std::size_t i = 0; i < flushes_.size() && pipe_.broken() == Errc::ok;) {
-            if (!flush_reached(flushes_[i])) {
+            if (!deferred_.empty() || !flush_reached(flushes_[i])) {
                 ++i;
                 continue;
             }
@@ -435,8 +436,8 @@ private:
         std::uint64_t length = 0;        ///< of it, what both copy
         const std::byte* from = nullptr; ///< mapped here; null: by the kernel
         bool refused = false;            ///< the kernel did: to be asked for by a record
-        std::uint64_t ready = 0;    ///< by the CPU's counter: the owner could begin with the rest
-        std::uint64_t patience = 0; ///< ticks from then on; later it is ours
+        std::uint64_t ready_ns = 0;      ///< the owner could begin with the rest
+        std::uint64_t patience_ns = 0;   ///< from then on; later it is ours
     };
     /// And one of the peer's, that we help with.
     struct Help {
@@ -448,9 +449,10 @@ private:
     [[nodiscard]] std::size_t index_of(const JointGet& joint) const noexcept {
         return static_cast<std::size_t>(&joint - joints_.data());
     }
-    /// It is under way, and its owner is not known to be stopped.
+    /// Both ends are at it, as far as anybody knows: the owner is not known to be stopped.
     [[nodiscard]] bool may_arrive(const JointGet& joint) noexcept;
-    /// One that may begin; null: none, now. (Those that are complete are reported by the next advance().)
+    /// One that may begin; null: none, now. (Those that are complete are reported by the next advance(). Afterwards
+    /// there may be none under way.)
     [[nodiscard]] JointGet* free_joint(std::size_t length);
     /// A get of that length is begun by both ends, now or when one is complete that they are at.
     [[nodiscard]] bool owner_may_help(std::size_t length) noexcept;
@@ -490,6 +492,8 @@ private:
                                   std::uint64_t whole, std::uint64_t not_after) noexcept;
     /// Copies a part of what the peer wants to have copied by both: of what it has asked for first.
     void help() noexcept;
+    /// False: there is nothing left of it.
+    [[nodiscard]] bool help_with(Help& help) noexcept;
     void end_help(Help& help) noexcept {
         help.began = 0;
         --helping_;

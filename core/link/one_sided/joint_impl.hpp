@@ -20,16 +20,16 @@ Errc OneSidedEngine<Pipe>::get_mapped(std::byte* to, const std::byte* from, std:
         if (length >= Pipe::joint_of_mapped) {
             using Way = typename Pipe::Ways::Way;
             if (pipe_.mapped_ways().choose(length, owner_may_help(length)) == Way::joint) {
-                JointGet* const joint = free_joint(length);
-                if (joint == nullptr) {
+                if (JointGet* const joint = free_joint(length); joint != nullptr) {
+                    const Errc result =
+                        get_jointly(*joint, to, from, length, length, region, address, token, into);
+                    if (result != Errc::again) {
+                        return result;
+                    }
+                } else if (joints_active_ != 0) { // it is worth a retry when one is complete
                     pipe_.mapped_ways().put_off(length);
                     pipe_.note_refusal(Pipe::Short::neither);
                     return Errc::again;
-                }
-                const Errc result =
-                    get_jointly(*joint, to, from, length, length, region, address, token, into);
-                if (result != Errc::again) {
-                    return result;
                 }
             }
             const std::uint64_t began = ticks();
@@ -49,11 +49,11 @@ template <class Pipe> bool OneSidedEngine<Pipe>::owner_may_help(std::size_t leng
         // on.
         bool helps = false;
         for (const JointGet& joint : joints_) {
-            if (joint.operation != 0 && !may_arrive(joint)) {
+            const auto& copy = pipe_.joint_copy(index_of(joint));
+            if (copy.active() && !may_arrive(joint)) {
                 return false; // it is not at any
             }
-            helps = helps || joint.operation != 0 ||
-                    pipe_.joint_copy(index_of(joint)).may_begin(length);
+            helps = helps || copy.active() || (joint.operation == 0 && copy.may_begin(length));
         }
         return helps;
     }
@@ -62,7 +62,8 @@ template <class Pipe> bool OneSidedEngine<Pipe>::owner_may_help(std::size_t leng
 
 template <class Pipe> bool OneSidedEngine<Pipe>::may_arrive(const JointGet& joint) noexcept {
     if constexpr (Pipe::kernel_copies) {
-        return joint.operation != 0 && pipe_.now_ns() - joint.began_ns < Pipe::joint_claim_ns;
+        return pipe_.joint_copy(index_of(joint)).active() &&
+               pipe_.now_ns() - joint.began_ns < Pipe::joint_claim_ns;
     }
     return false;
 }
@@ -71,7 +72,7 @@ template <class Pipe>
 typename OneSidedEngine<Pipe>::JointGet* OneSidedEngine<Pipe>::free_joint(std::size_t length) {
     if constexpr (Pipe::kernel_copies) {
         if (joints_active_ == joints_.size()) {
-            make_room_to_end();
+            make_room_to_end(joints_.size());
             for (JointGet& joint : joints_) {
                 if (joint_arrived(joint)) {
                     defer(std::exchange(joint.token, nullptr));
@@ -143,8 +144,8 @@ Errc OneSidedEngine<Pipe>::get_jointly(JointGet& joint, std::byte* to, const std
         joint = {name, operation->sequence, pipe_.now_ns(), token, region, part_of_it, from};
         ++joints_active_;
         copy_parts_of(joint, *operation, copy.leaves_rest() ? 1 : all_parts);
-        joint.ready = ticks();
-        joint.patience = std::min(joint.ready - operation->began, Pipe::most_joint_patience);
+        joint.ready_ns = pipe_.now_ns();
+        joint.patience_ns = std::min(joint.ready_ns - joint.began_ns, Pipe::most_joint_part_ns);
         // (The peer's part may take longer. Our CPU is for the next one meanwhile.)
         return joint_arrived(joint) ? Errc::ok : Errc::in_progress;
     }
@@ -191,10 +192,10 @@ template <class Pipe> bool OneSidedEngine<Pipe>::joint_arrived(JointGet& joint) 
                 if (std::ranges::any_of(joints_, [&](const JointGet& other) {
                         return other.sequence < joint.sequence && may_arrive(other);
                     })) {
-                    joint.ready = ticks();
+                    joint.ready_ns = pipe_.now_ns();
                     return false;
                 }
-                if (ticks() - joint.ready < joint.patience) {
+                if (pipe_.now_ns() - joint.ready_ns < joint.patience_ns) {
                     return false;
                 }
                 copy_parts_of(joint, operation, all_parts);
@@ -354,15 +355,27 @@ bool OneSidedEngine<Pipe>::copy_until(std::byte* to, const std::byte* from, std:
 
 template <class Pipe> void OneSidedEngine<Pipe>::help() noexcept {
     if constexpr (Pipe::kernel_copies) {
-        const auto age = [](const Help& help) { return help.began - 1; }; // none is the youngest
-        Help& help = *std::ranges::min_element(helps_, {}, age);
+        while (helping_ != 0) {
+            const auto age = [](const Help& help) {
+                return help.began - 1;
+            }; // none is the youngest
+            Help& oldest = *std::ranges::min_element(helps_, {}, age);
+            if (help_with(oldest)) {
+                return;
+            }
+            end_help(oldest); // the requester has done all that was left
+        }
+    }
+}
+
+template <class Pipe> bool OneSidedEngine<Pipe>::help_with(Help& help) noexcept {
+    if constexpr (Pipe::kernel_copies) {
         auto& job = pipe_.joint_help(static_cast<std::size_t>(&help - helps_.data()));
         const std::uint64_t not_after = pipe_.now_ns() + Pipe::joint_claim_ns;
         const bool by_kernel = help.into == nullptr || help.into->mapped() == nullptr;
         const auto part = job.take(by_kernel);
         if (part.length == 0) {
-            end_help(help);
-            return;
+            return false;
         }
         // Looked up again for every part: the registration may have ended in between.
         const RegionTable::Pin pin = RegionTable::instance().pin(help.request.region);
@@ -388,7 +401,9 @@ template <class Pipe> void OneSidedEngine<Pipe>::help() noexcept {
         if (!job.active()) {
             end_help(help);
         }
+        return true;
     }
+    return false;
 }
 
 template <class Pipe> void OneSidedEngine<Pipe>::give_up_joint() noexcept {

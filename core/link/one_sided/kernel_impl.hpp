@@ -143,7 +143,9 @@ OneSidedEngine<Pipe>::get_by_kernel(std::byte*& to, std::size_t& length, std::ui
                 if (!after_all) {
                     joint = free_joint(length);
                 }
-                if (after_all ? active_ != canceled_ : joint == nullptr) {
+                // (What waits is worth a retry when one of those is complete. If none is left, the owner has not seen
+                // the last ones, and we copy this one alone.)
+                if (after_all ? active_ != canceled_ : joint == nullptr && joints_active_ != 0) {
                     refused_at_ = refused_at_ == 0 ? sequence_ : refused_at_;
                     if (sequence_ - refused_at_ >= Pipe::most_begun_before_kernel) {
                         refused_at_ = 0;

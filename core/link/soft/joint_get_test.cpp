@@ -5,6 +5,7 @@
 #include <random>
 #include <thread>
 
+#include "core/base/test_failing_new_operators.hpp"
 #include "core/device/process_id.hpp"
 #include "core/link/one_sided/engine_impl.hpp"
 #include "core/link/soft/pipe.hpp"
@@ -619,6 +620,110 @@ TEST_F(ShortJointGet, AllAreCancelledWhenNobodyWritesAnyMore) {
     ASSERT_EQ(begin(next, other), Errc::in_progress) << "both begin again";
 }
 
+TEST_F(ShortJointGet, IsCopiedAloneWhenTheOwnerHasNotSeenTheOnesBefore) {
+    std::vector<std::byte> third(length);
+    int its_token = 0;
+    ASSERT_EQ(begin(got, token), Errc::in_progress);
+    ASSERT_EQ(begin(next, other), Errc::in_progress);
+    for (const std::uint64_t until = requester.pipe.now_ns() + 2 * tuning::most_joint_part_ns;
+         requester.pipe.now_ns() < until;) { // both ends compute
+    }
+    EXPECT_EQ(begin(third, its_token), Errc::ok) << "nothing would make it worth a retry";
+    EXPECT_TRUE(has(third));
+    requester.progress();
+    EXPECT_EQ(requester.done.size(), 2u);
+    EXPECT_TRUE(has(got));
+    EXPECT_TRUE(has(next));
+}
+
+TEST_F(ShortJointGet, NobodyIsToldMoreWhoHasClosedTheConnection) {
+    std::vector<std::byte> third(length);
+    int its_token = 0;
+    ASSERT_EQ(begin(got, token), Errc::in_progress);
+    ASSERT_EQ(begin(next, other), Errc::in_progress);
+    owner.progress();
+    owner.progress();
+    ASSERT_EQ(begin(third, its_token), Errc::in_progress) << "both are complete";
+    unsigned told = 0;
+    (void)requester.engine.advance([&](void*, Errc) {
+        ++told;
+        requester.engine.stop_copying();
+        requester.pipe.break_off(Errc::not_connected);
+    });
+    EXPECT_EQ(told, 1u);
+}
+
+TEST_F(ShortJointGet, IsReportedBeforeAFlushThatWaitsForIt) {
+    std::vector<std::byte> third(length);
+    int its_token = 0;
+    int flush = 0;
+    int deferred = 0;
+    ASSERT_EQ(begin(got, token), Errc::in_progress);
+    ASSERT_EQ(begin(next, other), Errc::in_progress);
+    ASSERT_EQ(requester.engine.flush(&flush), Errc::in_progress);
+    requester.engine.make_room_to_end();
+    requester.engine.defer(&deferred);
+    std::vector<void*> told;
+    while (told.size() < 5 && !HasFailure()) {
+        (void)requester.engine.advance([&](void* which, Errc) {
+            told.push_back(which);
+            if (which == &deferred) { // both are complete by now
+                owner.progress();
+                owner.progress();
+                EXPECT_EQ(begin(third, its_token), Errc::in_progress);
+            }
+        });
+        owner.progress();
+    }
+    const auto at = [&](void* which) { return std::ranges::find(told, which) - told.begin(); };
+    EXPECT_LT(at(&token), at(&flush));
+    EXPECT_LT(at(&other), at(&flush));
+}
+
+TEST_F(ShortJointGet, DoesNotWaitForOneThatWaitsForRoom) {
+    // Whose end the kernel does not read, so that the owner is to be asked for it all.
+    const SharedMemory memory = create_shared_memory("memory", length).value();
+    ASSERT_EQ(::munmap(memory.mapping.data() + length - 8192, 8192), 0);
+    const auto address = reinterpret_cast<std::uint64_t>(memory.mapping.data());
+    std::uint64_t took_ns = tuning::joint_claim_ns;
+    for (unsigned i = 0; i < 20 && took_ns >= tuning::joint_claim_ns / 2;
+         ++i) { // on a busy machine
+        know_the_ways();
+        ASSERT_EQ(requester.engine.get(got.data(), length, key.region, address, &token, true),
+                  Errc::in_progress);
+        ASSERT_EQ(begin(next, other), Errc::in_progress);
+        while (requester.pipe.put_record(Kind::pad, 0, 0, [](std::byte*) {}) == Errc::ok) {
+        }
+        const std::uint64_t began = requester.pipe.now_ns();
+        finish_all(1);
+        took_ns = requester.pipe.now_ns() - began;
+        EXPECT_EQ(requester.done[0].first, &other);
+        EXPECT_TRUE(has(next));
+        while (requester.done.size() < 2 && !HasFailure()) {
+            owner.progress();
+            requester.progress();
+        }
+        EXPECT_EQ(requester.done[1].second, Errc::not_permitted);
+        requester.done.clear();
+    }
+    EXPECT_LT(took_ns, tuning::joint_claim_ns / 2);
+}
+
+TEST_F(ShortJointGet, EndsWithoutMemory) {
+    std::vector<std::byte> third(length);
+    std::vector<std::byte> fourth(length);
+    std::array<int, 3> tokens{};
+    ASSERT_EQ(begin(got, token), Errc::in_progress);
+    ASSERT_EQ(begin(next, other), Errc::in_progress);
+    ASSERT_EQ(requester.engine.flush(&tokens[0]), Errc::in_progress);
+    owner.progress();
+    owner.progress();
+    ASSERT_EQ(begin(third, tokens[1]), Errc::in_progress) << "both are complete";
+    ASSERT_EQ(begin(fourth, tokens[2]), Errc::in_progress);
+    const comch::test::FailingAllocation fails(1);
+    EXPECT_EQ(requester.engine.fail_all(Errc::connection_reset).size(), 5u);
+}
+
 /// Of a long get only the beginning goes a way that is tried.
 class JointTriedPart : public JointGet {
 protected:
@@ -992,6 +1097,25 @@ TEST_F(JointMappedGet, WaitsForTheOneUnderWay) {
     EXPECT_TRUE(arrived());
 }
 
+TEST_F(JointMappedGet, IsCopiedAloneWhenTheOwnerHasNotSeenTheOnesBefore) {
+    constexpr std::size_t length = tuning::joint_of_mapped;
+    for (const auto& [way, time] : {std::pair{Way::alone, 1'000'000u}, std::pair{Way::joint, 1u}}) {
+        (void)requester.pipe.mapped_ways().choose(length);
+        for (unsigned i = 0; i < 2 * tuning::pace_of_short.turn(); ++i) {
+            requester.pipe.mapped_ways().took(way, length, time);
+        }
+    }
+    ASSERT_EQ(get_mapped(&into_key, length), Errc::in_progress);
+    ASSERT_EQ(get_mapped(&into_key, length), Errc::in_progress);
+    for (const std::uint64_t until = requester.pipe.now_ns() + 2 * tuning::most_joint_part_ns;
+         requester.pipe.now_ns() < until;) { // both ends compute
+    }
+    EXPECT_EQ(get_mapped(&into_key, length), Errc::ok) << "nothing would make it worth a retry";
+    EXPECT_TRUE(arrived(length));
+    requester.progress();
+    EXPECT_EQ(requester.done.size(), 2u);
+}
+
 TEST_F(JointMappedGet, IsNotReadAheadOfAPut) {
     const std::uint64_t value = 4711;
     ASSERT_EQ(requester.engine.put(reinterpret_cast<const std::byte*>(&value), 8, key.region,
@@ -1047,6 +1171,30 @@ TEST_F(JointMappedHelper, AsksForNoMappingThatCannotBeOrIsTooLarge) {
         EXPECT_EQ(owner.engine.wanted_mapping(), nullptr);
         EXPECT_EQ(owner.slot.tx.mapped_bytes.get(), 0u);
     }
+}
+
+TEST_F(JointMappedHelper, ManyMemoriesTakeNoneThatItIsWritingTo) {
+    have_help(joint_into(), key.region, size);
+    answer_with_mapping();
+    // Another of that, of which one part is copied when it is asked for.
+    Joint joint = joint_into();
+    joint.generation = 2;
+    words().claims.store(Claims{2}.pack());
+    ASSERT_TRUE(ask({key.region, key.base, size, 0}, joint));
+    ASSERT_TRUE(owner.engine.busy());
+    const std::uint64_t before = owner.slot.tx.mapped_bytes.get();
+    for (std::uint16_t i = 1; i <= 3 * tuning::helped_regions; ++i) {
+        const std::uint64_t page = i * mapping_alignment;
+        const Joint also{joint.to, JointName{i, false, 1}.pack(), into_key.region + i,
+                         into_key.base + page, page};
+        words(1).claims.store(Claims{i, joint::units_of(size)}.pack()); // nothing is left
+        ASSERT_TRUE(ask({key.region, key.base, size, 0}, also));
+    }
+    while (owner.engine.busy()) {
+        owner.progress();
+    }
+    EXPECT_GT(owner.slot.tx.mapped_bytes.get() - before, really / 2)
+        << "by the kernel from then on";
 }
 
 TEST_F(JointMappedHelper, WritesNothingOutsideWhatItHasMapped) {

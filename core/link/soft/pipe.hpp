@@ -61,7 +61,7 @@ public:
     static constexpr std::size_t tried_part = tuning::tried_part;
     static constexpr std::size_t helped_regions = tuning::helped_regions;
     static constexpr std::uint64_t most_helped_bytes = tuning::most_helped_bytes;
-    static constexpr std::uint64_t most_joint_patience = tuning::most_joint_patience;
+    static constexpr std::uint64_t most_joint_part_ns = tuning::most_joint_part_ns;
     static constexpr std::uint64_t joint_step = tuning::joint_step;
     static constexpr std::uint64_t most_begun_before_kernel = tuning::most_begun_before_kernel;
     static constexpr std::uint64_t joint_patience_ns = tuning::joint_patience_ns;

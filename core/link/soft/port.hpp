@@ -212,7 +212,8 @@ private:
             if (c.one_sided_.busy()) {
                 c.needs_work();
                 // Where we only answer, gets are answered before what the peer sent after them is
-                // executed: software relies on a read not seeing a later write of the same side.
+                // executed: software relies on a read not seeing a later write of the same side. (Writes behind a get
+                // that both ends copy its requester holds back.)
                 // (Where both ends send, waiting for each other's rings could block for ever.)
                 c.paused_ = c.peer_one_way_ && c.one_sided_.owes();
             }

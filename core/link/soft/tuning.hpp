@@ -271,9 +271,9 @@ inline constexpr std::size_t helped_regions = 4;
 inline constexpr std::uint64_t most_helped_bytes = std::uint64_t{16} << 30;
 /// So old a claim is not copied any more: whoever was stopped that long finds nobody waiting.
 inline constexpr std::uint64_t joint_claim_ns = joint_patience_ns / 10;
-/// Who has copied one part, and has no next get, leaves the rest to the owner for as long again, but for so many ticks at
-/// most, whatever our part took: a CPU may have been taken away, or the counter have jumped.
-inline constexpr std::uint64_t most_joint_patience = std::uint64_t{1} << 20;
+/// Who has copied one part, and has no next get, leaves the rest to the owner for as long again, but not for longer: half
+/// a MiB takes so long at most, or our CPU was taken away meanwhile.
+inline constexpr std::uint64_t most_joint_part_ns = 100'000;
 /// Who has looked for the peer's part so many times in vain, and had nothing else to do, has waited: the peer gets less
 /// of the next.
 inline constexpr std::uint32_t joint_waits = 1;
