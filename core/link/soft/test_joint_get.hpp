@@ -149,7 +149,9 @@ protected:
                 return seen;
             }
             words().done.store(Done{generation(), true, 0}.pack());
-            finish(Errc::in_progress);
+            while (requester.engine.busy() && !::testing::Test::HasFailure()) {
+                requester.progress();
+            }
             owner.progress();
             requester.done.clear();
         }
@@ -167,6 +169,11 @@ protected:
     void finish(Errc result) {
         while (result == Errc::in_progress && requester.done.empty() && !HasFailure()) {
             owner.progress();
+            requester.progress();
+        }
+    }
+    void finish_all(std::size_t gets) {
+        while (requester.done.size() < gets && !HasFailure()) {
             requester.progress();
         }
     }
@@ -207,11 +214,6 @@ protected:
     }
     [[nodiscard]] std::uint64_t by_us() const { return requester.slot.tx.process_vm_bytes.get(); }
     [[nodiscard]] std::uint64_t by_owner() const { return owner.slot.tx.process_vm_bytes.get(); }
-    void finish_all(std::size_t gets) {
-        while (requester.done.size() < gets && !HasFailure()) {
-            requester.progress();
-        }
-    }
     /// What the owner takes of the `index`-th is never done.
     void steal(std::size_t index) {
         const auto claims = Claims::unpack(words(index).claims.load());
