@@ -93,7 +93,7 @@ run_logged "build, for aarch64" "$build/log/arm-build.log" \
 
 # What QEMU does not have: reading another process's memory, giving pages back, seccomp, hooks in mmap, reports of
 # unmapping; and a program that is built for aarch64 starting another.
-not_here=('Joint(Get|TriedPart|Helper|Mapped)' ShortJointGet AbsentPeer PeerMemory EndOfARawPeer.TellsOf
+not_here=('Joint(Get|TriedPart|Helper|Mapped)' AbsentPeer PeerMemory EndOfARawPeer.TellsOf
     PutsInAScribbledRing BulkMemory.GivesItsPagesBackWhenItIdles HooksUnmapWatch.FindsOutThatNobodyTells
     KernelsUnmapWatch 'UnmapWatches.*ByKernel' 'KeptRegistrations(ByKernel|AndThreads|OfPollers)'
     SoftSandbox /ASandboxed WhoCannotWatchItsProcess Settings.WrongOnesAreSaid ofi_comch_test.not_in_parts)

@@ -100,8 +100,8 @@ template <class Pipe> void OneSidedEngine<Pipe>::end_waiting(Errc status, Ending
     }
     puts_waiting_ -= static_cast<std::uint32_t>(std::erase_if(
         jobs_, [](const Job& job) { return job.kind == Job::Kind::put && job.data == nullptr; }));
-    for (void* const token : deferred_) {
-        ended.emplace_back(token, Errc::ok); // they are done, only not reported
+    for (const Deferred& one : deferred_) {
+        ended.emplace_back(one.token, Errc::ok); // they are done, only not reported
     }
     deferred_.clear();
     for (const Flush& flush : flushes_) {

@@ -78,7 +78,7 @@ public:
     void set_peer(std::uint64_t process_id) noexcept { peer_process_ = process_id; }
 
     /// Something is done already, but its completion is reported by the next advance().
-    void defer(void* token) { deferred_.push_back(token); }
+    void defer(void* token) { defer(token, sequence_); }
     /// Before anything more is under way, or is done and will be deferred: its end needs no memory.
     void make_room_to_end(std::size_t more = 1) {
         if (endings_.capacity() < outstanding() + more) {
@@ -136,14 +136,14 @@ public:
         // (One by one: who is told of one may close the connection, and is told no more then, or defer another.)
         for (std::size_t n = deferred_.size();
              n != 0 && !deferred_.empty() && pipe_.broken() == Errc::ok; --n) {
-            void* const token = deferred_.front();
+            void* const token = deferred_.front().token;
             deferred_.erase(deferred_.begin());
             done(token, Errc::ok);
             ++count;
         }
-        // (Likewise. What was deferred meanwhile is to be told of before.)
+        // (Likewise. What it waits for, and was deferred meanwhile, is to be told of before.)
         for (std::size_t i = 0; i < flushes_.size() && pipe_.broken() == Errc::ok;) {
-            if (!deferred_.empty() || !flush_reached(flushes_[i])) {
+            if (defers_before(flushes_[i].sequence) || !flush_reached(flushes_[i])) {
                 ++i;
                 continue;
             }
@@ -290,6 +290,11 @@ private:
         void* token = nullptr;
     };
 
+    struct Deferred {
+        void* token = nullptr;
+        std::uint64_t sequence = 0; ///< of the operation, or of the last one before it
+    };
+
     struct Completion {
         bool finished = false;
         void* token = nullptr;
@@ -358,6 +363,11 @@ private:
     void finish(Operation& operation, Errc status, Completion& completion);
     void forget(std::uint64_t name);
 
+    void defer(void* token, std::uint64_t sequence) { deferred_.push_back({token, sequence}); }
+    [[nodiscard]] bool defers_before(std::uint64_t sequence) const noexcept {
+        return std::ranges::any_of(
+            deferred_, [sequence](const Deferred& one) { return one.sequence <= sequence; });
+    }
     [[nodiscard]] bool operations_before(std::uint64_t sequence) const;
     [[nodiscard]] bool flush_reached(Flush& flush);
     void take_reached_flushes(Endings& done);
@@ -510,7 +520,7 @@ private:
     std::size_t next_operation_ = 0;    ///< of these, where a free one is looked for
     std::deque<Job> jobs_;
     std::vector<Flush> flushes_;
-    std::vector<void*> deferred_;
+    std::vector<Deferred> deferred_;
     Endings endings_; ///< empty; with room for all that is under way
     std::uint64_t sequence_ = 0;
     std::uint32_t active_ = 0;   ///< with those canceled

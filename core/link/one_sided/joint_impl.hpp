@@ -71,11 +71,12 @@ template <class Pipe> bool OneSidedEngine<Pipe>::may_arrive(const JointGet& join
 template <class Pipe>
 typename OneSidedEngine<Pipe>::JointGet* OneSidedEngine<Pipe>::free_joint(std::size_t length) {
     if constexpr (Pipe::kernel_copies) {
-        if (joints_active_ == joints_.size()) {
+        // (Not more than progress has to report at other times.)
+        if (joints_active_ == joints_.size() && deferred_.size() < Pipe::max_operations) {
             make_room_to_end(joints_.size());
             for (JointGet& joint : joints_) {
                 if (joint_arrived(joint)) {
-                    defer(std::exchange(joint.token, nullptr));
+                    defer(std::exchange(joint.token, nullptr), joint.sequence);
                 }
             }
         }

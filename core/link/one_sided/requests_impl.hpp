@@ -137,7 +137,7 @@ template <class Pipe> Errc OneSidedEngine<Pipe>::flush(void* token) {
     flush.sequence = sequence_;
     flush.token = token;
     // (What is done must have been reported, too.)
-    if (flush_reached(flush) && deferred_.empty()) {
+    if (flush_reached(flush) && !defers_before(flush.sequence)) {
         return Errc::ok;
     }
     if (token != nullptr) {
@@ -148,7 +148,8 @@ template <class Pipe> Errc OneSidedEngine<Pipe>::flush(void* token) {
     }
     // The caller asks again.
     asks_for_puts_ = Pipe::kernel_copies;
-    return peer_missing() && withdraw_puts() && flush_reached(flush) && deferred_.empty()
+    return peer_missing() && withdraw_puts() && flush_reached(flush) &&
+                   !defers_before(flush.sequence)
                ? Errc::ok
                : Errc::in_progress;
 }

@@ -2,6 +2,7 @@
 #include "core/link/soft/test_joint_get.hpp"
 
 #include <algorithm>
+#include <array>
 
 namespace comch::link::soft::test {
 namespace {
@@ -24,17 +25,20 @@ TEST_F(ShortJointGet, LeavesOnePartToTheOwner) {
         }
     });
     std::uint64_t gets = 0;
-    for (; gets < 100 || owner.slot.rx.one_sided_served.get() < 20; ++gets) {
+    const auto parts = [this] { return owner.slot.rx.one_sided_served.get(); };
+    for (; (gets < 100 || parts() < 20) && !HasFailure(); ++gets) {
+        know_the_ways();
         requester.done.clear();
+        const std::uint64_t before = parts();
         if (begin(got, token) == Errc::in_progress) {
             finish_all(1);
         }
-        ASSERT_TRUE(has(got));
+        EXPECT_TRUE(has(got));
+        EXPECT_LE(parts() - before, 1u);
     }
     over.store(true);
     attending.join();
     EXPECT_EQ(by_us() + by_owner(), gets * length);
-    EXPECT_LE(owner.slot.rx.one_sided_served.get(), gets) << "more than one part";
 }
 
 TEST_F(ShortJointGet, IsBegunBesideAnother) {
@@ -108,7 +112,7 @@ TEST_F(ShortJointGet, AThirdWaitsUntilOneIsComplete) {
         // What is complete is found by whoever asks for the next, and reported by progress.
         words(0).done.store(Done{generation(0), true, 0}.pack());
         if (in_time) {
-            ASSERT_EQ(begin(third, its_token), Errc::in_progress);
+            in_time = begins_or_is_late(third, its_token);
             EXPECT_TRUE(requester.done.empty());
             EXPECT_NE(requester.engine.flush(nullptr), Errc::ok) << "of what is not reported";
         }
@@ -162,7 +166,7 @@ TEST_F(ShortJointGet, NobodyIsToldMoreWhoHasClosedTheConnection) {
     ASSERT_EQ(begin(next, other), Errc::in_progress);
     owner.progress();
     owner.progress();
-    ASSERT_EQ(begin(third, its_token), Errc::in_progress) << "both are complete";
+    EXPECT_NE(begin(third, its_token), Errc::again) << "both are complete";
     unsigned told = 0;
     (void)requester.engine.advance([&](void*, Errc) {
         ++told;
@@ -183,13 +187,14 @@ TEST_F(ShortJointGet, IsReportedBeforeAFlushThatWaitsForIt) {
     requester.engine.make_room_to_end();
     requester.engine.defer(&deferred);
     std::vector<void*> told;
-    while (told.size() < 5 && !HasFailure()) {
+    std::size_t to_be_told = 4;
+    while (told.size() < to_be_told && !HasFailure()) {
         (void)requester.engine.advance([&](void* which, Errc) {
             told.push_back(which);
             if (which == &deferred) { // both are complete by now
                 owner.progress();
                 owner.progress();
-                EXPECT_EQ(begin(third, its_token), Errc::in_progress);
+                to_be_told += begins_or_is_late(third, its_token) ? 1 : 0;
             }
         });
         owner.progress();
@@ -197,6 +202,45 @@ TEST_F(ShortJointGet, IsReportedBeforeAFlushThatWaitsForIt) {
     const auto at = [&](void* which) { return std::ranges::find(told, which) - told.begin(); };
     EXPECT_LT(at(&token), at(&flush));
     EXPECT_LT(at(&other), at(&flush));
+}
+
+TEST_F(ShortJointGet, AFlushDoesNotWaitForWhatIsBegunBehindIt) {
+    std::vector<std::byte> third(length);
+    std::array<int, 3> tokens{};
+    int flush = 0;
+    ASSERT_EQ(begin(got, tokens[0]), Errc::in_progress);
+    ASSERT_EQ(begin(next, tokens[1]), Errc::in_progress);
+    ASSERT_EQ(requester.engine.flush(&flush), Errc::in_progress);
+    owner.progress();
+    owner.progress();
+    // A stream, of which each is begun when another is complete, and there are always some to report.
+    std::vector<void*> told;
+    const std::array<std::vector<std::byte>*, 3> buffers{&got, &next, &third};
+    (void)begin(third, tokens[2]);
+    for (unsigned i = 0; i < 100 && std::ranges::find(told, &flush) == told.end(); ++i) {
+        (void)requester.engine.advance([&](void* which, Errc) {
+            told.push_back(which);
+            for (std::size_t k = 0; k < tokens.size(); ++k) {
+                if (which == &tokens[k]) {
+                    (void)begin(*buffers[k], tokens[k]);
+                    owner.progress();
+                    owner.progress();
+                }
+            }
+        });
+    }
+    EXPECT_NE(std::ranges::find(told, &flush), told.end());
+}
+
+TEST_F(ShortJointGet, AreNotCompleteWithoutBeingReportedForEver) {
+    std::uint64_t begun = 0;
+    while (begin(got, token) == Errc::in_progress && begun <= 2 * Pipe::max_operations) {
+        ++begun;
+        owner.progress();
+        owner.progress();
+    }
+    EXPECT_LE(begun, Pipe::max_operations + 2 * joint_gets);
+    finish_all(begun);
 }
 
 TEST_F(ShortJointGet, DoesNotWaitForOneThatWaitsForRoom) {
@@ -210,19 +254,21 @@ TEST_F(ShortJointGet, DoesNotWaitForOneThatWaitsForRoom) {
         know_the_ways();
         ASSERT_EQ(requester.engine.get(got.data(), length, key.region, address, &token, true),
                   Errc::in_progress);
-        ASSERT_EQ(begin(next, other), Errc::in_progress);
+        const bool begun = begins_or_is_late(next, other);
         while (requester.pipe.put_record(Kind::pad, 0, 0, [](std::byte*) {}) == Errc::ok) {
         }
-        const std::uint64_t began = requester.pipe.now_ns();
-        finish_all(1);
-        took_ns = requester.pipe.now_ns() - began;
-        EXPECT_EQ(requester.done[0].first, &other);
-        EXPECT_TRUE(has(next));
-        while (requester.done.size() < 2 && !HasFailure()) {
+        if (begun) {
+            const std::uint64_t began = requester.pipe.now_ns();
+            finish_all(1);
+            took_ns = requester.pipe.now_ns() - began;
+            EXPECT_EQ(requester.done[0].first, &other);
+            EXPECT_TRUE(has(next));
+        }
+        while (requester.engine.busy() && !HasFailure()) {
             owner.progress();
             requester.progress();
         }
-        EXPECT_EQ(requester.done[1].second, Errc::not_permitted);
+        EXPECT_EQ(requester.done.back().second, Errc::not_permitted);
         requester.done.clear();
     }
     EXPECT_LT(took_ns, tuning::joint_claim_ns / 2);

@@ -257,8 +257,8 @@ inline constexpr std::uint32_t joint_mapped_max_units = 64;
 /// With two calls to pay for, both ends together may be faster from here on: 64 KiB take 0.94 of the time at best, 96
 /// KiB 0.82, and a stream of 64 KiB from and into ever other buffers has 1.4 times the bandwidth of one CPU.
 inline constexpr std::uint64_t shortest_joint = 64 * 1024;
-/// Gets of memory that is mapped here, from which on the owner may be asked to copy a part: streams of 64 KiB take 0.84
-/// of the time, of 128 KiB 0.74; with 32 and 48 KiB the other CPU's cache costs what its help brings.
+/// Gets of memory that is mapped here, from which on the owner may be asked to copy a part: streams of 64 KiB take 0.8 of
+/// the time, of 128 KiB 0.7; with 32 and 48 KiB the other CPU's cache costs what its help brings.
 inline constexpr std::uint64_t joint_of_mapped = 64 * 1024;
 /// Who must not leave the peer writing (its buffers are given back) waits for it so long at most: what
 /// was claimed is copied at once, unless the peer is stopped just then.
@@ -271,10 +271,10 @@ inline constexpr std::size_t helped_regions = 4;
 inline constexpr std::uint64_t most_helped_bytes = std::uint64_t{16} << 30;
 /// So old a claim is not copied any more: whoever was stopped that long finds nobody waiting.
 inline constexpr std::uint64_t joint_claim_ns = joint_patience_ns / 10;
-/// Who has copied one part, and has no next get, leaves the rest to the owner for as long again, but not for longer: half
-/// a MiB takes so long at most, or our CPU was taken away meanwhile.
+/// Who has copied one part, and has no next get, leaves the rest to the owner for as long again, but not for longer: what
+/// took more was interrupted, most likely.
 inline constexpr std::uint64_t most_joint_part_ns = 100'000;
-/// Who has looked for the peer's part so many times in vain, and had nothing else to do, has waited: the peer gets less
+/// Who has looked for the peer's part more often than this in vain, and had nothing else to do, has waited: the peer gets less
 /// of the next.
 inline constexpr std::uint32_t joint_waits = 1;
 

@@ -17,10 +17,11 @@ TEST_F(ShortJointGet, EndsWithoutMemory) {
     ASSERT_EQ(requester.engine.flush(&tokens[0]), Errc::in_progress);
     owner.progress();
     owner.progress();
-    ASSERT_EQ(begin(third, tokens[1]), Errc::in_progress) << "both are complete";
-    ASSERT_EQ(begin(fourth, tokens[2]), Errc::in_progress);
+    std::size_t to_end = 3;
+    to_end += begins_or_is_late(third, tokens[1]) ? 1 : 0; // both are complete
+    to_end += begins_or_is_late(fourth, tokens[2]) ? 1 : 0;
     const comch::test::FailingAllocation fails(1);
-    EXPECT_EQ(requester.engine.fail_all(Errc::connection_reset).size(), 5u);
+    EXPECT_EQ(requester.engine.fail_all(Errc::connection_reset).size(), to_end);
 }
 
 } // namespace
