@@ -170,7 +170,9 @@ TEST_F(JointMappedGet, WaitsForTheOneUnderWay) {
 
 TEST_F(JointMappedGet, IsCopiedAloneWhenTheOwnerHasNotSeenTheOnesBefore) {
     both_take_short();
-    ASSERT_EQ(get_mapped(&into_key, short_length), Errc::in_progress);
+    while (get_mapped(&into_key, short_length) == Errc::ok) { // our CPU was away: nobody waited
+        owner.progress();
+    }
     ASSERT_EQ(retry_mapped(&into_key, short_length), Errc::in_progress);
     for (const std::uint64_t until = requester.pipe.now_ns() + 2 * tuning::most_joint_part_ns;
          requester.pipe.now_ns() < until;) { // both ends compute

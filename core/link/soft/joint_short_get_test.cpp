@@ -46,8 +46,8 @@ TEST_F(ShortJointGet, IsBegunBesideAnother) {
     ASSERT_EQ(begin(next, other), Errc::in_progress);
     owner.progress();
     finish_all(2);
-    EXPECT_EQ(requester.done[0], std::make_pair(static_cast<void*>(&token), Errc::ok));
-    EXPECT_EQ(requester.done[1], std::make_pair(static_cast<void*>(&other), Errc::ok));
+    EXPECT_EQ(requester.done.at(0), std::make_pair(static_cast<void*>(&token), Errc::ok));
+    EXPECT_EQ(requester.done.at(1), std::make_pair(static_cast<void*>(&other), Errc::ok));
     EXPECT_TRUE(has(got));
     EXPECT_TRUE(has(next));
     EXPECT_EQ(by_us() + by_owner(), 2 * length);
@@ -86,7 +86,7 @@ TEST_F(ShortJointGet, IsNotLeftToAnOwnerThatIsStoppedAtTheOneBefore) {
     steal(0);
     ASSERT_EQ(begin(next, other), Errc::in_progress);
     finish_all(1);
-    EXPECT_EQ(requester.done[0], std::make_pair(static_cast<void*>(&other), Errc::ok));
+    EXPECT_EQ(requester.done.at(0), std::make_pair(static_cast<void*>(&other), Errc::ok));
     EXPECT_TRUE(has(next));
     // Nor is it asked for more.
     const std::uint64_t asked = requester.pipe.tx().head();
@@ -261,7 +261,7 @@ TEST_F(ShortJointGet, DoesNotWaitForOneThatWaitsForRoom) {
             const std::uint64_t began = requester.pipe.now_ns();
             finish_all(1);
             took_ns = requester.pipe.now_ns() - began;
-            EXPECT_EQ(requester.done[0].first, &other);
+            EXPECT_EQ(requester.done.at(0).first, &other);
             EXPECT_TRUE(has(next));
         }
         while (requester.engine.busy() && !HasFailure()) {
