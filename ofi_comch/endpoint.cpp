@@ -377,13 +377,7 @@ void Endpoint::close() {
         }
     }
     for (const auto& operation : operations_) {
-        if (operation->region != 0) {
-            RegionTable::instance().remove(operation->region);
-        }
-        if (operation->mr != nullptr) {
-            --operation->mr->users;
-        }
-        let_go(operation->kept);
+        let_go_of_memory(*operation);
     }
     for (std::size_t i = 0; i < transfers_.all().size(); ++i) {
         Transfer& transfer = *transfers_.all()[i];

@@ -73,8 +73,11 @@ struct Operation : Awaited {
     bool active = false;
     bool report = false;
     bool direct = false;  ///< the device does it: the peer has no word in it
-    Mr* mr = nullptr;     ///< what our memory is part of, if the device knows it by that
-    Kept* kept = nullptr; ///< or else by this
+    bool closing = false; ///< the peer has said `done`; it ends when its window is closed
+    Errc ended_with = Errc::ok;
+    std::uint64_t window = 0; ///< through which alone the peer reaches our memory; 0: by `region`
+    Mr* mr = nullptr;         ///< what our memory is part of, if the device knows it by that
+    Kept* kept = nullptr;     ///< or else by this
 };
 
 /// Data of a peer's operation that we move with the core's one-sided operations, or that is coming.
@@ -347,6 +350,8 @@ private:
     }
     [[nodiscard]] bool has_outstanding(const Conn& conn) const;
     void finish(Operation& operation, Errc status);
+    /// The peer is done with it. It is finished when the peer's device cannot reach its memory any more.
+    void finish_answered(Operation& operation, Errc status);
     void forget(Operation& operation);
     class Parser;
 
@@ -365,6 +370,11 @@ private:
     /// The same for a buffer of the program, until let_go(); null: it is registered by itself.
     [[nodiscard]] Kept* keep(std::byte* base, std::uint64_t length, std::uint32_t access);
     void let_go(Kept*& kept);
+    /// Whatever of ours it was about: no peer reaches that any more.
+    void let_go_of_memory(Operation& operation);
+    /// Has the peer reach what is kept through a window; false: it cannot.
+    [[nodiscard]] bool open_window(Operation& operation, std::byte* base, std::uint64_t length,
+                                   std::uint32_t access);
     /// Makes our memory reachable for the time of an operation; false: no memory.
     [[nodiscard]] bool expose(Operation& operation, const iovec* iov, std::size_t count,
                               std::size_t length, std::uint32_t access, bool gather,

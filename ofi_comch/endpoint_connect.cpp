@@ -315,7 +315,7 @@ void Endpoint::lose(Conn& with, Reason reason) {
     const Errc pending = status == Errc::not_connected ? Errc::connection_reset : status;
     for (const auto& operation : operations_) {
         if (operation->active && operation->conn == &with) {
-            finish(*operation, pending);
+            finish(*operation, operation->closing ? operation->ended_with : pending);
         }
     }
     with.waiting.clear();

@@ -57,7 +57,8 @@ std::uint64_t Endpoint::device_region_of(Mr& mr) try {
 }
 
 Kept* Endpoint::keep(std::byte* base, std::uint64_t length, std::uint32_t access) try {
-    if (domain->kept == nullptr || (access != 0 && settings().keep_registrations != Keep::all)) {
+    const bool is_shown = (access & access_remote_all) != 0;
+    if (domain->kept == nullptr || (is_shown && settings().keep_registrations != Keep::all)) {
         return nullptr;
     }
     return domain->kept->get(
@@ -143,7 +144,40 @@ bool Endpoint::go_direct(Conn& to, Reach& reach, const RmaCall& call, std::size_
     return started == Errc::again && wait();
 }
 
+void Endpoint::let_go_of_memory(Operation& operation) {
+    if (operation.region != 0) {
+        RegionTable::instance().remove(std::exchange(operation.region, 0));
+    }
+    if (operation.mr != nullptr) {
+        --std::exchange(operation.mr, nullptr)->users;
+    }
+    // (A connection that has been closed has none open.)
+    if (operation.window != 0 && operation.conn->link != nullptr) {
+        operation.conn->link->drop_window(operation.window);
+    }
+    operation.window = 0;
+    let_go(operation.kept); // what it was a window into
+}
+
+bool Endpoint::open_window(Operation& operation, std::byte* base, std::uint64_t length,
+                           std::uint32_t access) {
+    Connection& link = *operation.conn->link;
+    // (Of this range alone: soft-RoCE has peers reach all of what a window is into.)
+    if (!link.has_windows() || (operation.kept = keep(base, length, access_by_window)) == nullptr) {
+        return false;
+    }
+    operation.window = link.open_window(operation.kept->region(), base, length, access);
+    if (operation.window == 0) {
+        let_go(operation.kept);
+    }
+    return operation.window != 0;
+}
+
 void Endpoint::on_direct(Operation& operation, Errc status) {
+    if (operation.closing) { // whatever has become of the connection since, the peer was done
+        finish(operation, operation.ended_with);
+        return;
+    }
     // Who waits for something has not got it, however orderly the end was.
     finish(operation, status == Errc::not_connected ? Errc::connection_reset : status);
 }

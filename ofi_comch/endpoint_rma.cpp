@@ -158,7 +158,7 @@ bool Endpoint::take_done(Conn& from, Parser& parser) {
         return false; // it is not even there whole
     }
     if (operation != nullptr) {
-        finish(*operation, status);
+        finish_answered(*operation, status);
     } else if (status != Errc::ok && done.operation == 0) {
         // Something injected was refused. It has no context of its own; fi_endpoint(3) names this
         // one.
@@ -281,7 +281,7 @@ bool Endpoint::take_reply(Conn& from, Parser& parser) {
         return false;
     }
     scatter(operation->iov, operation->count, parser.rest(), parser.left());
-    finish(*operation, Errc::ok);
+    finish_answered(*operation, Errc::ok);
     return true;
 }
 

@@ -196,11 +196,13 @@ bool Endpoint::expose(Operation& operation, const iovec* iov, std::size_t count,
             gather(base, iov, count);
         }
     }
-    // What a peer may write to it cannot do so any longer once the operation has ended. (Nor does a
-    // copy of ours come twice.)
+    // A key that is kept is for reading alone: what peers write to they cannot any longer once the
+    // operation has ended. (Nor does a copy of ours come twice, so it is not kept at all.)
     if (count == 1 && access == access_remote_read) {
         operation.kept = keep(base, length, access);
     }
+    const bool by_window =
+        count == 1 && operation.kept == nullptr && open_window(operation, base, length, access);
     const std::uint64_t known_by = operation.kept != nullptr ? operation.kept->region() : 0;
     const auto key = RegionTable::instance().add({base, length, access, -1, known_by});
     if (!key) {
@@ -209,7 +211,7 @@ bool Endpoint::expose(Operation& operation, const iovec* iov, std::size_t count,
     operation.region = key->region;
     operation.length = length;
     source = {length, key->region, reinterpret_cast<std::uint64_t>(base),
-              Link::link_data_of(station->device(), key->region)};
+              by_window ? operation.window : Link::link_data_of(station->device(), key->region)};
     return true;
 } catch (const std::bad_alloc&) {
     return false;
@@ -236,6 +238,8 @@ Operation& Endpoint::begin(Operation::Kind kind, Conn& to, std::uint64_t flags, 
     operation.length = 0;
     operation.count = 0;
     operation.direct = false;
+    operation.closing = false;
+    operation.window = 0;
     // (Messages wait for the program there: they must not keep it from what it waits for.)
     operation.answer = kind == Operation::Kind::send ? 0 : wire::answer_overhead;
     to.asked += operation.answer;
@@ -257,7 +261,7 @@ Operation* Endpoint::find(std::uint64_t name, const Conn& from) {
         return nullptr;
     }
     Operation& operation = *operations_[index];
-    return operation.active && !operation.direct && operation.conn == &from &&
+    return operation.active && !operation.direct && !operation.closing && operation.conn == &from &&
                    operation.generation == name >> 32
                ? &operation
                : nullptr;
@@ -270,15 +274,7 @@ bool Endpoint::has_outstanding(const Conn& to) const {
 }
 
 void Endpoint::forget(Operation& operation) {
-    if (operation.region != 0) {
-        RegionTable::instance().remove(operation.region);
-        operation.region = 0;
-    }
-    if (operation.mr != nullptr) {
-        --operation.mr->users;
-        operation.mr = nullptr;
-    }
-    let_go(operation.kept);
+    let_go_of_memory(operation);
     if (operation.direct) {
         --operation.conn->direct;
     }
@@ -287,6 +283,20 @@ void Endpoint::forget(Operation& operation) {
     operation.staging.reset();
     operation.active = false;
     free_operations_.push_back(operation.index);
+}
+
+void Endpoint::finish_answered(Operation& operation, Errc status) {
+    if (operation.window != 0 && operation.conn->link != nullptr) {
+        Awaited* const token = &operation;
+        const Errc closing = operation.conn->link->close_window(operation.window, token);
+        operation.window = 0;
+        if (closing == Errc::in_progress) {
+            operation.closing = true;
+            operation.ended_with = status;
+            return;
+        }
+    }
+    finish(operation, status);
 }
 
 void Endpoint::finish(Operation& operation, Errc status) {

@@ -112,6 +112,42 @@ TEST_P(KeptOnDevice, WritesAndReadsAreOfTheMemoryThatIsThere) {
     }
 }
 
+/// More than a connection has windows for, to and fro, from buffers that lie side by side.
+TEST(ManyOnDevice, EachIsOfItsOwnBuffer) {
+    constexpr std::size_t count = 40;
+    constexpr std::size_t each = 100'000;
+    Pair pair;
+    const std::vector<char> data = pattern(count * each, 1);
+    std::vector<char> from = data;
+    std::vector<char> to(2 * count * each);
+    for (unsigned round = 0; round < 3; ++round) {
+        std::ranges::fill(to, 0);
+        for (std::size_t i = 0; i < count; ++i) {
+            char* const buffer = from.data() + i * each;
+            post([&] { return fi_tsend(pair.a.ep, buffer, each, nullptr, pair.to_b, i, nullptr); },
+                 pair.cqs);
+            post([&] { return fi_tsend(pair.b.ep, buffer, each, nullptr, pair.to_a, i, nullptr); },
+                 pair.cqs);
+        }
+        for (std::size_t i = count; i-- != 0;) {
+            char* const buffer = to.data() + 2 * i * each;
+            COMCH_FI(fi_trecv(pair.b.ep, buffer, each, nullptr, pair.to_a, i, 0, nullptr));
+            COMCH_FI(fi_trecv(pair.a.ep, buffer + each, each, nullptr, pair.to_b, i, 0, nullptr));
+        }
+        for (std::size_t i = 0; i < count; ++i) {
+            for (fid_cq* const cq : {pair.a.tx, pair.b.tx, pair.a.rx, pair.b.rx}) {
+                ASSERT_EQ(await(cq, pair.cqs).error, 0);
+            }
+        }
+        for (std::size_t i = 0; i < count; ++i) {
+            for (const std::size_t of : {2 * i, 2 * i + 1}) {
+                ASSERT_EQ(std::memcmp(to.data() + of * each, data.data() + i * each, each), 0)
+                    << "round " << round << ", buffer " << of;
+            }
+        }
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     , KeptOnDevice,
     testing::Values(Change{"unmapped", &Buffer::unmap_and_map},

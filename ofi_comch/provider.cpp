@@ -108,8 +108,9 @@ void define_settings() {
     fi_param_define(
         &provider, "keep_registrations", FI_PARAM_STRING,
         "Over RDMA devices, keep the registrations of long messages' buffers until their memory is "
-        "unmapped: own, of those that only this end's device is at; all, also of those that peers "
-        "read, who may go on to do so until then; no. Takes an unlimited RLIMIT_MEMLOCK and a "
+        "unmapped: own, with peers at them through memory windows that end with the message (where "
+        "the device has none, only of what no peer is at); all, with peers who may go on to read "
+        "what they have read until then; no. Takes an unlimited RLIMIT_MEMLOCK and a "
         "kernel that tells of unmapping; all takes UCX's memory hooks if it does not (default: "
         "own)");
     the_settings.host_dpu_only = flag_setting("host_dpu_only", "FI_COMCH_HOST_DPU_ONLY");

@@ -64,7 +64,7 @@ public:
     [[nodiscard]] bool watch_by_hooks();
 
     /// A registration that holds all of the range until put(). One for peers is of the range alone,
-    /// with this access alone: they are shown its key. Null: none can be had.
+    /// with this access alone: they reach all of it. Null: none can be had.
     [[nodiscard]] Kept* get(std::byte* base, std::uint64_t length, std::uint32_t access,
                             const Register& register_it);
     void put(Kept& kept);

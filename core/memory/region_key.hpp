@@ -13,6 +13,9 @@ enum Access : std::uint32_t {
     /// In a key: the owner does not end the registration while peers may use it, other than by ending
     /// the connection, so that they can have the kernel copy.
     access_by_kernel = 1u << 3,
+    /// Of a region: peers reach it through windows that are opened for them (link.hpp), and by no other
+    /// key.
+    access_by_window = 1u << 4,
 };
 
 /// A mappable region begins at a multiple of this, the smallest page there is.

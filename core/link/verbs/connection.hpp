@@ -89,6 +89,19 @@ public:
                void* token, LocalMemory memory = {});
     Errc atomic(const AtomicRequest& request, RemoteRegion& region, std::uint64_t address,
                 void* token);
+    [[nodiscard]] bool has_windows() const noexcept;
+    /// The peer, and nobody else, may do that (Access) to [base, base + length), a part of a region of
+    /// this process, until close_window(). What is sent next may tell it: RegionKey::link_data. 0: not
+    /// now, or not with this device.
+    [[nodiscard]] std::uint64_t open_window(std::uint64_t region, const std::byte* base,
+                                            std::uint64_t length, std::uint32_t access);
+    /// in_progress: the token is reported when the peer's device reaches nothing any more through it,
+    /// whatever happens meanwhile. ok: it does not now.
+    Errc close_window(std::uint64_t link_data, void* token);
+    /// Now, which takes longer; also if there is none any more.
+    void drop_window(std::uint64_t link_data) noexcept {
+        pipe_->drop_window(static_cast<std::uint32_t>(link_data));
+    }
     Errc flush(void* token);
     Errc fence();
     template <class Done> void cancel(Done&& done) {
@@ -159,6 +172,11 @@ private:
         bool records_done = false;
     };
 
+    struct Closing {
+        Pipe::Ticket ticket = 0;
+        void* token = nullptr;
+    };
+
     explicit Connection(std::unique_ptr<Pipe> pipe) : pipe_(std::move(pipe)), one_sided_(*pipe_) {}
 
     /// Copied, so that the caller's memory is free at once.
@@ -192,8 +210,8 @@ private:
     void take_back_memory(Pipe::Ticket last);
     void needs_work();
     [[nodiscard]] bool has_work() const noexcept {
-        return one_sided_.busy() || !transfers_.empty() || !flushes_.empty() || paused_ ||
-               !deferred_.empty() || pipe_->owes_answer();
+        return one_sided_.busy() || !transfers_.empty() || !flushes_.empty() || !closing_.empty() ||
+               paused_ || !deferred_.empty() || pipe_->owes_answer();
     }
 
     /// Completes what is done: done(token, Errc).
@@ -223,6 +241,12 @@ private:
         while (!flushes_.empty() && flush_reached(*flushes_.front())) {
             void* const token = flushes_.front()->token;
             flushes_.pop_front();
+            done(token, Errc::ok);
+            ++count;
+        }
+        while (!closing_.empty() && pipe_->done(closing_.front().ticket)) {
+            void* const token = closing_.front().token;
+            closing_.erase(closing_.begin());
             done(token, Errc::ok);
             ++count;
         }
@@ -265,6 +289,7 @@ private:
     OneSidedEngine<Pipe> one_sided_;
     std::deque<Transfer> transfers_;
     Flushes flushes_;
+    std::vector<Closing> closing_;        ///< windows, in order; has room for all of them
     Pipe::Ticket last_write_ = 0;         ///< that was copied: nobody else waits for it
     std::uint64_t last_write_behind_ = 0; ///< so many records of ours
     bool lost_device_writes_ = false;

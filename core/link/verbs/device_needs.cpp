@@ -55,6 +55,8 @@ Result<RdmaDevice::Limits> judge_device(std::string_view name, ibv_transport_typ
         .rdma_length = std::min(port.max_msg_sz, tuning::rdma_chunk),
         .bandwidth = port_bandwidth(port),
         .reads = static_cast<std::uint8_t>(std::min(reads, int{tuning::reads_in_flight})),
+        .windows = (device.device_cap_flags &
+                    (IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B)) != 0,
     };
 }
 

@@ -30,6 +30,7 @@ Attributes large_device() {
     a.device.max_pd = 1 << 23;
     a.device.max_qp_rd_atom = 16;
     a.device.max_qp_init_rd_atom = 16;
+    a.device.device_cap_flags = IBV_DEVICE_MEM_WINDOW_TYPE_2B;
     a.port.max_msg_sz = 1u << 30;
     return a;
 }
@@ -43,6 +44,7 @@ TEST(DeviceNeeds, ALargeDeviceIsUsedWithinReason) {
     EXPECT_FALSE(limits->shared_resize);
     EXPECT_EQ(limits->rdma_length, tuning::rdma_chunk);
     EXPECT_EQ(limits->reads, 16);
+    EXPECT_TRUE(limits->windows);
 }
 
 TEST(DeviceNeeds, ASmallOneIsUsedAsFarAsItGoes) {
@@ -55,6 +57,7 @@ TEST(DeviceNeeds, ASmallOneIsUsedAsFarAsItGoes) {
     EXPECT_TRUE(limits->shared_resize);
     EXPECT_EQ(limits->rdma_length, tuning::slot_size);
     EXPECT_EQ(limits->reads, 4);
+    EXPECT_FALSE(limits->windows);
 }
 
 TEST(DeviceNeeds, OneWithoutImmediateDataIsRefused) {

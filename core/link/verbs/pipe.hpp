@@ -26,6 +26,7 @@
 #include "core/link/verbs/cm.hpp"
 #include "core/link/verbs/doorbell_batch.hpp"
 #include "core/link/verbs/queues.hpp"
+#include "core/link/verbs/windows.hpp"
 #include "core/link/verbs/wire.hpp"
 
 namespace comch::link::verbs {
@@ -184,7 +185,7 @@ public:
     // ---- RDMA ----------------------------------------------------------------------------------
 
     /// Where a work request stands among all of this queue pair.
-    using Ticket = std::uint64_t;
+    using Ticket = Windows::Ticket;
 
     /// What is sent or written from now on takes effect behind the reads posted so far. By itself
     /// the peer's device may hand out a message while it still fetches what a read before it wants.
@@ -222,6 +223,17 @@ public:
     /// A get of up to bounce_up_to bytes, through a send buffer.
     [[nodiscard]] Errc read_copied(std::byte* to, std::uint32_t length, std::uint64_t address,
                                    std::uint32_t key, Ticket& ticket) noexcept;
+    /// The peer's device may do that (IBV_ACCESS_*) to [base, base + length), a part of `memory`, by
+    /// this key from when it gets what is sent next. None: not now, or not on this device.
+    [[nodiscard]] std::optional<std::uint32_t> open_window(ibv_mr* memory, const std::byte* base,
+                                                           std::uint64_t length,
+                                                           unsigned access) noexcept;
+    /// When the ticket is done, it may no longer. 0: it may no longer now.
+    [[nodiscard]] Ticket close_window(std::uint32_t key) noexcept;
+    /// At once, which takes longer.
+    void drop_window(std::uint32_t key) noexcept;
+    void drop_closing_windows() noexcept;
+    void drop_windows() noexcept { windows_.reset(); }
     /// Of a place that the peer's end has told of, link.hpp.
     [[nodiscard]] bool claim(std::uint64_t place) noexcept;
     [[nodiscard]] std::optional<std::uint64_t> withdraw(std::uint64_t place) noexcept;
@@ -642,6 +654,7 @@ private:
         std::uint32_t header;
     };
     std::vector<Waiting> waiting_;
+    std::unique_ptr<Windows> windows_; ///< null: it has opened none; of the queue pair
     SleepBell* sleep_ = nullptr;
     std::array<Mark, tuning::send_queue> marks_{};
 };

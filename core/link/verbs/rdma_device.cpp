@@ -28,18 +28,16 @@ Devices& devices() {
     return instance.get();
 }
 
-int access_flags(std::uint32_t access) {
-    int flags = IBV_ACCESS_LOCAL_WRITE;
-    if ((access & access_remote_read) != 0) {
-        flags |= IBV_ACCESS_REMOTE_READ;
-    }
-    if ((access & access_remote_write) != 0) {
-        flags |= IBV_ACCESS_REMOTE_WRITE;
-    }
-    return flags;
+RdmaDevice::RegionKeys keys_by(const Mr& mr) {
+    return {.memory = mr.get(), .lkey = mr.lkey(), .rkey = mr.rkey(), .valid = true};
 }
 
 } // namespace
+
+unsigned remote_access_flags(std::uint32_t access) noexcept {
+    return ((access & access_remote_read) != 0 ? unsigned{IBV_ACCESS_REMOTE_READ} : 0u) |
+           ((access & access_remote_write) != 0 ? unsigned{IBV_ACCESS_REMOTE_WRITE} : 0u);
+}
 
 Result<std::shared_ptr<RdmaDevice>> RdmaDevice::of(ibv_context* context, std::uint8_t port,
                                                    const std::string& address) {
@@ -142,6 +140,7 @@ RdmaDevice::~RdmaDevice() {
 Result<Mr> RdmaDevice::register_memory(const void* address, std::size_t length, int access) {
     ibv_mr* const mr = ::ibv_reg_mr(pd_, const_cast<void*>(address), length, access);
     if (mr != nullptr) {
+        registrations_.fetch_add(1, std::memory_order_relaxed); // nothing goes by it
         return Mr(mr);
     }
     return fail_pinning(
@@ -153,11 +152,9 @@ RdmaDevice::RegionKeys RdmaDevice::keys_of(std::uint64_t region) {
     if (gone()) {
         return {};
     }
-    const auto known = [this](std::uint64_t id) -> RegionKeys {
+    const auto known = [this](std::uint64_t id) {
         const auto found = regions_.find(id);
-        return found == regions_.end()
-                   ? RegionKeys{}
-                   : RegionKeys{found->second.lkey(), found->second.rkey(), true};
+        return found == regions_.end() ? RegionKeys{} : keys_by(found->second);
     };
     if (const RegionKeys keys = known(region); keys.valid) {
         return keys;
@@ -177,11 +174,15 @@ RdmaDevice::RegionKeys RdmaDevice::keys_of(std::uint64_t region) {
 }
 
 RdmaDevice::RegionKeys RdmaDevice::add_region(std::uint64_t id, const RegionTable::Region& region) {
-    auto mr = register_memory(region.base, region.length, access_flags(region.access));
+    unsigned flags = IBV_ACCESS_LOCAL_WRITE | remote_access_flags(region.access);
+    if ((region.access & access_by_window) != 0 && limits_.windows) {
+        flags |= IBV_ACCESS_MW_BIND;
+    }
+    auto mr = register_memory(region.base, region.length, static_cast<int>(flags));
     if (!mr) {
         return {};
     }
-    const RegionKeys keys{mr->lkey(), mr->rkey(), true};
+    const RegionKeys keys = keys_by(*mr);
     regions_.emplace(id, std::move(*mr));
     return keys;
 }

@@ -42,6 +42,7 @@ public:
         return *this;
     }
     ~Mr() { end(); }
+    [[nodiscard]] ibv_mr* get() const noexcept { return mr_; }
     [[nodiscard]] std::uint32_t lkey() const noexcept { return mr_->lkey; }
     [[nodiscard]] std::uint32_t rkey() const noexcept { return mr_->rkey; }
     explicit operator bool() const noexcept { return mr_ != nullptr; }
@@ -68,6 +69,7 @@ public:
         std::uint32_t rdma_length = 0; ///< of one RDMA read or write
         double bandwidth = 0;          ///< bytes per second, of the port by which it was opened
         std::uint8_t reads = 0;        ///< RDMA reads under way, as requester and as responder
+        bool windows = false;          ///< memory windows that belong to one queue pair (type 2)
     };
 
     /// The one of this process for `context`, whose port is behind the IP address.
@@ -91,6 +93,7 @@ public:
     /// What the device calls a region of RegionTable; registered at first use (or the region that
     /// it names for this), until the region is removed.
     struct RegionKeys {
+        ibv_mr* memory = nullptr; ///< until the region is removed
         std::uint32_t lkey = 0;
         std::uint32_t rkey = 0;
         bool valid = false;
@@ -98,6 +101,8 @@ public:
     [[nodiscard]] RegionKeys keys_of(std::uint64_t region);
     /// How many regions it knows.
     [[nodiscard]] std::size_t known_regions();
+    /// How often anything was registered with it, ever.
+    [[nodiscard]] std::uint64_t registrations() const noexcept { return registrations_; }
 
     // ---- trouble --------------------------------------------------------------------------------
 
@@ -139,12 +144,16 @@ private:
     ibv_pd* pd_ = nullptr;
     Limits limits_;
     std::atomic<bool> gone_{false};
+    std::atomic<std::uint64_t> registrations_{0};
     std::array<std::atomic<std::uint64_t>, 256> down_since_ns_{}; ///< by port
     std::mutex mutex_;                                            ///< guards what follows
     std::vector<int> bells_;
     std::unordered_map<std::uint64_t, Mr> regions_;
     std::unordered_map<const void*, Said*> watched_;
 };
+
+/// What a device calls Access of peers.
+[[nodiscard]] unsigned remote_access_flags(std::uint32_t access) noexcept;
 
 /// RegionKey::link_data of memory that a device knows: its remote key, and that there is one.
 inline constexpr std::uint64_t has_remote_key = std::uint64_t{1} << 32;

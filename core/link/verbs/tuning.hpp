@@ -158,6 +158,13 @@ inline constexpr std::uint64_t port_grace_ns = 2'000'000'000;
 /// Each costs 0.9 MB of pinned memory, and the peer decides when one is made.
 inline constexpr std::size_t max_channels = 2048;
 
+/// Memory windows of a connection that are open at a time: so many long messages of this process may
+/// be on their way before the next one's memory is registered by itself. A device has them by the
+/// hundred thousand, and each is made when it is first needed.
+inline constexpr std::size_t windows = 16;
+/// mlx5 opens none that is larger than twice this.
+inline constexpr std::uint64_t largest_window = std::uint64_t{1} << 30;
+
 /// Ports that a server's name may lie at: its own by hash, or the next ones.
 inline constexpr unsigned name_probes = 4;
 
