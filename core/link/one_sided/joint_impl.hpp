@@ -125,6 +125,7 @@ Errc OneSidedEngine<Pipe>::get_jointly(JointGet& joint, std::byte* to, const std
         if (operation == nullptr) {
             return Errc::again;
         }
+        pipe_.tell_thread();
         operation->joint = true;
         operation->address = address;
         operation->began = ticks();
@@ -272,6 +273,7 @@ bool OneSidedEngine<Pipe>::serve_joint_get(const OneSided& request, const Joint&
         if (!JointName::is_one(joint.generation)) {
             return false;
         }
+        pipe_.tell_thread();
         const auto name = JointName::unpack(joint.generation);
         RemoteRegion* const into = helped_region(joint);
         Help& one = helps_[name.index];

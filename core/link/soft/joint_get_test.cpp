@@ -49,6 +49,10 @@ TEST_F(JointGet, IsHelpedWithByAnOwnerThatAttends) {
     over.store(true);
     attending.join();
     EXPECT_FALSE(requester.engine.busy());
+    const auto& control = *reinterpret_cast<SegmentControl*>(segment.data());
+    for (const Direction& direction : control.direction) {
+        EXPECT_EQ(direction.producer.thread.load(), parked_thread());
+    }
     // Each says what it has copied.
     const std::uint64_t by_owner = owner.slot.tx.process_vm_bytes.get();
     EXPECT_GT(by_owner, 0u);

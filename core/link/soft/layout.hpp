@@ -41,7 +41,7 @@ static_assert(std::endian::native == std::endian::little,
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
-inline constexpr std::uint32_t protocol_version = 9; ///< of everything in this file and wire.hpp
+inline constexpr std::uint32_t protocol_version = 10; ///< of everything in this file and wire.hpp
 inline constexpr std::uint32_t line_size = 64;       ///< of the CPUs' caches
 inline constexpr std::uint32_t cell_size = 32;
 inline constexpr std::uint32_t ring_offset = 4096;
@@ -77,6 +77,7 @@ struct Direction {
         std::atomic<std::uint32_t> closed;       ///< Goodbye; unless 0, no record follows
         std::atomic<std::uint32_t> wants_credit; ///< 1: ring my doorbell when you return credit
         std::atomic<std::uint64_t> withdrawn;    ///< gets in cells before this one need no answer
+        std::atomic<std::uint32_t> thread; ///< of the writer's, for the kernel to find its memory by; or 0
     } producer;
     /// Long gets that both ends copy (joint_copy.hpp): asked for by the ring's writer.
     struct alignas(128) Joint {

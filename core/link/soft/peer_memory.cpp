@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include "core/base/clock.hpp"
 
@@ -40,12 +41,28 @@ bool PeerMemory::same_process() const noexcept {
     return false;
 }
 
+std::uint64_t PeerMemory::best_number() const noexcept {
+    const std::uint32_t thread =
+        thread_ == nullptr ? 0 : thread_->load(std::memory_order_relaxed); // a hint, checked here
+    if (thread == 0) {
+        return pid_;
+    }
+    char path[64];
+    *fmt::format_to_n(path, sizeof(path) - 1, "/proc/{}/task/{}", pid_, thread).out = '\0';
+    return ::access(path, F_OK) == 0 ? thread : pid_;
+}
+
+bool PeerMemory::has_its_numbers() noexcept {
+    return monotonic_ns() - seen_alive_ns_ < number_is_kept_ns || lives();
+}
+
 bool PeerMemory::lives() noexcept {
     pollfd death{process_, POLLIN, 0};
     if (::poll(&death, 1, 0) > 0) { // a signal says nothing
         state_ = State::closed;
         return false;
     }
+    number_ = best_number();
     seen_alive_ns_ = monotonic_ns();
     return true;
 }
@@ -58,9 +75,9 @@ bool PeerMemory::copy(bool write, std::byte* local, std::uint64_t remote,
     while (state_ == State::open && length != 0) {
         const iovec here{local, length < most_at_once ? length : most_at_once};
         const iovec there{reinterpret_cast<void*>(remote), here.iov_len};
-        const auto pid = static_cast<pid_t>(pid_);
-        const ssize_t n = write ? ::process_vm_writev(pid, &here, 1, &there, 1, 0)
-                                : ::process_vm_readv(pid, &here, 1, &there, 1, 0);
+        const auto number = static_cast<pid_t>(number_);
+        const ssize_t n = write ? ::process_vm_writev(number, &here, 1, &there, 1, 0)
+                                : ::process_vm_readv(number, &here, 1, &there, 1, 0);
         if (n <= 0) {
             if (n == 0 || errno != EFAULT) { // EFAULT is about this memory, all else about the peer
                 state_ = State::closed;
@@ -75,14 +92,12 @@ bool PeerMemory::copy(bool write, std::byte* local, std::uint64_t remote,
 }
 
 bool PeerMemory::read(std::byte* to, std::uint64_t from, std::size_t length) noexcept {
-    // Lives, or has died so lately that its number cannot be somebody else's.
-    return copy(false, to, from, length) &&
-           (monotonic_ns() - seen_alive_ns_ < number_is_kept_ns || lives());
+    return copy(false, to, from, length) && has_its_numbers();
 }
 
 bool PeerMemory::write(std::uint64_t to, const std::byte* from, std::size_t length,
                        std::uint64_t not_after_ns) noexcept {
-    return lives() && seen_alive_ns_ <= not_after_ns &&
+    return has_its_numbers() && monotonic_ns() <= not_after_ns &&
            copy(true, const_cast<std::byte*>(from), to, length);
 }
 

@@ -3,6 +3,7 @@
 // namespace, and that neither Yama nor seccomp object; whether it is so is found out by trying.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -14,11 +15,13 @@ public:
     /// 0 if it has none here.
     void open(int process, std::uint64_t pid) noexcept {
         process_ = process;
-        pid_ = pid;
+        pid_ = number_ = pid;
         state_ = pid == 0 ? State::closed : State::unknown;
         seen_alive_ns_ = 0;
     }
     void forget() noexcept { state_ = State::closed; }
+    /// Where the peer says which of its threads to name it by (parked_thread.hpp), or 0.
+    void named_by(const std::atomic<std::uint32_t>* thread) noexcept { thread_ = thread; }
 
     /// Worth an attempt.
     [[nodiscard]] bool usable() const noexcept { return state_ != State::closed; }
@@ -30,6 +33,8 @@ public:
     [[nodiscard]] bool write(std::uint64_t to, const std::byte* from, std::size_t length,
                              std::uint64_t not_after_ns = ~std::uint64_t{0}) noexcept;
 
+    /// What the kernel is told to name it.
+    [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
     /// It has not died yet.
     [[nodiscard]] bool lives() noexcept;
 
@@ -40,10 +45,16 @@ private:
                             std::size_t length) noexcept;
     /// Do the descriptor and the number name the same process?
     [[nodiscard]] bool same_process() const noexcept;
+    /// It has not died yet, or did so lately that its numbers cannot be somebody else's.
+    [[nodiscard]] bool has_its_numbers() noexcept;
+    /// The thread that the peer names, if it is one of its own; else its first.
+    [[nodiscard]] std::uint64_t best_number() const noexcept;
 
     int process_ = -1;
     State state_ = State::closed;
     std::uint64_t pid_ = 0;
+    std::uint64_t number_ = 0; ///< of the process, or of a thread of its
+    const std::atomic<std::uint32_t>* thread_ = nullptr;
     std::uint64_t seen_alive_ns_ = 0;
 };
 

@@ -24,6 +24,7 @@
 #include "core/link/soft/get_cost.hpp"
 #include "core/link/soft/joint_copy.hpp"
 #include "core/link/soft/layout.hpp"
+#include "core/link/soft/parked_thread.hpp"
 #include "core/link/soft/peer_memory.hpp"
 #include "core/link/soft/put_claims.hpp"
 #include "core/link/soft/ring_reader.hpp"
@@ -478,6 +479,14 @@ public:
     // ---- doing what the peer was asked for -----------------------------------------------------
 
     [[nodiscard]] PeerMemory& peer_memory() noexcept { return peer_memory_; }
+    /// The peer is going to have the kernel copy: it is told how best to name us to it.
+    void tell_thread() noexcept {
+        if (told_thread_ != nullptr) [[unlikely]] {
+            // (Relaxed: it is a number, and nothing else is told by it.)
+            std::exchange(told_thread_, nullptr)
+                ->store(parked_thread(), std::memory_order_relaxed);
+        }
+    }
     [[nodiscard]] Attention& attention() noexcept { return attention_; }
     [[nodiscard]] CopyWays& ways() noexcept { return ways_; }
     /// The same for memory that is mapped here.
@@ -546,6 +555,8 @@ private:
             joint_copies_[i].attach(&ours.joint[i]);
             joint_helps_[i].attach(&theirs.joint[i]);
         }
+        told_thread_ = &ours.producer.thread;
+        peer_memory_.named_by(&theirs.producer.thread);
     }
     /// To be called for every message. True: it was an answer.
     bool note_answer() noexcept {
@@ -650,6 +661,7 @@ private:
     Mapping segment_;
     std::uint64_t number_ = 0;
     PeerMemory peer_memory_;
+    std::atomic<std::uint32_t>* told_thread_ = nullptr; ///< null: told
     PutOwner put_owner_;       ///< of the peer's puts
     PutWithdrawal withdrawal_; ///< of ours
     Attention attention_;

@@ -1,12 +1,16 @@
 // Peers that compute, or have no CPU, while something is asked of them: their memory is reached by way
 // of the kernel.
 #include <algorithm>
+#include <atomic>
 #include <csignal>
+#include <limits>
+#include <thread>
 
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
 #include "core/counters/counter_files.hpp"
+#include "core/link/soft/parked_thread.hpp"
 #include "core/link/soft/test_process.hpp"
 #include "core/memory/region_table.hpp"
 #include "core/memory/remote_region.hpp"
@@ -606,6 +610,49 @@ TEST(PeerMemory, IsThatOfTheProcessTheDescriptorNames) {
     one.kill();
     EXPECT_FALSE(memory.read(to, address, sizeof(got)));
     EXPECT_FALSE(memory.write(address, to, sizeof(got)));
+}
+
+TEST(PeerMemory, IsNamedByAThreadOfThePeersOwn) {
+    std::uint64_t word = 1;
+    auto* const named = static_cast<std::atomic<std::uint32_t>*>(
+        ::mmap(nullptr, sizeof(std::atomic<std::uint32_t>), PROT_READ | PROT_WRITE,
+               MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    ASSERT_NE(named, MAP_FAILED);
+    Process peer([&] {
+        word = 2;
+        named->store(parked_thread());
+        ::pause();
+    });
+    Process other([] { ::pause(); });
+    while (named->load() == 0) {
+        std::this_thread::yield();
+    }
+    const std::uint32_t thread = named->load();
+    const UniqueFd pidfd = pidfd_of(peer.pid());
+    PeerMemory memory;
+    memory.named_by(named);
+    std::uint64_t got = 0;
+    const auto reads = [&] {
+        got = 0;
+        return memory.read(reinterpret_cast<std::byte*>(&got),
+                           reinterpret_cast<std::uint64_t>(&word), sizeof(got));
+    };
+    const auto pid = static_cast<std::uint64_t>(peer.pid());
+    memory.open(pidfd.get(), pid);
+    EXPECT_TRUE(reads());
+    EXPECT_EQ(memory.number(), thread);
+    EXPECT_TRUE(reads());
+    EXPECT_EQ(got, 2u);
+    // Whatever a peer says, it is another process's memory never.
+    for (const pid_t wrong :
+         {other.pid(), ::getpid(), pid_t{1}, pid_t{-1}, std::numeric_limits<pid_t>::max()}) {
+        named->store(static_cast<std::uint32_t>(wrong));
+        ASSERT_TRUE(memory.lives());
+        EXPECT_EQ(memory.number(), pid);
+        EXPECT_TRUE(reads());
+        EXPECT_EQ(got, 2u);
+    }
+    ::munmap(named, sizeof(*named));
 }
 
 } // namespace
