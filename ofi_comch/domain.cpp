@@ -152,7 +152,7 @@ void keep_registrations(Domain& domain, Keep what) {
             : nullptr;
     if (missing == nullptr) {
         domain.kept = std::move(kept);
-    } else if (what == Keep::all) {
+    } else if (what != Keep::own) {
         FI_WARN(&provider, FI_LOG_DOMAIN,
                 "FI_COMCH_KEEP_REGISTRATIONS: registrations are not kept, %s\n", missing);
     } else {

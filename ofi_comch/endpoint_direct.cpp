@@ -151,19 +151,20 @@ void Endpoint::let_go_of_memory(Operation& operation) {
     if (operation.mr != nullptr) {
         --std::exchange(operation.mr, nullptr)->users;
     }
-    // (A connection that has been closed has none open.)
+    // (A connection that has been closed has none open, nor has one that has ended.)
     if (operation.window != 0 && operation.conn->link != nullptr) {
-        operation.conn->link->drop_window(operation.window);
+        (void)operation.conn->link->close_window(operation.window, nullptr);
     }
     operation.window = 0;
-    let_go(operation.kept); // what it was a window into
+    let_go(operation.kept);
 }
 
 bool Endpoint::open_window(Operation& operation, std::byte* base, std::uint64_t length,
                            std::uint32_t access) {
     Connection& link = *operation.conn->link;
     // (Of this range alone: soft-RoCE has peers reach all of what a window is into.)
-    if (!link.has_windows() || (operation.kept = keep(base, length, access_by_window)) == nullptr) {
+    if (settings().keep_registrations != Keep::windows || !link.may_open_window(length) ||
+        (operation.kept = keep(base, length, access_by_window)) == nullptr) {
         return false;
     }
     operation.window = link.open_window(operation.kept->region(), base, length, access);

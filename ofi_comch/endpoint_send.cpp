@@ -201,8 +201,6 @@ bool Endpoint::expose(Operation& operation, const iovec* iov, std::size_t count,
     if (count == 1 && access == access_remote_read) {
         operation.kept = keep(base, length, access);
     }
-    const bool by_window =
-        count == 1 && operation.kept == nullptr && open_window(operation, base, length, access);
     const std::uint64_t known_by = operation.kept != nullptr ? operation.kept->region() : 0;
     const auto key = RegionTable::instance().add({base, length, access, -1, known_by});
     if (!key) {
@@ -210,6 +208,9 @@ bool Endpoint::expose(Operation& operation, const iovec* iov, std::size_t count,
     }
     operation.region = key->region;
     operation.length = length;
+    // Last: of one that is open the peer is told by what is sent next.
+    const bool by_window =
+        count == 1 && operation.kept == nullptr && open_window(operation, base, length, access);
     source = {length, key->region, reinterpret_cast<std::uint64_t>(base),
               by_window ? operation.window : Link::link_data_of(station->device(), key->region)};
     return true;

@@ -69,12 +69,15 @@ Keep keep_setting() {
     if (is_one_of("", "own")) {
         return Keep::own;
     }
+    if (is_one_of("windows")) {
+        return Keep::windows;
+    }
     if (is_one_of("all", "yes", "true", "on", "1")) {
         return Keep::all;
     }
     if (!is_one_of("no", "false", "off", "0")) {
         FI_WARN(&provider, FI_LOG_CORE,
-                "FI_COMCH_KEEP_REGISTRATIONS=%s: it is own, all or no; no is taken\n",
+                "FI_COMCH_KEEP_REGISTRATIONS=%s: it is own, windows, all or no; no is taken\n",
                 text.c_str());
     }
     return Keep::none;
@@ -108,11 +111,11 @@ void define_settings() {
     fi_param_define(
         &provider, "keep_registrations", FI_PARAM_STRING,
         "Over RDMA devices, keep the registrations of long messages' buffers until their memory is "
-        "unmapped: own, with peers at them through memory windows that end with the message (where "
-        "the device has none, only of what no peer is at); all, with peers who may go on to read "
-        "what they have read until then; no. Takes an unlimited RLIMIT_MEMLOCK and a "
-        "kernel that tells of unmapping; all takes UCX's memory hooks if it does not (default: "
-        "own)");
+        "unmapped: own, of those that only this end's device is at; windows, also of those that "
+        "peers are at, through memory windows that end with the message (not with soft-RoCE); all, "
+        "also of those that peers read, who may go on to do so until then; no. Takes an unlimited "
+        "RLIMIT_MEMLOCK and a kernel that tells of unmapping; windows and all take UCX's memory "
+        "hooks if it does not (default: own)");
     the_settings.host_dpu_only = flag_setting("host_dpu_only", "FI_COMCH_HOST_DPU_ONLY");
     the_settings.layering = flag_setting("layering", "FI_COMCH_LAYERING");
     the_settings.eager_size = eager_size_setting();

@@ -16,8 +16,9 @@ extern fi_provider provider;
 /// Whose registrations outlive the messages they were made for.
 enum class Keep : std::uint8_t {
     none,
-    own, ///< of what only this end's device is at; if the kernel tells of unmapping
-    all, ///< also of what peers read; if the kernel tells of it, or UCX's hooks
+    own,     ///< of what only this end's device is at; if the kernel tells of unmapping
+    windows, ///< also of what peers are at, through memory windows; if it does, or UCX's hooks
+    all,     ///< also of what peers read, by its key; the same
 };
 
 /// Read once, when the provider is loaded.

@@ -279,16 +279,15 @@ concept Sink = requires(S sink, C& connection, H&& channel, const ConnectRequest
 //           the region must outlive it
 //     Errc write(const void* local, std::size_t, RemoteRegion&, std::uint64_t remote, void* token,
 //                LocalMemory);         a put by the device alone; unsupported: it cannot be done so
-//     bool has_windows() const;        open_window() is worth a try
+//     bool may_open_window(std::uint64_t length);     open_window() is worth a try
 //     std::uint64_t open_window(std::uint64_t region, const std::byte* base, std::uint64_t length,
 //                               std::uint32_t access);
 //           The peer of this connection, and no other, may reach [base, base + length), a part of a
 //           region of this process with access_by_window, by RegionKey::link_data with this value. (Soft-
-//           RoCE lets it reach all of that region.) The region stays until it is closed
-//           0: not now, or not with this device
+//           RoCE lets it reach all of that region.) What is sent next finds room. 0: not now, or
+//           not with this device
 //     Errc close_window(std::uint64_t link_data, void* token);     when the token is reported, with
-//           whatever status, it may no longer; ok: it may not now
-//     void drop_window(std::uint64_t link_data);     the same at once, which takes longer
+//           whatever status, it may no longer; ok: it may not now. A null token is not reported
 //     Errc atomic(const AtomicRequest&, RemoteRegion&, std::uint64_t remote, void* token);
 //     Errc flush(void* token);         done when every one-sided operation and message before it
 //                                      has taken effect at the peer. What was refused has not: that

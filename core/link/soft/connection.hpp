@@ -91,13 +91,12 @@ public:
                LocalMemory) noexcept {
         return Errc::unsupported;
     }
-    [[nodiscard]] bool has_windows() const noexcept { return false; }
+    [[nodiscard]] bool may_open_window(std::uint64_t) const noexcept { return false; }
     [[nodiscard]] std::uint64_t open_window(std::uint64_t, const std::byte*, std::uint64_t,
                                             std::uint32_t) noexcept {
         return 0;
     }
     Errc close_window(std::uint64_t, void*) noexcept { return Errc::ok; }
-    void drop_window(std::uint64_t) noexcept {}
     Errc atomic(const AtomicRequest& request, RemoteRegion& region, std::uint64_t address,
                 void* token);
     Errc flush(void* token);

@@ -241,25 +241,26 @@ Errc Connection::atomic(const AtomicRequest& request, RemoteRegion& region, std:
     return result;
 }
 
-bool Connection::has_windows() const noexcept {
-    return pipe_->started() && port_->rdma_->limits().windows;
-}
-
 std::uint64_t Connection::open_window(std::uint64_t region, const std::byte* base,
                                       std::uint64_t length, std::uint32_t access) {
-    closing_.reserve(closing_.size() + tuning::windows); // closing one takes no memory
-    const RdmaDevice::RegionKeys keys = port_->rdma_->keys_of(region);
-    if (!keys.valid) {
+    if (closing_.capacity() < closing_.size() + tuning::windows) {
+        closing_.reserve(2 * (closing_.size() + tuning::windows)); // to close one takes no memory
+    }
+    auto memory = port_->rdma_->memory_of(region);
+    if (memory == nullptr) {
         return 0;
     }
-    const auto key = pipe_->open_window(keys.memory, base, length, remote_access_flags(access));
+    const auto key =
+        pipe_->open_window(std::move(memory), base, length, remote_access_flags(access));
     return key ? has_remote_key | *key : 0;
 }
 
 Errc Connection::close_window(std::uint64_t link_data, void* token) {
-    needs_work();
+    if (token != nullptr) {
+        needs_work();
+    }
     const Pipe::Ticket ticket = pipe_->close_window(static_cast<std::uint32_t>(link_data));
-    if (ticket == 0) {
+    if (token == nullptr || ticket == 0) {
         return Errc::ok;
     }
     closing_.push_back({ticket, token});
@@ -339,11 +340,11 @@ std::vector<void*> Connection::take_own_operations() {
     for (const auto& flush : flushes_) {
         tokens.push_back(flush->token);
     }
-    for (const Closing& closing : closing_) {
-        tokens.push_back(closing.token);
+    for (Closing& closing : closing_) {
+        if (closing.token != nullptr) { // nor reported already
+            tokens.push_back(std::exchange(closing.token, nullptr));
+        }
     }
-    closing_.clear();
-    pipe_->drop_closing_windows();
     if (!pipe_->settled(in_callers_memory)) {
         take_back_memory(in_callers_memory);
     }
@@ -370,7 +371,7 @@ void Connection::drop_operations() {
     (void)one_sided_.fail_all(Errc::not_connected);
     flushes_.clear();
     closing_.clear();
-    pipe_->drop_windows();
+    wait_at_end(pipe_->close_windows()); // if it takes longer, they are closed before the goodbye
     pipe_->forget_copies();
     Pipe::Ticket read = 0;
     for (Transfer& transfer : transfers_) {

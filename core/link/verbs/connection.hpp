@@ -89,19 +89,18 @@ public:
                void* token, LocalMemory memory = {});
     Errc atomic(const AtomicRequest& request, RemoteRegion& region, std::uint64_t address,
                 void* token);
-    [[nodiscard]] bool has_windows() const noexcept;
+    /// open_window() is worth a try, for so many bytes.
+    [[nodiscard]] bool may_open_window(std::uint64_t length) noexcept {
+        return pipe_->may_open_window(length);
+    }
     /// The peer, and nobody else, may do that (Access) to [base, base + length), a part of a region of
-    /// this process, until close_window(). What is sent next may tell it: RegionKey::link_data. 0: not
-    /// now, or not with this device.
+    /// this process, until close_window(). What is sent next may tell it, RegionKey::link_data, and finds
+    /// room. 0: not now, or not with this device.
     [[nodiscard]] std::uint64_t open_window(std::uint64_t region, const std::byte* base,
                                             std::uint64_t length, std::uint32_t access);
     /// in_progress: the token is reported when the peer's device reaches nothing any more through it,
-    /// whatever happens meanwhile. ok: it does not now.
+    /// whatever happens meanwhile. ok: it does not now; or there is no token, and nobody is told.
     Errc close_window(std::uint64_t link_data, void* token);
-    /// Now, which takes longer; also if there is none any more.
-    void drop_window(std::uint64_t link_data) noexcept {
-        pipe_->drop_window(static_cast<std::uint32_t>(link_data));
-    }
     Errc flush(void* token);
     Errc fence();
     template <class Done> void cancel(Done&& done) {
@@ -208,6 +207,9 @@ private:
     /// The device lets go of the caller's memory, up to that request, and the queue pair is of no
     /// use any more.
     void take_back_memory(Pipe::Ticket last);
+    [[nodiscard]] bool has_closed_windows() const noexcept {
+        return !closing_.empty() && pipe_->done(closing_.front().ticket);
+    }
     void needs_work();
     [[nodiscard]] bool has_work() const noexcept {
         return one_sided_.busy() || !transfers_.empty() || !flushes_.empty() || !closing_.empty() ||
@@ -244,10 +246,13 @@ private:
             done(token, Errc::ok);
             ++count;
         }
-        while (!closing_.empty() && pipe_->done(closing_.front().ticket)) {
+        while (has_closed_windows()) {
+            pipe_->note_closed_windows();
             void* const token = closing_.front().token;
             closing_.erase(closing_.begin());
-            done(token, Errc::ok);
+            if (token != nullptr) {
+                done(token, Errc::ok);
+            }
             ++count;
         }
         return count;

@@ -159,13 +159,13 @@ void Pipe::stop() noexcept {
         attr.qp_state = IBV_QPS_ERR;
         (void)::ibv_modify_qp(qp_, &attr, IBV_QP_STATE);
     }
-    drop_windows();
+    windows_.reset();
     failed_ = true;
     queues_.note_trouble();
 }
 
 void Pipe::detach() noexcept {
-    drop_windows(); // they hold on to the queue pair
+    windows_.reset(); // they hold on to the queue pair
     if (qp_ != nullptr) {
         const std::uint32_t number = qp_->qp_num;
         qp_ = nullptr;
@@ -636,28 +636,37 @@ Errc Pipe::read_copied(std::byte* to, std::uint32_t length, std::uint64_t addres
     return result;
 }
 
-std::optional<std::uint32_t> Pipe::open_window(ibv_mr* memory, const std::byte* base,
-                                               std::uint64_t length, unsigned access) noexcept {
-    // Not if what is to tell the peer of it would be refused.
-    if (!started_ || failed_ || length > tuning::largest_window ||
-        (!has_room() && !make_room(false)) ||
-        (unsignalled_ + 1 >= tuning::signal_every && !ask_for_completion())) {
-        return std::nullopt;
+bool Pipe::may_open_window(std::uint64_t length) noexcept {
+    if (!started_ || failed_ || !queues_.device().limits().windows ||
+        length > tuning::largest_window) {
+        return false;
     }
     if (windows_ == nullptr) {
         windows_.reset(new (std::nothrow) Windows(queues_.device().pd()));
     }
-    Windows::Window* const window = windows_ == nullptr ? nullptr : windows_->unused(done_);
-    if (window == nullptr) {
+    if (windows_ == nullptr) {
+        return false;
+    }
+    windows_->note_done(done_);
+    return windows_->unused() != nullptr &&
+           (has_room_for_window() || (make_room(true) && has_room_for_window()));
+}
+
+std::optional<std::uint32_t> Pipe::open_window(std::shared_ptr<const Mr> memory,
+                                               const std::byte* base, std::uint64_t length,
+                                               unsigned access) noexcept {
+    if (!may_open_window(length) ||
+        (unsignalled_ + 1 >= tuning::signal_every && !ask_for_completion())) {
         return std::nullopt;
     }
+    Windows::Window& window = *windows_->unused();
     ring(); // by itself: a device that cannot do it says so at once, and nothing is lost
-    const std::uint32_t key = ::ibv_inc_rkey(window->device_window->rkey);
+    const std::uint32_t key = ::ibv_inc_rkey(window.device_window->rkey);
     ibv_send_wr& request = request_of(IBV_WR_BIND_MW, nullptr, 0, 0);
     request.imm_data = 0; // one that was left there is an error to soft-RoCE
-    request.bind_mw.mw = window->device_window;
+    request.bind_mw.mw = window.device_window;
     request.bind_mw.rkey = key;
-    request.bind_mw.bind_info = {.mr = memory,
+    request.bind_mw.bind_info = {.mr = memory->get(),
                                  .addr = reinterpret_cast<std::uint64_t>(base),
                                  .length = length,
                                  .mw_access_flags = access};
@@ -672,40 +681,43 @@ std::optional<std::uint32_t> Pipe::open_window(ibv_mr* memory, const std::byte* 
     ++unsignalled_;
     ++queues_.tally().work_requests;
     ++queues_.tally().doorbells;
-    window->device_window->rkey =
-        key; // the device's library counts on that when it is opened again
-    window->state = Windows::Window::State::open;
+    // (The device's library counts on the key when it is opened again.)
+    window.device_window->rkey = key;
+    window.memory = std::move(memory);
+    window.last = posted_;
+    window.state = Windows::Window::State::open;
     return key;
 }
 
 Pipe::Ticket Pipe::close_window(std::uint32_t key) noexcept {
     Windows::Window* const window = windows_ == nullptr ? nullptr : windows_->find(key);
-    if (window == nullptr) {
-        return 0;
-    }
-    if (!failed_ && posted_ - done_ < tuning::send_queue) {
+    return window == nullptr ? 0 : close(*window);
+}
+
+Pipe::Ticket Pipe::close(Windows::Window& window) noexcept {
+    if (!failed_ && posted_ - done_ < tuning::send_queue - reserve_requests / 2) {
         ibv_send_wr& request = request_of(IBV_WR_LOCAL_INV, nullptr, 0, 0);
-        request.invalidate_rkey = key;
+        request.invalidate_rkey = window.device_window->rkey;
         if (post(request, true)) {
-            window->state = Windows::Window::State::closing;
-            window->closed_by = posted_;
+            window.last = posted_;
+            window.state = Windows::Window::State::closing;
             return posted_;
         }
     }
-    windows_->drop(*window);
+    // (It has been opened: a correct peer has got what was sent behind that, and is done with it. And
+    // where nobody has been told of it, there was room.)
+    windows_->drop(window);
     return 0;
 }
 
-void Pipe::drop_window(std::uint32_t key) noexcept {
-    if (Windows::Window* const window = windows_ == nullptr ? nullptr : windows_->find(key)) {
-        windows_->drop(*window);
+Pipe::Ticket Pipe::close_windows() noexcept {
+    if (windows_ == nullptr) {
+        return 0;
     }
-}
-
-void Pipe::drop_closing_windows() noexcept {
-    if (windows_ != nullptr) {
-        windows_->drop_closing();
+    while (Windows::Window* const window = windows_->any_open()) {
+        (void)close(*window);
     }
+    return windows_->last();
 }
 
 // Claiming and withdrawing are Dekker's pattern, between a CPU and the peer's device: each says

@@ -223,17 +223,25 @@ public:
     /// A get of up to bounce_up_to bytes, through a send buffer.
     [[nodiscard]] Errc read_copied(std::byte* to, std::uint32_t length, std::uint64_t address,
                                    std::uint32_t key, Ticket& ticket) noexcept;
+    /// Is it worth a try?
+    [[nodiscard]] bool may_open_window(std::uint64_t length) noexcept;
     /// The peer's device may do that (IBV_ACCESS_*) to [base, base + length), a part of `memory`, by
-    /// this key from when it gets what is sent next. None: not now, or not on this device.
-    [[nodiscard]] std::optional<std::uint32_t> open_window(ibv_mr* memory, const std::byte* base,
+    /// this key from when it gets what is sent next; and that finds room. None: not now, or not on this
+    /// device.
+    [[nodiscard]] std::optional<std::uint32_t> open_window(std::shared_ptr<const Mr> memory,
+                                                           const std::byte* base,
                                                            std::uint64_t length,
                                                            unsigned access) noexcept;
     /// When the ticket is done, it may no longer. 0: it may no longer now.
     [[nodiscard]] Ticket close_window(std::uint32_t key) noexcept;
-    /// At once, which takes longer.
-    void drop_window(std::uint32_t key) noexcept;
-    void drop_closing_windows() noexcept;
-    void drop_windows() noexcept { windows_.reset(); }
+    /// All that are open; the ticket by which all are closed, also those that were being closed.
+    Ticket close_windows() noexcept;
+    /// To be called when a ticket of theirs is done.
+    void note_closed_windows() noexcept {
+        if (windows_ != nullptr) {
+            windows_->note_done(done_);
+        }
+    }
     /// Of a place that the peer's end has told of, link.hpp.
     [[nodiscard]] bool claim(std::uint64_t place) noexcept;
     [[nodiscard]] std::optional<std::uint64_t> withdraw(std::uint64_t place) noexcept;
@@ -514,6 +522,13 @@ private:
         slot_->tx.bytes.add(length);
     }
     [[nodiscard]] Errc refuse() noexcept;
+    [[nodiscard]] Ticket close(Windows::Window& window) noexcept;
+    /// For a window's opening, a request for a completion, and the record that tells of it.
+    [[nodiscard]] bool has_room_for_window() const noexcept {
+        return records_ < allowed_ &&
+               posted_ - done_ + 3 <= tuning::send_queue - reserve_requests &&
+               slots_taken_ - slots_freed_ < tuning::send_slots;
+    }
     /// Looks for credit and completions that have come. True: there is room now.
     [[nodiscard]] bool make_room(bool slot) noexcept;
     void resume() noexcept {

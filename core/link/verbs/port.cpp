@@ -474,7 +474,7 @@ Errc Port::arm(bool for_credit) {
                 (!c->transfers_.empty() && c->transfers_.front().remaining == 0 &&
                  c->pipe_->done(c->transfers_.front().last)) ||
                 (!c->flushes_.empty() && c->flush_reached(*c->flushes_.front())) ||
-                (!c->deferred_.empty() && !c->one_sided_.owes());
+                c->has_closed_windows() || (!c->deferred_.empty() && !c->one_sided_.owes());
     }
     if (awake) {
         return Errc::again;

@@ -28,10 +28,6 @@ Devices& devices() {
     return instance.get();
 }
 
-RdmaDevice::RegionKeys keys_by(const Mr& mr) {
-    return {.memory = mr.get(), .lkey = mr.lkey(), .rkey = mr.rkey(), .valid = true};
-}
-
 } // namespace
 
 unsigned remote_access_flags(std::uint32_t access) noexcept {
@@ -149,42 +145,49 @@ Result<Mr> RdmaDevice::register_memory(const void* address, std::size_t length, 
 
 RdmaDevice::RegionKeys RdmaDevice::keys_of(std::uint64_t region) {
     const std::lock_guard lock(mutex_);
+    const auto mr = find_or_register(region);
+    return mr == nullptr ? RegionKeys{} : RegionKeys{mr->lkey(), mr->rkey(), true};
+}
+
+std::shared_ptr<const Mr> RdmaDevice::memory_of(std::uint64_t region) {
+    const std::lock_guard lock(mutex_);
+    return find_or_register(region);
+}
+
+std::shared_ptr<const Mr> RdmaDevice::find_or_register(std::uint64_t region) {
     if (gone()) {
-        return {};
+        return nullptr;
     }
     const auto known = [this](std::uint64_t id) {
         const auto found = regions_.find(id);
-        return found == regions_.end() ? RegionKeys{} : keys_by(found->second);
+        return found == regions_.end() ? nullptr : found->second;
     };
-    if (const RegionKeys keys = known(region); keys.valid) {
-        return keys;
+    if (auto mr = known(region)) {
+        return mr;
     }
     // Pinned: the memory is there while it is being registered.
     RegionTable& table = RegionTable::instance();
     const RegionTable::Pin pin = table.pin(region);
     if (pin && pin.region().device_region != 0) {
         region = pin.region().device_region;
-        if (const RegionKeys keys = known(region); keys.valid) {
-            return keys;
+        if (auto mr = known(region)) {
+            return mr;
         }
         const RegionTable::Pin around = table.pin(region);
-        return around ? add_region(region, around.region()) : RegionKeys{};
+        return around ? add_region(region, around.region()) : nullptr;
     }
-    return pin ? add_region(region, pin.region()) : RegionKeys{};
+    return pin ? add_region(region, pin.region()) : nullptr;
 }
 
-RdmaDevice::RegionKeys RdmaDevice::add_region(std::uint64_t id, const RegionTable::Region& region) {
+std::shared_ptr<const Mr> RdmaDevice::add_region(std::uint64_t id,
+                                                 const RegionTable::Region& region) {
     unsigned flags = IBV_ACCESS_LOCAL_WRITE | remote_access_flags(region.access);
     if ((region.access & access_by_window) != 0 && limits_.windows) {
         flags |= IBV_ACCESS_MW_BIND;
     }
     auto mr = register_memory(region.base, region.length, static_cast<int>(flags));
-    if (!mr) {
-        return {};
-    }
-    const RegionKeys keys = keys_by(*mr);
-    regions_.emplace(id, std::move(*mr));
-    return keys;
+    return mr ? regions_.emplace(id, std::make_shared<const Mr>(std::move(*mr))).first->second
+              : nullptr;
 }
 
 std::size_t RdmaDevice::known_regions() {

@@ -42,6 +42,7 @@ public:
         return *this;
     }
     ~Mr() { end(); }
+    /// For work requests and windows that are about it.
     [[nodiscard]] ibv_mr* get() const noexcept { return mr_; }
     [[nodiscard]] std::uint32_t lkey() const noexcept { return mr_->lkey; }
     [[nodiscard]] std::uint32_t rkey() const noexcept { return mr_->rkey; }
@@ -93,12 +94,13 @@ public:
     /// What the device calls a region of RegionTable; registered at first use (or the region that
     /// it names for this), until the region is removed.
     struct RegionKeys {
-        ibv_mr* memory = nullptr; ///< until the region is removed
         std::uint32_t lkey = 0;
         std::uint32_t rkey = 0;
         bool valid = false;
     };
     [[nodiscard]] RegionKeys keys_of(std::uint64_t region);
+    /// The registration itself, which stays for as long as somebody holds it; null: there is none.
+    [[nodiscard]] std::shared_ptr<const Mr> memory_of(std::uint64_t region);
     /// How many regions it knows.
     [[nodiscard]] std::size_t known_regions();
     /// How often anything was registered with it, ever.
@@ -136,8 +138,11 @@ private:
     explicit RdmaDevice(ibv_context* context) : context_(context) {}
     [[nodiscard]] Result<void> open(std::uint8_t port);
     void ring_bells();
-    /// Under the mutex, with the region pinned.
-    [[nodiscard]] RegionKeys add_region(std::uint64_t id, const RegionTable::Region& region);
+    /// Under the mutex; null: there is none.
+    [[nodiscard]] std::shared_ptr<const Mr> find_or_register(std::uint64_t region);
+    /// The same, with the region pinned.
+    [[nodiscard]] std::shared_ptr<const Mr> add_region(std::uint64_t id,
+                                                       const RegionTable::Region& region);
     static void region_removed(void* self, std::uint64_t region);
 
     ibv_context* context_;
@@ -148,7 +153,7 @@ private:
     std::array<std::atomic<std::uint64_t>, 256> down_since_ns_{}; ///< by port
     std::mutex mutex_;                                            ///< guards what follows
     std::vector<int> bells_;
-    std::unordered_map<std::uint64_t, Mr> regions_;
+    std::unordered_map<std::uint64_t, std::shared_ptr<const Mr>> regions_;
     std::unordered_map<const void*, Said*> watched_;
 };
 

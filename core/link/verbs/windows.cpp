@@ -1,17 +1,22 @@
 #include "core/link/verbs/windows.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace comch::link::verbs {
 
-Windows::Window* Windows::unused(Ticket done) noexcept {
+Windows::~Windows() {
+    for (Window& window : windows_) {
+        drop(window);
+    }
+}
+
+Windows::Window* Windows::unused() noexcept {
     for (std::size_t i = 0; i < most_; ++i) {
         Window& window = windows_[i];
-        const bool is_closed = window.state == Window::State::closing && window.closed_by <= done;
-        if (window.state != Window::State::unused && !is_closed) {
+        if (window.state != Window::State::unused) {
             continue;
         }
-        window.state = Window::State::unused;
         if (window.device_window == nullptr) {
             window.device_window = ::ibv_alloc_mw(pd_, IBV_MW_TYPE_2);
         }
@@ -25,34 +30,38 @@ Windows::Window* Windows::unused(Ticket done) noexcept {
 }
 
 Windows::Window* Windows::find(std::uint32_t key) noexcept {
+    const auto found = std::ranges::find_if(windows_, [key](const Window& window) {
+        return window.state == Window::State::open && window.device_window->rkey == key;
+    });
+    return found == windows_.end() ? nullptr : &*found;
+}
+
+Windows::Window* Windows::any_open() noexcept {
+    const auto found = std::ranges::find(windows_, Window::State::open, &Window::state);
+    return found == windows_.end() ? nullptr : &*found;
+}
+
+void Windows::note_done(Ticket done) noexcept {
     for (Window& window : windows_) {
-        if (window.state == Window::State::open && window.device_window->rkey == key) {
-            return &window;
+        if (window.state == Window::State::closing && window.last <= done) {
+            window.state = Window::State::unused;
+            window.memory.reset();
         }
     }
-    return nullptr;
+}
+
+Windows::Ticket Windows::last() const noexcept {
+    return std::ranges::max(windows_, {}, &Window::last).last;
 }
 
 void Windows::drop(Window& window) noexcept {
     window.state = Window::State::unused;
+    window.last = 0;
     ibv_mw* const gone = std::exchange(window.device_window, nullptr);
     if (gone != nullptr && process_ == ::getpid()) {
         (void)::ibv_dealloc_mw(gone);
     }
-}
-
-void Windows::drop_closing() noexcept {
-    for (Window& window : windows_) {
-        if (window.state == Window::State::closing) {
-            drop(window);
-        }
-    }
-}
-
-void Windows::drop_all() noexcept {
-    for (Window& window : windows_) {
-        drop(window);
-    }
+    window.memory.reset(); // its registration cannot end before
 }
 
 } // namespace comch::link::verbs
