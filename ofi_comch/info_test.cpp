@@ -241,9 +241,10 @@ TEST(Settings, WrongOnesAreSaid) {
     EXPECT_FALSE(says("FI_COMCH_EAGER_SIZE=65536", "EAGER_SIZE"));
     EXPECT_TRUE(says("FI_COMCH_HOST_DPU_ONLY=maybe", "FI_COMCH_HOST_DPU_ONLY=maybe: it is yes"));
     EXPECT_FALSE(says("FI_COMCH_HOST_DPU_ONLY=no", "HOST_DPU_ONLY"));
-    EXPECT_TRUE(says("FI_COMCH_KEEP_REGISTRATIONS=some",
-                     "FI_COMCH_KEEP_REGISTRATIONS=some: it is own, all or no; no is taken"));
-    for (const char* const word : {"own", "all", "no", "yes", "off"}) {
+    EXPECT_TRUE(
+        says("FI_COMCH_KEEP_REGISTRATIONS=some",
+             "FI_COMCH_KEEP_REGISTRATIONS=some: it is own, windows, all or no; no is taken"));
+    for (const char* const word : {"own", "windows", "all", "no", "yes", "off"}) {
         EXPECT_FALSE(
             says("FI_COMCH_KEEP_REGISTRATIONS=" + std::string(word), "KEEP_REGISTRATIONS"));
     }
