@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <new>
 
 #include <comch/device.hpp>
 
@@ -51,11 +52,21 @@ inline std::uint64_t own_region(const Device& device, std::byte* base, std::uint
         RegionTable& table = RegionTable::instance();
         const auto key = table.add(
             {.base = base, .length = length, .access = access, .device_only = device_only});
-        if (key && Link::link_data_of(device, key->region) == 0) {
+        if (!key) {
+            return 0;
+        }
+        const auto known = [&]() -> bool {
+            try {
+                return Link::link_data_of(device, key->region) != 0;
+            } catch (const std::bad_alloc&) {
+                return false;
+            }
+        };
+        if (!known()) {
             table.remove(key->region);
             return 0;
         }
-        return key ? key->region : 0;
+        return key->region;
     } else {
         return 0;
     }

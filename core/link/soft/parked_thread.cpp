@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <exception>
+#include <memory>
 
 #include <unistd.h>
 
@@ -11,35 +12,42 @@
 namespace comch::link::soft {
 namespace {
 
-class ParkedThread {
-public:
+/// Starts one, and waits until it has a number.
+std::uint32_t park_a_thread() {
+    // Shared: it may still be waking us when we have gone on.
+    const auto number = std::make_shared<std::atomic<std::uint32_t>>(0);
+    quiet_thread("comch-parked", [number = number]() mutable {
+        number->store(static_cast<std::uint32_t>(::gettid()), std::memory_order_relaxed);
+        number->notify_one();
+        number.reset();
+        while (true) {
+            (void)::pause();
+        }
+    }).detach();
+    number->wait(0, std::memory_order_relaxed);
+    return number->load(std::memory_order_relaxed);
+}
+
+struct ParkedThread {
+    std::uint32_t number = 0;
+
     ParkedThread() noexcept {
         try {
-            quiet_thread("comch-parked", [this] {
-                number_.store(static_cast<std::uint32_t>(::gettid()), std::memory_order_relaxed);
-                number_.notify_one();
-                while (true) {
-                    (void)::pause();
-                }
-            }).detach();
-        } catch (const std::exception&) { // the process may have no more threads
-            return;
+            number = park_a_thread();
+        } catch (const std::exception&) { // no memory, or no more threads: there is none
         }
-        number_.wait(0, std::memory_order_relaxed);
     }
-    [[nodiscard]] std::uint32_t number() const noexcept {
-        return number_.load(std::memory_order_relaxed);
-    }
-
-private:
-    std::atomic<std::uint32_t> number_{0};
 };
 
 } // namespace
 
 std::uint32_t parked_thread() noexcept try {
+#ifdef COMCH_SANITIZE_THREAD
+    // In a child that was forked beside another thread it hands no signals out.
+    return 0;
+#endif
     static constinit PerProcess<ParkedThread> thread;
-    return thread.get().number();
+    return thread.get().number;
 } catch (const std::exception&) { // no memory
     return 0;
 }

@@ -10,6 +10,7 @@
 
 #include "core/base/test_process.hpp"
 
+#ifndef COMCH_SANITIZE_THREAD // there is none then
 namespace comch::link::soft::test {
 namespace {
 
@@ -51,3 +52,4 @@ TEST(ParkedThread, IsAnotherInAForkedChild) {
 
 } // namespace
 } // namespace comch::link::soft::test
+#endif

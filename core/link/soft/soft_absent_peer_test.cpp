@@ -612,6 +612,8 @@ TEST(PeerMemory, IsThatOfTheProcessTheDescriptorNames) {
     EXPECT_FALSE(memory.write(address, to, sizeof(got)));
 }
 
+#ifndef COMCH_SANITIZE_THREAD // there is no parked thread then
+
 TEST(PeerMemory, IsNamedByAThreadOfThePeersOwn) {
     std::uint64_t word = 1;
     auto* const named = static_cast<std::atomic<std::uint32_t>*>(
@@ -654,6 +656,8 @@ TEST(PeerMemory, IsNamedByAThreadOfThePeersOwn) {
     }
     ::munmap(named, sizeof(*named));
 }
+
+#endif
 
 } // namespace
 } // namespace comch::link::soft::test
