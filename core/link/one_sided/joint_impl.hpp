@@ -125,7 +125,9 @@ Errc OneSidedEngine<Pipe>::get_jointly(JointGet& joint, std::byte* to, const std
         if (operation == nullptr) {
             return Errc::again;
         }
-        pipe_.tell_thread();
+        if (into == nullptr) { // else the owner writes to what it has mapped, soon
+            pipe_.tell_thread();
+        }
         operation->joint = true;
         operation->address = address;
         operation->began = ticks();
@@ -273,8 +275,10 @@ bool OneSidedEngine<Pipe>::serve_joint_get(const OneSided& request, const Joint&
         if (!JointName::is_one(joint.generation)) {
             return false;
         }
-        pipe_.tell_thread();
         const auto name = JointName::unpack(joint.generation);
+        if (name.by_kernel) {
+            pipe_.tell_thread();
+        }
         RemoteRegion* const into = helped_region(joint);
         Help& one = helps_[name.index];
         helping_ += one.began == 0 ? 1 : 0;

@@ -6,10 +6,10 @@
 #include <cstring>
 #include <memory>
 
+#include <csignal>
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 #include "core/base/clock.hpp"
 
@@ -19,8 +19,8 @@ namespace {
 /// Below what the kernel copies in one call.
 constexpr std::size_t most_at_once = std::size_t{1} << 30;
 
-/// The kernel gives a number again after all the others, tens of thousands at least, and each takes a
-/// thread's begin and end.
+/// A number that was a process's, or a thread's, so short a time ago is hardly another's already. (The
+/// kernel gives the others first, unless its turn has just come round to that one.)
 constexpr std::uint64_t number_is_kept_ns = 5'000'000;
 
 struct CloseFile {
@@ -41,19 +41,28 @@ bool PeerMemory::same_process() const noexcept {
     return false;
 }
 
-std::uint64_t PeerMemory::best_number() const noexcept {
-    const std::uint32_t thread =
-        thread_ == nullptr ? 0 : thread_->load(std::memory_order_relaxed); // a hint, checked here
-    if (thread == 0) {
-        return pid_;
-    }
-    char path[64];
-    *fmt::format_to_n(path, sizeof(path) - 1, "/proc/{}/task/{}", pid_, thread).out = '\0';
-    return ::access(path, F_OK) == 0 ? thread : pid_;
+bool PeerMemory::has_thread(std::uint64_t thread) const noexcept {
+    // Signal 0 is a question only. Quicker than to ask for the process, whose other threads are at
+    // work: it reads what the kernel knows of the one that sleeps.
+    return ::tgkill(static_cast<pid_t>(pid_), static_cast<pid_t>(thread), 0) == 0;
 }
 
-bool PeerMemory::has_its_numbers() noexcept {
-    return monotonic_ns() - seen_alive_ns_ < number_is_kept_ns || lives();
+void PeerMemory::renew_number() noexcept {
+    const std::uint64_t now = monotonic_ns();
+    if (now - number_since_ns_ >= number_is_kept_ns) {
+        const std::uint32_t thread =
+            thread_ == nullptr ? 0 : thread_->load(std::memory_order_relaxed); // a hint
+        number_ = thread != 0 && has_thread(thread) ? thread : pid_;
+        number_since_ns_ = now;
+    }
+}
+
+bool PeerMemory::is_there() noexcept {
+    if (number_ != pid_ && has_thread(number_)) {
+        return true;
+    }
+    number_ = pid_;
+    return lives();
 }
 
 bool PeerMemory::lives() noexcept {
@@ -62,7 +71,6 @@ bool PeerMemory::lives() noexcept {
         state_ = State::closed;
         return false;
     }
-    number_ = best_number();
     seen_alive_ns_ = monotonic_ns();
     return true;
 }
@@ -78,6 +86,15 @@ bool PeerMemory::copy(bool write, std::byte* local, std::uint64_t remote,
         const auto number = static_cast<pid_t>(number_);
         const ssize_t n = write ? ::process_vm_writev(number, &here, 1, &there, 1, 0)
                                 : ::process_vm_readv(number, &here, 1, &there, 1, 0);
+        if (n <= 0 && errno != EFAULT && number_ != pid_) {
+            // Of that thread alone, whose rights may be others, or which may have ended.
+            thread_ = nullptr;
+            number_ = pid_;
+            if (!lives()) {
+                return false;
+            }
+            continue;
+        }
         if (n <= 0) {
             if (n == 0 || errno != EFAULT) { // EFAULT is about this memory, all else about the peer
                 state_ = State::closed;
@@ -92,12 +109,16 @@ bool PeerMemory::copy(bool write, std::byte* local, std::uint64_t remote,
 }
 
 bool PeerMemory::read(std::byte* to, std::uint64_t from, std::size_t length) noexcept {
-    return copy(false, to, from, length) && has_its_numbers();
+    renew_number();
+    // Lives, or has died so lately that its number cannot be somebody else's.
+    return copy(false, to, from, length) &&
+           (monotonic_ns() - seen_alive_ns_ < number_is_kept_ns || lives());
 }
 
 bool PeerMemory::write(std::uint64_t to, const std::byte* from, std::size_t length,
                        std::uint64_t not_after_ns) noexcept {
-    return has_its_numbers() && monotonic_ns() <= not_after_ns &&
+    renew_number();
+    return is_there() && monotonic_ns() <= not_after_ns &&
            copy(true, const_cast<std::byte*>(from), to, length);
 }
 

@@ -17,7 +17,7 @@ public:
         process_ = process;
         pid_ = number_ = pid;
         state_ = pid == 0 ? State::closed : State::unknown;
-        seen_alive_ns_ = 0;
+        seen_alive_ns_ = number_since_ns_ = 0;
     }
     void forget() noexcept { state_ = State::closed; }
     /// Where the peer says which of its threads to name it by (parked_thread.hpp), or 0.
@@ -45,10 +45,12 @@ private:
                             std::size_t length) noexcept;
     /// Do the descriptor and the number name the same process?
     [[nodiscard]] bool same_process() const noexcept;
-    /// It has not died yet, or did so lately that its numbers cannot be somebody else's.
-    [[nodiscard]] bool has_its_numbers() noexcept;
-    /// The thread that the peer names, if it is one of its own; else its first.
-    [[nodiscard]] std::uint64_t best_number() const noexcept;
+    /// Is that one of its threads?
+    [[nodiscard]] bool has_thread(std::uint64_t thread) const noexcept;
+    /// That of the thread it names, if that was one of its own a few milliseconds ago; else its own.
+    void renew_number() noexcept;
+    /// Whoever the kernel would be told to write to is the peer.
+    [[nodiscard]] bool is_there() noexcept;
 
     int process_ = -1;
     State state_ = State::closed;
@@ -56,6 +58,7 @@ private:
     std::uint64_t number_ = 0; ///< of the process, or of a thread of its
     const std::atomic<std::uint32_t>* thread_ = nullptr;
     std::uint64_t seen_alive_ns_ = 0;
+    std::uint64_t number_since_ns_ = 0; ///< number_ was looked at
 };
 
 } // namespace comch::link::soft

@@ -645,16 +645,67 @@ TEST(PeerMemory, IsNamedByAThreadOfThePeersOwn) {
     EXPECT_EQ(memory.number(), thread);
     EXPECT_TRUE(reads());
     EXPECT_EQ(got, 2u);
-    // Whatever a peer says, it is another process's memory never.
+    // What is none of its threads is not named, once that is looked at.
     for (const pid_t wrong :
          {other.pid(), ::getpid(), pid_t{1}, pid_t{-1}, std::numeric_limits<pid_t>::max()}) {
+        named->store(thread);
+        while (memory.number() != thread) {
+            ASSERT_TRUE(reads());
+            ASSERT_EQ(got, 2u);
+        }
         named->store(static_cast<std::uint32_t>(wrong));
-        ASSERT_TRUE(memory.lives());
-        EXPECT_EQ(memory.number(), pid);
-        EXPECT_TRUE(reads());
-        EXPECT_EQ(got, 2u);
+        while (memory.number() != pid) {
+            ASSERT_TRUE(reads());
+            ASSERT_EQ(got, 2u) << memory.number();
+        }
     }
     ::munmap(named, sizeof(*named));
+}
+
+TEST(PeerMemory, IsThereWhenTheThreadThatWasNamedHasEnded) {
+    struct Shared {
+        std::atomic<std::uint32_t> thread;
+        std::atomic<bool> end;
+        std::atomic<bool> ended;
+    };
+    auto* const shared = static_cast<Shared*>(
+        ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    ASSERT_NE(shared, MAP_FAILED);
+    std::uint64_t word = 1;
+    Process peer([&] {
+        word = 2;
+        std::thread thread([&] {
+            shared->thread.store(static_cast<std::uint32_t>(::gettid()));
+            while (!shared->end.load()) {
+                std::this_thread::yield();
+            }
+        });
+        thread.join();
+        shared->ended.store(true);
+        ::pause();
+    });
+    while (shared->thread.load() == 0) {
+        std::this_thread::yield();
+    }
+    const UniqueFd pidfd = pidfd_of(peer.pid());
+    PeerMemory memory;
+    memory.named_by(&shared->thread);
+    memory.open(pidfd.get(), static_cast<std::uint64_t>(peer.pid()));
+    std::uint64_t got = 0;
+    auto* const to = reinterpret_cast<std::byte*>(&got);
+    const auto from = reinterpret_cast<std::uint64_t>(&word);
+    ASSERT_TRUE(memory.read(to, from, sizeof(got)));
+    EXPECT_EQ(memory.number(), shared->thread.load());
+    shared->end.store(true);
+    while (!shared->ended.load()) {
+        std::this_thread::yield();
+    }
+    got = 0;
+    EXPECT_TRUE(memory.read(to, from, sizeof(got)));
+    EXPECT_EQ(got, 2u);
+    EXPECT_TRUE(memory.write(from, to, sizeof(got)));
+    EXPECT_EQ(memory.number(), static_cast<std::uint64_t>(peer.pid()));
+    ::munmap(shared, sizeof(Shared));
 }
 
 #endif
