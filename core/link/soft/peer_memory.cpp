@@ -1,12 +1,12 @@
 #include "core/link/soft/peer_memory.hpp"
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 
-#include <csignal>
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/uio.h>
